@@ -5,6 +5,7 @@ pub mod device;
 pub mod engine;
 mod maps;
 pub mod parcel;
+pub mod process;
 mod send;
 pub mod state;
 mod thread;

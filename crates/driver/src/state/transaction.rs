@@ -677,6 +677,13 @@ impl State {
         }
     }
 
+    /// Descriptors that a reader has no use for.
+    pub fn close_fds(&mut self, fds: Vec<i32>) {
+        if !fds.is_empty() {
+            self.effect(Effect::Close(fds));
+        }
+    }
+
     fn next_one_way(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get_mut(id) else { return };
         match node.one_way_todo.pop_front() {
