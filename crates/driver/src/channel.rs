@@ -69,6 +69,8 @@ pub struct Ends {
     pub serving: u64,
     /// Server: the one-way ring.
     pub consumer: Consumer,
+    /// Server: the oldest one-way record waits for room in the receive buffer.
+    pub full: bool,
     /// It has ended: the peer is gone or has broken the protocol.
     pub dead: bool,
 }
@@ -100,6 +102,7 @@ impl Channel {
             ready: 0,
             serving: 0,
             consumer: Consumer::new(RING_BYTES),
+            full: false,
             dead: false,
         });
         let lanes = [const { OnceLock::new() }; LANES];
@@ -353,7 +356,7 @@ impl Channel {
     /// Whether anything new has come since the last look.
     pub fn has_news(&self, ends: &Ends) -> bool {
         self.head.double_word(header::READY).load(Ordering::SeqCst) != 0
-            || ends.consumer.available(self.ring_tail()) != Ok(0)
+            || !ends.full && ends.consumer.available(self.ring_tail()) != Ok(0)
     }
 
     fn ring_tail(&self) -> &AtomicU64 {

@@ -431,6 +431,7 @@ impl Drop for Received<'_> {
             engine.memory.zero(offset, bytes);
         }
         state.close_fds(fds);
+        engine.freed(&mut state);
         engine.unlock(state);
     }
 }
