@@ -849,7 +849,14 @@ impl Engine {
 
     fn apply(&self, event: Event, fds: Vec<OwnedFd>) {
         match event {
-            Event::Channel { channel, end, peer } => self.add_channel(channel, end, peer, fds),
+            Event::Channel { channel, end, peer } => {
+                let process = peer.process;
+                self.add_channel(channel, end, peer, fds);
+                // The client may have been faster: its first call has rung for nobody.
+                let mut state = self.lock();
+                self.accept(&mut state, Some(process));
+                self.carry_out(&mut state);
+            }
             Event::Barrier { number } => {
                 self.barrier_seen.fetch_max(number, Ordering::AcqRel);
             }

@@ -20,6 +20,10 @@ enum Access {
 /// Whether the 8 aligned bytes around `address` can be accessed. A write probe overwrites them.
 fn probe(address: usize, access: Access) -> Result<(), Errno> {
     let aligned = address & !(SIGSET_BYTES - 1);
+    if aligned == 0 {
+        // To the system call a null pointer means "none".
+        return Err(Errno::FAULT);
+    }
     let (how, set, old) = match access {
         // No such `how`: EINVAL, but only once the set has been copied in.
         Access::Read => (-1, aligned, 0),
@@ -56,7 +60,7 @@ pub fn readable(address: usize, bytes: usize) -> Result<(), Errno> {
 
 /// `EFAULT` unless all of the range can be written. What is in it is lost in places.
 pub fn writable(address: usize, bytes: usize) -> Result<(), Errno> {
-    let first = address.next_multiple_of(SIGSET_BYTES);
+    let first = address.checked_next_multiple_of(SIGSET_BYTES).ok_or(Errno::FAULT)?;
     match bytes.checked_sub(first - address) {
         Some(whole) if whole >= SIGSET_BYTES => {
             check(first, whole - whole % SIGSET_BYTES, Access::Write)
