@@ -5,15 +5,16 @@ use crate::{background, devices, program};
 use clap::Args;
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const LIBRARY: &str = "libbaton_preload.so";
-/// Where the connection that keeps the broker stays open in the program: out of the way of the
-/// low numbers that programs count on.
-const KEPT_FD: i32 = 900;
+/// Where the connection that keeps the broker stays open in the program: the last number under
+/// the usual limit, out of the way of those that programs count on.
+const KEPT_FD: i32 = 1023;
 
 /// What is to be run, and how.
 #[derive(Args)]
@@ -76,7 +77,7 @@ pub fn run(args: &RunArgs, socket: &Path) -> Result<(), Failure> {
 /// a device is open just then or not.
 fn keep_open(broker: impl rustix::fd::AsFd) -> Result<(), Errno> {
     let kept = rustix::io::fcntl_dupfd_cloexec(&broker, KEPT_FD)
-        // A low limit of open files: then any number.
+        // The limit is lower or the number taken: then any.
         .or_else(|_| rustix::io::fcntl_dupfd_cloexec(&broker, 0))?;
     rustix::io::fcntl_setfd(&kept, rustix::io::FdFlags::empty())?;
     let _ = kept.into_raw_fd();
@@ -88,11 +89,10 @@ fn preload(library: PathBuf) -> OsString {
     let before = std::env::var_os("LD_PRELOAD").unwrap_or_default();
     let mut all = library.clone().into_os_string();
     let separators = |byte: &u8| *byte == b':' || *byte == b' ';
-    use std::os::unix::ffi::OsStrExt;
     for other in before.as_bytes().split(separators).filter(|path| !path.is_empty()) {
         if other != library.as_os_str().as_bytes() {
             all.push(":");
-            all.push(std::ffi::OsStr::from_bytes(other));
+            all.push(OsStr::from_bytes(other));
         }
     }
     all
@@ -100,23 +100,28 @@ fn preload(library: PathBuf) -> OsString {
 
 fn find_library(tried: &str) -> Result<PathBuf, Failure> {
     if let Some(path) = std::env::var_os("BATON_PRELOAD_LIB").map(PathBuf::from) {
-        let path = std::path::absolute(path).map_err(|error| Failure::new(tried, error))?;
-        return match path.is_file() {
-            true => Ok(path),
-            false => Err(Failure::new(
-                tried,
-                format!("BATON_PRELOAD_LIB names {}, which is no file", path.display()),
-            )),
-        };
+        return loadable(tried, std::fs::canonicalize(&path)).map_err(|failure| {
+            failure.advice("BATON_PRELOAD_LIB is to name the file libbaton_preload.so")
+        });
     }
     let own = std::env::current_exe().map_err(|error| Failure::new(tried, error))?;
     let directory = own.parent().unwrap_or(Path::new("/"));
     let places = [directory.join(LIBRARY), directory.join("../lib").join(LIBRARY)];
     match places.iter().find(|path| path.is_file()) {
-        Some(path) => std::fs::canonicalize(path).map_err(|error| Failure::new(tried, error)),
+        Some(path) => loadable(tried, std::fs::canonicalize(path)),
         None => {
             Err(Failure::new(tried, format!("{LIBRARY} is neither beside baton nor in ../lib"))
                 .advice("install it there, or name it in BATON_PRELOAD_LIB"))
         }
     }
+}
+
+/// LD_PRELOAD has no way to write some paths.
+fn loadable(tried: &str, path: Result<PathBuf, std::io::Error>) -> Result<PathBuf, Failure> {
+    let path = path.map_err(|error| Failure::new(tried, format!("{LIBRARY}: {error}")))?;
+    if path.as_os_str().as_bytes().iter().any(|byte| b": $".contains(byte)) {
+        let wrong = format!("{} has a colon, space or dollar in its path", path.display());
+        return Err(Failure::new(tried, wrong).advice("install it elsewhere"));
+    }
+    Ok(path)
 }
