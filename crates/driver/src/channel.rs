@@ -61,6 +61,8 @@ pub struct Ends {
     pub producer: Producer,
     /// Client: one-way records not yet taken: position after each, and its size when allocated.
     pub pending: std::collections::VecDeque<(u64, usize)>,
+    /// Client: the target's flood warning has been passed on since there was room.
+    pub spam_told: bool,
     /// Client: number of the last descriptor message.
     pub fds_number: u32,
     /// Server: lanes with a request that was seen and could not be taken yet.
@@ -98,6 +100,7 @@ impl Channel {
             abandoned: 0,
             producer: Producer::new(RING_BYTES),
             pending: Default::default(),
+            spam_told: false,
             fds_number: 0,
             ready: 0,
             serving: 0,

@@ -17,7 +17,7 @@ use baton_abi::control::{ChannelId, End, Event, Granted, Identity, ProcessId, Re
 use baton_abi::lane::*;
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_shm::bell::Bell;
-use baton_shm::futex::Wait;
+use baton_shm::futex::{FAR_AHEAD, Wait};
 use baton_shm::mailbox::{Mailbox, Reader, Seen};
 use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::sync::{AtomicU32, Ordering};
@@ -798,7 +798,7 @@ impl Engine {
             let lane = channel.lane(via.lane as usize)?;
             state.set_waiting(tid, Waiting::Lane(via));
             drop(state);
-            lane.inbox().wait(None)
+            lane.inbox().wait(Some(FAR_AHEAD))
         } else if process_work {
             state.set_waiting(tid, Waiting::Bell);
             let announced = self.bell().announce();
@@ -814,7 +814,7 @@ impl Engine {
             let word = Mailbox::new(self.own_word(tid));
             state.set_waiting(tid, Waiting::Own);
             drop(state);
-            word.wait(None)
+            word.wait(Some(FAR_AHEAD))
         };
         state = self.lock();
         state.set_waiting(tid, Waiting::No);
