@@ -156,6 +156,15 @@ impl State {
         !self.effects.is_empty()
     }
 
+    /// Whether nothing waits for its other half: no ticket for its message, no call for its
+    /// answer, no notice for its acknowledgement.
+    pub fn is_settled(&self) -> bool {
+        self.tickets.is_empty()
+            && self.tokens.is_empty()
+            && self.told_deaths.is_empty()
+            && self.cleared_freezes.is_empty()
+    }
+
     fn effect(&mut self, effect: Effect) {
         self.effects.push(effect);
     }

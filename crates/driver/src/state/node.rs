@@ -217,6 +217,11 @@ impl Nodes {
         }
     }
 
+    /// Every node, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.by_id.iter().map(|(&id, node)| (id, node))
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.by_id.len()

@@ -111,6 +111,11 @@ impl References {
     }
 
     /// Every handle.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Reference)> {
+        self.by_handle.iter().map(|(&handle, reference)| (handle, reference))
+    }
+
+    /// Every handle.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Reference)> {
         self.by_handle.iter_mut().map(|(&handle, reference)| (handle, reference))
     }
