@@ -6,7 +6,6 @@
 //! [`State::deliver`] or [`State::answered`] queues it.
 
 use super::buffer::{Offset, allocation_bytes};
-use super::node::Counts;
 use super::thread::{Calling, ExtendedError, Frame};
 use super::work::{Completion, Queue, Tid, Work};
 use super::{Effect, Return, State};
@@ -704,16 +703,14 @@ impl State {
     /// Makes a node of this process the context manager's: it is told of no references to it.
     pub fn context_manager_node(&mut self, ptr: u64, cookie: u64, flags: u32) -> NodeId {
         let id = self.nodes.find_or_add(ptr, cookie, flags);
-        let node = self.nodes.get_mut(id).expect("just found");
-        node.local = Counts { strong: node.local.strong + 1, weak: node.local.weak + 1 };
-        node.told_already();
+        self.nodes.get_mut(id).expect("just found").manage();
         id
     }
 
     /// The broker refused: the node is as it was.
     pub fn not_context_manager(&mut self, id: NodeId) {
         if let Some(node) = self.nodes.get_mut(id) {
-            node.local = Counts { strong: node.local.strong - 1, weak: node.local.weak - 1 };
+            node.do_not_manage();
         }
         self.node_changed(id);
     }
