@@ -34,7 +34,7 @@ impl World {
             45..50 if !calls => self.transact(party, tid, 0),
             50..60 => self.transact(party, tid, TF_ONE_WAY),
             60..75 if serves => self.reply(party, tid),
-            75..77 if !party.threads[&tid].main => self.exit_thread(party, tid),
+            75..77 if party.threads[&tid].may_exit() => self.exit_thread(party, tid),
             77..79 if party.threads.len() < 5 => {
                 let looper = self.rng.percent(50);
                 party.start_thread(false, looper);
@@ -51,6 +51,8 @@ impl World {
             self.reply(party, tid);
         } else if calls || party.state.thread(tid).looper.serves() {
             self.start_read(party, tid, false);
+        } else if !party.threads[&tid].underway.is_empty() {
+            self.start_read(party, tid, true);
         } else {
             self.exit_thread(party, tid);
         }
@@ -99,6 +101,7 @@ impl World {
         pins: Pins,
     ) {
         party.program.pin(&pins);
+        self.note(|| format!("{:?}.{tid} sends to {target:?}: {pins:?}", party.id()));
         let sending = Sending {
             target,
             flags,
@@ -303,6 +306,7 @@ impl World {
     }
 
     fn exit_thread(&mut self, party: &mut Party, tid: Tid) {
+        self.note(|| format!("{:?}.{tid} exits", party.id()));
         let thread = party.threads.remove(&tid).expect("running");
         for pins in &thread.underway {
             party.program.unpin(pins);

@@ -20,6 +20,9 @@ enum Candidate {
     OneWay,
 }
 
+/// A message that waits for an event of the broker: its channel, and when it was posted.
+pub type Blocked = (ChannelId, u64);
+
 /// What became of a message.
 enum Taken {
     In,
@@ -134,10 +137,10 @@ impl World {
 
     // ---- coming in --------------------------------------------------------------------------
 
-    /// False if something has to wait for an event of the broker.
-    pub fn accept(&mut self, party: &mut Party, only: Option<ProcessId>) -> bool {
-        let (mut blocked, mut waits) = (Vec::new(), false);
-        while let Some((id, what)) = self.oldest(party, only, &blocked) {
+    /// Takes in what there is; what is left has to wait for an event of the broker.
+    pub fn accept(&mut self, party: &mut Party, only: Option<ProcessId>) -> Vec<Blocked> {
+        let (mut blocked, mut waits) = (Vec::new(), Vec::new());
+        while let Some((stamp, id, what)) = self.oldest(party, only, &blocked) {
             let taken = match what {
                 Candidate::Lane(lane) => self.accept_lane(party, id, lane),
                 Candidate::OneWay => self.accept_one_way(party, id),
@@ -145,13 +148,13 @@ impl World {
             match taken {
                 Taken::In | Taken::Told(..) => {}
                 Taken::Later => {
-                    waits = true;
+                    waits.push((id, stamp));
                     blocked.push((id, what));
                 }
                 Taken::NoRoom => blocked.push((id, what)),
             }
         }
-        !waits
+        waits
     }
 
     fn oldest(
@@ -159,7 +162,7 @@ impl World {
         party: &Party,
         only: Option<ProcessId>,
         blocked: &[(ChannelId, Candidate)],
-    ) -> Option<(ChannelId, Candidate)> {
+    ) -> Option<(u64, ChannelId, Candidate)> {
         let mut candidates = Vec::new();
         for (&id, channel) in &mut self.channels {
             let wanted = channel.server == party.id() && only.is_none_or(|peer| channel.client == peer);
@@ -180,7 +183,6 @@ impl World {
             .into_iter()
             .filter(|&(_, id, what)| !blocked.contains(&(id, what)))
             .min_by_key(|&(stamp, ..)| stamp)
-            .map(|(_, id, what)| (id, what))
     }
 
     fn accept_lane(&mut self, party: &mut Party, id: ChannelId, lane: usize) -> Taken {
@@ -265,22 +267,23 @@ impl World {
         Ok(Received { held, fds, array_fds })
     }
 
-    /// Takes what has come back for the thread's innermost call. False if it waits for an event.
-    pub fn accept_answer(&mut self, party: &mut Party, tid: Tid) -> bool {
-        let Some(&calling) = party.state.thread(tid).calls_on() else { return true };
+    /// Takes what has come back for the thread's innermost call, unless it waits for an event.
+    pub fn accept_answer(&mut self, party: &mut Party, tid: Tid) -> Option<Blocked> {
+        let calling = *party.state.thread(tid).calls_on()?;
         let via = calling.via;
         let id = party.id();
         let channel = self.channels.get_mut(&via.channel);
         let Some(channel) = channel.filter(|channel| channel.is_open(channel.end_of(id))) else {
             party.state.fail_channel(via.channel);
-            return true;
+            return None;
         };
         let (end, lane) = (channel.end_of(id), via.lane as usize);
-        let Some(letter) = channel.inbox(end, lane).letter.clone() else { return true };
+        let Some(letter) = channel.inbox(end, lane).letter.clone() else { return None };
+        let blocked = Some((via.channel, letter.message.stamp_ns));
         let over = match Kind::from_raw(letter.message.kind) {
             Some(Kind::Reply) => match self.accept_reply(party, tid, via, &letter) {
                 Some(over) => over,
-                None => return false,
+                None => return blocked,
             },
             Some(kind @ (Kind::Failed | Kind::Dead | Kind::Frozen)) => {
                 party.state.answered_with(tid, kind, letter.message.param);
@@ -288,13 +291,13 @@ impl World {
             }
             Some(Kind::Request) => {
                 match self.take_in(party, via.channel, &letter, via, Some(tid)) {
-                    Taken::Later => return false,
+                    Taken::Later => return blocked,
                     Taken::NoRoom => unreachable!("not one-way"),
                     Taken::Told(kind, errno) => {
                         let channel = self.channels.get_mut(&via.channel).expect("open");
                         channel.inbox(end, lane).letter = None;
                         self.answer(party, via, kind, errno);
-                        return true;
+                        return None;
                     }
                     Taken::In => false,
                 }
@@ -306,7 +309,7 @@ impl World {
         if over && calling.owns_lane {
             channel.ends(End::Client).free |= 1 << lane;
         }
-        true
+        None
     }
 
     fn accept_reply(
@@ -389,15 +392,20 @@ impl World {
         let (end, peer) = (channel.end_of(party.id()), channel.peer_of(party.id()));
         channel.ends(end).rung = false;
         let over = self.has_hung_up(&self.channels[&id], end);
-        let settled = self.accept(party, over.then_some(peer));
+        let blocked = self.accept(party, over.then_some(peer));
         if over {
             party.state.fail_channel(id);
             self.carry_out(party);
             self.channels.get_mut(&id).expect("listed").ends(end).dead = true;
         }
         self.carry_out(party);
-        if !settled {
-            party.control = Some(self.ask_barrier(party));
+        self.control_catches_up(party, if over { Vec::new() } else { blocked });
+    }
+
+    pub fn control_catches_up(&mut self, party: &mut Party, blocked: Vec<Blocked>) {
+        party.control = None;
+        if !blocked.is_empty() {
+            party.control = Some((self.ask_barrier(party), blocked));
         }
     }
 
@@ -407,16 +415,17 @@ impl World {
         party.barriers
     }
 
-    /// After a barrier nothing may be left that waits for an event: here, nobody lies.
-    pub fn end_liars(&mut self, party: &mut Party) {
+    /// After a barrier nothing may be left that waited before it: here, nobody lies. What has come
+    /// since may wait for a barrier of its own.
+    pub fn end_liars(&mut self, party: &mut Party, before: &[Blocked]) -> Vec<Blocked> {
         let tids: Vec<Tid> = party.state.threads.keys().copied().collect();
-        for tid in tids {
-            assert!(self.accept_answer(party, tid), "a reply with references it was not given");
-        }
-        if !self.accept(party, None) {
-            panic!("{:?}: a call without a grant", party.id());
-        }
+        let mut blocked: Vec<Blocked> =
+            tids.into_iter().filter_map(|tid| self.accept_answer(party, tid)).collect();
+        blocked.extend(self.accept(party, None));
         self.carry_out(party);
+        let liar = blocked.iter().find(|blocked| before.contains(blocked));
+        assert_eq!(liar, None, "{:?}: a message with what it was not given", party.id());
+        blocked
     }
 }
 

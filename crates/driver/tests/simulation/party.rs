@@ -1,6 +1,8 @@
 //! One simulated process: its engine's state, its program, and its threads inside the driver.
 
+use crate::glue::Blocked;
 use crate::program::{Pins, Program, Underway};
+use crate::wire::Subject;
 use baton_abi::control::{ChannelId, Event, Identity, ProcessId, Reply, Request, TicketId};
 use baton_abi::lane::ChainEntry;
 use baton_driver::state::State;
@@ -8,8 +10,6 @@ use baton_driver::state::thread::Waiting;
 use baton_driver::state::transaction::{Departure, Via};
 use baton_driver::state::work::{Completion, Tid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use crate::wire::Subject;
 
 /// Size of a receive buffer: small, so that histories fill it.
 pub const BUFFER_BYTES: usize = 8192;
@@ -25,8 +25,8 @@ pub struct Party {
     pub requests: VecDeque<(Request, Option<Tid>)>,
     /// Which thread has a question open: one at a time.
     pub asking: Option<Tid>,
-    /// The control thread waits for this barrier.
-    pub control: Option<u64>,
+    /// The control thread waits for this barrier, with what was blocked before.
+    pub control: Option<(u64, Vec<Blocked>)>,
     pub barriers: u64,
     pub barrier_seen: u64,
     /// The broker's word on the front page.
@@ -68,7 +68,7 @@ pub enum Stage {
     Freeze,
     Read { process_work: bool, nonblocking: bool },
     Asleep { process_work: bool, waiting: Waiting, awake: bool },
-    CatchUp { process_work: bool, nonblocking: bool, number: u64 },
+    CatchUp { process_work: bool, nonblocking: bool, number: u64, before: Vec<Blocked> },
 }
 
 /// What the thread wanted handle 0 for.
@@ -108,6 +108,12 @@ impl Thread {
             calls: 0,
             main,
         }
+    }
+
+    /// A thread that sent an object stays until it has read that it is acquired: nobody else keeps
+    /// the object until then.
+    pub fn may_exit(&self) -> bool {
+        !self.main && self.underway.iter().all(|pins| pins.objects.is_empty())
     }
 }
 

@@ -39,13 +39,13 @@ impl World {
                 party.state.set_waiting(tid, Waiting::No);
                 party.thread(tid).stage = Stage::Read { process_work, nonblocking: false };
             }
-            Stage::CatchUp { process_work, nonblocking, number } => {
+            Stage::CatchUp { process_work, nonblocking, number, before } => {
                 self.take_events(party);
                 party.thread(tid).stage = if party.barrier_seen >= number {
-                    self.end_liars(party);
+                    self.end_liars(party, &before);
                     Stage::Read { process_work, nonblocking }
                 } else {
-                    Stage::CatchUp { process_work, nonblocking, number }
+                    Stage::CatchUp { process_work, nonblocking, number, before }
                 };
             }
         }
@@ -401,9 +401,9 @@ impl World {
     // ---- reading ----------------------------------------------------------------------------
 
     fn read(&mut self, party: &mut Party, tid: Tid, process_work: bool, nonblocking: bool) {
-        let mut settled = self.accept_answer(party, tid);
+        let mut blocked: Vec<_> = self.accept_answer(party, tid).into_iter().collect();
         if process_work {
-            settled &= self.accept(party, None);
+            blocked.extend(self.accept(party, None));
         }
         self.carry_out(party);
         if party.state.has_work(tid, process_work) {
@@ -413,9 +413,10 @@ impl World {
             }
             return;
         }
-        if !settled {
-            let number = self.ask_barrier(party);
-            party.thread(tid).stage = Stage::CatchUp { process_work, nonblocking, number };
+        if !blocked.is_empty() {
+            let (number, before) = (self.ask_barrier(party), blocked);
+            party.thread(tid).stage =
+                Stage::CatchUp { process_work, nonblocking, number, before };
         } else if !nonblocking {
             self.sleep(party, tid, process_work);
         }

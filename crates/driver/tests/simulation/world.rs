@@ -111,8 +111,10 @@ impl World {
             if !party.events.is_empty() {
                 agents.push(Agent::Events(id));
             }
-            match party.control {
-                Some(number) if party.barrier_seen >= number => agents.push(Agent::CaughtUp(id)),
+            match &party.control {
+                Some((number, _)) if party.barrier_seen >= *number => {
+                    agents.push(Agent::CaughtUp(id));
+                }
                 Some(_) => {}
                 None => agents.extend(self.visits(id)),
             }
@@ -152,8 +154,9 @@ impl World {
             Agent::Events(id) => self.with(id, |world, party| world.take_event(party)),
             Agent::Visit(id, channel) => self.with(id, |world, party| world.visit(party, channel)),
             Agent::CaughtUp(id) => self.with(id, |world, party| {
-                party.control = None;
-                world.end_liars(party);
+                let (_, before) = party.control.take().expect("it caught up");
+                let blocked = world.end_liars(party, &before);
+                world.control_catches_up(party, blocked);
             }),
             Agent::Thread(id, tid) => self.with(id, |world, party| world.run_thread(party, tid)),
         }
