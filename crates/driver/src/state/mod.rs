@@ -335,6 +335,7 @@ impl State {
                 }
                 Frame::Calling(calling) => {
                     self.tokens.remove(&calling.token);
+                    self.end_sending(calling.handle);
                     if calling.owns_lane && !calling.dead {
                         self.effect(Effect::Abandon(calling.via));
                     }

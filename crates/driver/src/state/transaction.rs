@@ -338,7 +338,7 @@ impl State {
     pub fn departed(
         &mut self,
         tid: Tid,
-        departure: Departure,
+        mut departure: Departure,
         via: Via,
         token: u64,
         completion: Completion,
@@ -347,7 +347,8 @@ impl State {
         match departure.kind {
             Kind::Request => {
                 let owns_lane = departure.via.is_none();
-                let calling = Calling { via, peer: departure.peer, token, owns_lane, dead: false };
+                let (peer, handle) = (departure.peer, departure.handle.take());
+                let calling = Calling { via, peer, handle, token, owns_lane, dead: false };
                 self.tokens.insert(token, tid);
                 let thread = self.thread(tid);
                 thread.stack.push(Frame::Calling(calling));
@@ -370,12 +371,16 @@ impl State {
             }
             self.node_changed(id);
         }
-        if let Some(handle) = departure.handle {
-            if let Some(reference) = self.references.get_mut(handle) {
-                reference.sending -= 1;
-            }
-            self.return_grants(handle);
+        self.end_sending(departure.handle);
+    }
+
+    /// A transaction to this handle is on its way no more.
+    pub(super) fn end_sending(&mut self, handle: Option<u32>) {
+        let Some(handle) = handle else { return };
+        if let Some(reference) = self.references.get_mut(handle) {
+            reference.sending -= 1;
         }
+        self.return_grants(handle);
     }
 
     /// The sender's thread is told of a refusal.
@@ -580,6 +585,7 @@ impl State {
     fn pop_call(&mut self, tid: Tid) {
         if let Some(Frame::Calling(calling)) = self.thread(tid).stack.pop() {
             self.tokens.remove(&calling.token);
+            self.end_sending(calling.handle);
         }
     }
 
