@@ -34,7 +34,7 @@ impl World {
             45..50 if !calls => self.transact(party, tid, 0),
             50..60 => self.transact(party, tid, TF_ONE_WAY),
             60..75 if serves => self.reply(party, tid),
-            75..77 if party.threads[&tid].may_exit() => self.exit_thread(party, tid),
+            75..77 if party.may_exit(tid) => self.exit_thread(party, tid),
             77..79 if party.threads.len() < 5 => {
                 let looper = self.rng.percent(50);
                 party.start_thread(false, looper);

@@ -2,9 +2,9 @@
 //! before messages that rest on them, messages before the events that take their ground away.
 
 use crate::party::{Party, Stage};
-use crate::wire::{Letter, Subject, other};
+use crate::wire::{Channel, Letter, Subject, other};
 use crate::world::World;
-use baton_abi::control::{ChannelId, End, Event, Granted, ProcessId, Request};
+use baton_abi::control::{ChannelId, End, Event, Granted, ProcessId, Request, TicketId};
 use baton_abi::lane::{Kind, Message};
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_driver::state::Effect;
@@ -75,12 +75,31 @@ impl World {
         }
     }
 
+    /// The thread that called on a lane has left. An answer that is there goes; a nested call that
+    /// is there is answered, and the lane waits on for the answer.
     fn abandon(&mut self, party: &mut Party, via: Via) {
-        if let Some(channel) = self.channels.get_mut(&via.channel).filter(|c| c.is_open(c.end_of(party.id()))) {
-            let end = channel.end_of(party.id());
-            channel.inbox(end, via.lane as usize).closed = true;
-            channel.ends(end).abandoned |= 1 << via.lane;
+        let Some(channel) = self.open_channel(party.id(), via.channel) else { return };
+        let (peer, lane) = (channel.server, via.lane as usize);
+        let inbox = channel.inbox(End::Client, lane);
+        let letter = inbox.letter.take();
+        let nested =
+            letter.as_ref().is_some_and(|letter| letter.message.kind == Kind::Request as u32);
+        if let Some(letter) = &letter {
+            party.state.drop_ticket(peer, TicketId(letter.message.ticket));
         }
+        if letter.is_none() || nested {
+            inbox.closed = true;
+            channel.ends(End::Client).abandoned |= 1 << lane;
+        } else {
+            channel.ends(End::Client).free |= 1 << lane;
+        }
+        if nested {
+            self.answer(party, via, Kind::Dead, Errno::PIPE);
+        }
+    }
+
+    fn open_channel(&mut self, of: ProcessId, id: ChannelId) -> Option<&mut Channel> {
+        self.channels.get_mut(&id).filter(|channel| channel.is_open(channel.end_of(of)))
     }
 
     // ---- posting ----------------------------------------------------------------------------
@@ -111,6 +130,9 @@ impl World {
         let end = other(channel.end_of(from));
         let reader = channel.peer_of(from);
         let inbox = channel.inbox(end, via.lane as usize);
+        if inbox.closed && letter.message.kind == Kind::Request as u32 {
+            return false;
+        }
         assert!(inbox.letter.is_none(), "a message over one that was not taken");
         inbox.letter = Some(letter);
         let closed = inbox.closed;
@@ -359,7 +381,11 @@ impl World {
                 known.label = peer.security_context;
                 let shared = self.channels.get_mut(&channel).expect("the broker made it");
                 shared.ends(end).known = true;
-                self.accept(party, Some(peer.process));
+                // The client may have been faster: whoever it woke has looked in vain.
+                let blocked = self.accept(party, Some(peer.process));
+                if party.control.is_none() {
+                    self.control_catches_up(party, blocked);
+                }
             }
             Event::Barrier { number } => party.barrier_seen = party.barrier_seen.max(number),
             Event::References { holder: Some((process, false)), .. } => {

@@ -6,7 +6,7 @@ use crate::wire::Subject;
 use baton_abi::control::{ChannelId, Event, Identity, ProcessId, Reply, Request, TicketId};
 use baton_abi::lane::ChainEntry;
 use baton_driver::state::State;
-use baton_driver::state::thread::Waiting;
+use baton_driver::state::thread::{Frame, Waiting};
 use baton_driver::state::transaction::{Departure, Via};
 use baton_driver::state::work::{Completion, Tid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -109,12 +109,6 @@ impl Thread {
             main,
         }
     }
-
-    /// A thread that sent an object stays until it has read that it is acquired: nobody else keeps
-    /// the object until then.
-    pub fn may_exit(&self) -> bool {
-        !self.main && self.underway.iter().all(|pins| pins.objects.is_empty())
-    }
 }
 
 impl Party {
@@ -153,6 +147,18 @@ impl Party {
             self.state.enter_looper(tid);
         }
         tid
+    }
+
+    /// A thread that sent an object stays until it has read that it is acquired: nobody else keeps
+    /// the object until then. One whose lane has been turned round stays until it has been turned
+    /// back: both ends would take the end of the one call for that of the other.
+    pub fn may_exit(&self, tid: Tid) -> bool {
+        let thread = &self.threads[&tid];
+        let turned =
+            |frame: &Frame| matches!(frame, Frame::Calling(calling) if !calling.owns_lane);
+        !thread.main
+            && thread.underway.iter().all(|pins| pins.objects.is_empty())
+            && !self.state.threads[&tid].stack.iter().any(turned)
     }
 
     pub fn thread(&mut self, tid: Tid) -> &mut Thread {

@@ -2,7 +2,7 @@
 
 use crate::party::{After, Party, Sending, Stage};
 use crate::program::{Held, Pins};
-use crate::wire::{Letter, Subject};
+use crate::wire::{Letter, Subject, other};
 use crate::world::World;
 use baton_abi::control::{ChannelId, End, Object, ProcessId, Reply, Request, Strength};
 use baton_abi::lane::{ChainEntry, Kind, MAX_CHAIN, Message};
@@ -143,6 +143,7 @@ impl World {
 
     /// A channel and, for a call, a lane.
     fn route(&mut self, party: &mut Party, tid: Tid, mut sending: Box<Sending>) {
+        self.do_not_turn_round(party, &mut sending);
         let departure = sending.departure.as_ref().expect("departed");
         let (via, peer, is_call) =
             (departure.via, departure.peer, departure.kind == Kind::Request);
@@ -186,6 +187,17 @@ impl World {
         } else {
             Stage::Route(sending)
         };
+    }
+
+    /// A lane whose caller has left leads nowhere: the call takes another one.
+    fn do_not_turn_round(&mut self, party: &Party, sending: &mut Sending) {
+        let departure = sending.departure.as_mut().expect("departed");
+        let Some(via) = departure.via.filter(|_| departure.kind == Kind::Request) else { return };
+        let Some(channel) = self.channels.get_mut(&via.channel) else { return };
+        let reader = other(channel.end_of(party.id()));
+        if channel.inbox(reader, via.lane as usize).closed {
+            departure.via = None;
+        }
     }
 
     fn opened(&mut self, party: &mut Party, tid: Tid, sending: Box<Sending>) {
@@ -332,8 +344,12 @@ impl World {
             // Its memory is still mapped; nobody reads there.
             return;
         }
-        self.post(party.id(), via, letter);
-        if !nested {
+        let taken = self.post(party.id(), via, letter);
+        if !taken {
+            // Who waited on the lane has left.
+            self.cancel(party, &sending);
+            party.state.answered_with(tid, Kind::Dead, -Errno::PIPE.raw_os_error());
+        } else if !nested {
             self.channels.get_mut(&via.channel).expect("routed").ready |= 1 << via.lane;
             self.announce(via.channel, named);
         }
