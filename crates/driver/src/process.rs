@@ -225,6 +225,7 @@ impl Process {
         self.send(tid, Target::Handle(handle.number), code, TF_ACCEPT_FDS, Ok(parcel));
         let engine = &self.inner.engine;
         let mut state = engine.lock();
+        state.thread(tid).return_once = false;
         loop {
             state = match engine.await_work(state, tid, false, false) {
                 Ok(state) => state,
@@ -284,6 +285,7 @@ impl Process {
         let engine = &self.inner.engine;
         let mut state = engine.lock();
         state.enter_looper(tid);
+        state.thread(tid).return_once = false;
         loop {
             let process_work = state.takes_process_work(tid);
             state = match engine.await_work(state, tid, process_work, false) {
@@ -388,7 +390,7 @@ impl Process {
                 }
                 engine.lock()
             }
-            // A reply is taken by the call that waits for it, which ends with no other thing.
+            // Replies are taken by the call that they answer.
             Return::Reply(_)
             | Return::Bare(_)
             | Return::Cookie(..)
@@ -486,6 +488,7 @@ impl Drop for Received<'_> {
             engine.memory.zero(offset, bytes);
         }
         state.close_fds(fds);
+        engine.freed(&mut state);
         engine.unlock(state);
     }
 }
