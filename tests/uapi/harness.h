@@ -89,6 +89,7 @@ struct thread *manager_new(void);
 struct thread *manager_with(struct process_options);
 // Another thread of the process of `sibling`.
 struct thread *thread_new(struct thread *sibling);
+struct thread *thread_fresh(struct thread *sibling); // has made no ioctl yet
 
 pid_t process_pid(const struct thread *);
 pid_t thread_tid(const struct thread *);
@@ -243,6 +244,11 @@ const struct flat_binder_object *flat_at_site(struct site, struct thread *,
 void finish_call_at(struct site, struct thread *client, struct thread *server,
 		    const struct binder_transaction_data *request);
 #define finish_call(client, server, request) finish_call_at(HERE, client, server, request)
+// The same, where client has read its BR_TRANSACTION_COMPLETE.
+void finish_completed_at(struct site, struct thread *client, struct thread *server,
+			 const struct binder_transaction_data *request);
+#define finish_completed(client, server, request)                            \
+	finish_completed_at(HERE, client, server, request)
 // A whole call with no payload.
 void ping_at(struct site, struct thread *client, uint32_t handle, struct thread *server);
 #define ping(client, handle, server) ping_at(HERE, client, handle, server)
