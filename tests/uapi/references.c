@@ -28,13 +28,26 @@ TEST(references_first_is_told_on_the_sending_thread)
 	const struct binder_transaction_data *txn =
 		send_open(client, manager, one_binder(PTR, COOKIE));
 	expect_nothing(other);
-	bc_free_buffer(manager, txn);
+	(void)txn; // its buffer holds the node
 	bc_reply(manager, 0, NULL);
 	expect_br(manager, BR_TRANSACTION_COMPLETE);
 	expect_node(client, BR_INCREFS, PTR, COOKIE);
 	expect_node(client, BR_ACQUIRE, PTR, COOKIE);
 	expect_br(client, BR_TRANSACTION_COMPLETE);
 	expect_reply(client);
+}
+
+// A reference that came and went before the owner read of it is not told at all.
+TEST(references_short_lived_is_not_told)
+{
+	struct thread *manager = manager_new(), *client = process_new("client");
+	const struct binder_transaction_data *txn =
+		send_open(client, manager, one_binder(PTR, COOKIE));
+	finish_call(client, manager, txn);
+	expect_nothing(client);
+	struct binder_node_debug_info *info = arena_alloc(sizeof(*info));
+	expect_errno(sys_ioctl(client, BINDER_GET_NODE_DEBUG_INFO, info), 0);
+	expect_eq(info->ptr, 0);
 }
 
 // The same on a one-way call, with no reply to wait for.
@@ -318,7 +331,9 @@ TEST(references_weak_is_not_strong)
 	struct thread *other = process_new("other");
 	struct parcel *weak = parcel_new(), *strong = parcel_new();
 	put_weak_binder(weak, PTR, COOKIE);
-	const struct binder_transaction_data *txn = send_open(server, manager, weak);
+	bc_transaction(server, 0, 7, TF_ONE_WAY, weak);
+	flush(server);
+	expect_txn(manager, 7);
 	bc_u32(manager, BC_INCREFS, 1);
 	bc_u32(manager, BC_ACQUIRE, 1);
 	flush(manager);
@@ -329,7 +344,7 @@ TEST(references_weak_is_not_strong)
 	bc_transaction(manager, theirs, 9, TF_ONE_WAY, strong);
 	expect_br(manager, BR_FAILED_REPLY);
 	expect_node(server, BR_INCREFS, PTR, COOKIE);
-	(void)txn;
+	expect_br(server, BR_TRANSACTION_COMPLETE);
 	expect_nothing(other);
 }
 
