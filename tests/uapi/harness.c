@@ -999,12 +999,21 @@ void ping_at(struct site site, struct thread *client, uint32_t handle, struct th
 	finish_call_at(site, client, server, expect_txn_at(site, server, PING));
 }
 
-static void acknowledge_node(struct site site, struct thread *owner, uint64_t ptr, uint64_t cookie)
+// Reads up to BR_TRANSACTION_COMPLETE, and acknowledges the references told before it:
+// none where the owner knows of one already.
+static void complete_as_owner(struct site site, struct thread *owner, uint64_t ptr, uint64_t cookie)
 {
-	expect_node_at(site, owner, BR_INCREFS, ptr, cookie);
-	expect_node_at(site, owner, BR_ACQUIRE, ptr, cookie);
-	bc_ptr_cookie(owner, BC_INCREFS_DONE, ptr, cookie);
-	bc_ptr_cookie(owner, BC_ACQUIRE_DONE, ptr, cookie);
+	const struct br *br;
+	while ((br = next_br_at(site, owner, "BR_TRANSACTION_COMPLETE"))->command !=
+	       BR_TRANSACTION_COMPLETE) {
+		if (br->command != BR_INCREFS && br->command != BR_ACQUIRE)
+			fail_at(site, "%s: expected BR_TRANSACTION_COMPLETE, came %s", owner->name,
+				br_name(br->command));
+		expect_eq_at(site, "ptr", (long long)br->node.ptr, (long long)ptr);
+		expect_eq_at(site, "cookie", (long long)br->node.cookie, (long long)cookie);
+		bc_ptr_cookie(owner, br->command == BR_INCREFS ? BC_INCREFS_DONE : BC_ACQUIRE_DONE,
+			      ptr, cookie);
+	}
 }
 
 // Acquires the handle in a request or reply and frees the buffer.
@@ -1026,23 +1035,20 @@ static uint32_t give_to_manager(struct site site, struct thread *manager, struct
 	uint32_t handle = keep_handle(site, manager, expect_txn_at(site, manager, 1));
 	bc_reply(manager, 0, NULL);
 	expect_br_at(site, manager, BR_TRANSACTION_COMPLETE);
-	acknowledge_node(site, from, ptr, cookie);
-	expect_br_at(site, from, BR_TRANSACTION_COMPLETE);
+	complete_as_owner(site, from, ptr, cookie);
 	bc_free_buffer(from, expect_reply_at(site, from));
 	flush_at(site, from);
 	return handle;
 }
 
 static uint32_t ask_manager(struct site site, struct thread *manager, struct thread *to,
-			    const struct parcel *answer, bool owned, uint64_t ptr, uint64_t cookie)
+			    const struct parcel *answer, uint64_t ptr, uint64_t cookie)
 {
 	bc_transaction(to, 0, 2, 0, NULL);
 	flush_at(site, to);
 	bc_free_buffer(manager, expect_txn_at(site, manager, 2));
 	bc_reply(manager, 0, answer);
-	if (owned)
-		acknowledge_node(site, manager, ptr, cookie);
-	expect_br_at(site, manager, BR_TRANSACTION_COMPLETE);
+	complete_as_owner(site, manager, ptr, cookie);
 	flush_at(site, manager);
 	expect_br_at(site, to, BR_TRANSACTION_COMPLETE);
 	uint32_t handle = keep_handle(site, to, expect_reply_at(site, to));
@@ -1056,13 +1062,13 @@ uint32_t share_flags_at(struct site site, struct thread *manager, struct thread 
 	struct parcel *object = parcel_new();
 	put_binder_flags(object, ptr, cookie, flags);
 	if (from == manager)
-		return ask_manager(site, manager, to, object, true, ptr, cookie);
+		return ask_manager(site, manager, to, object, ptr, cookie);
 	uint32_t handle = give_to_manager(site, manager, from, object, ptr, cookie);
 	if (to == manager)
 		return handle;
 	struct parcel *answer = parcel_new();
 	put_handle(answer, handle);
-	uint32_t theirs = ask_manager(site, manager, to, answer, false, 0, 0);
+	uint32_t theirs = ask_manager(site, manager, to, answer, 0, 0);
 	bc_u32(manager, BC_RELEASE, handle);
 	bc_u32(manager, BC_DECREFS, handle);
 	flush_at(site, manager);

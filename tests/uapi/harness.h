@@ -253,7 +253,7 @@ void finish_completed_at(struct site, struct thread *client, struct thread *serv
 void ping_at(struct site, struct thread *client, uint32_t handle, struct thread *server);
 #define ping(client, handle, server) ping_at(HERE, client, handle, server)
 // Gives `to` a strong handle to a node of `from`, through the manager, who keeps
-// nothing. The owner's BR_INCREFS and BR_ACQUIRE are read and acknowledged.
+// nothing. The owner's BR_INCREFS and BR_ACQUIRE, where due, are acknowledged.
 uint32_t share_flags_at(struct site, struct thread *manager, struct thread *from,
 			struct thread *to, uint64_t ptr, uint64_t cookie, uint32_t flags);
 #define share(manager, from, to, ptr, cookie)                                \
