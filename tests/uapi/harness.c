@@ -455,6 +455,12 @@ long sys_ioctl_fd(struct thread *t, int fd, unsigned long request, void *argumen
 	return run(t, step_ioctl, arena_copy(&c, sizeof(c)));
 }
 
+void sys_ioctl_begin(struct thread *t, unsigned long request, void *argument)
+{
+	struct call c = {.fd = t->process->fd, .request = request, .argument = argument};
+	run_begin(t, step_ioctl, arena_copy(&c, sizeof(c)));
+}
+
 long sys_ioctl(struct thread *t, unsigned long request, void *argument)
 {
 	return sys_ioctl_fd(t, t->process->fd, request, argument);
@@ -692,8 +698,7 @@ static void begin_read(struct site site, struct thread *t)
 	if (has_unread(t))
 		fail_at(site, "%s: unread %s", t->name, br_name(*(uint32_t *)(t->in + t->in_at)));
 	fill_call(t, t->in_bytes);
-	struct call c = {.fd = t->process->fd, .request = BINDER_WRITE_READ, .argument = t->bwr};
-	run_begin(t, step_ioctl, arena_copy(&c, sizeof(c)));
+	sys_ioctl_begin(t, BINDER_WRITE_READ, t->bwr);
 	t->reading = true;
 }
 

@@ -122,6 +122,7 @@ void *peek(struct thread *, uint64_t address, size_t bytes);
 
 long sys_ioctl(struct thread *, unsigned long request, void *argument);
 long sys_ioctl_fd(struct thread *, int fd, unsigned long request, void *argument);
+void sys_ioctl_begin(struct thread *, unsigned long request, void *argument);
 long sys_open(struct thread *, const char *path, int flags);
 long sys_close(struct thread *, int fd);
 long sys_mmap(struct thread *, int fd, size_t bytes, int protection, int flags);

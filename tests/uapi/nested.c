@@ -288,6 +288,40 @@ TEST(nested_handle_to_oneself_is_a_binder)
 	expect_eq(home->cookie, 0x20);
 }
 
+// A one-way call made while serving a call completes at once, before the reply.
+TEST(nested_oneway_inside_a_call)
+{
+	struct thread *manager = manager_new();
+	struct thread *server = process_new("server"), *client = process_new("client");
+	uint32_t handle = share(manager, server, manager, 0x10, 0x20);
+	bc_transaction(client, 0, OUT, 0, NULL);
+	flush(client);
+	const struct binder_transaction_data *txn = expect_txn(manager, OUT);
+	bc_transaction(manager, handle, BACK, TF_ONE_WAY, NULL);
+	expect_br(manager, BR_TRANSACTION_COMPLETE);
+	expect_txn(server, BACK);
+	finish_call(client, manager, txn);
+}
+
+// A one-way call's BR_TRANSACTION_COMPLETE and the one of a call behind it in the same
+// buffer: the first is read at once, the second with the reply.
+TEST(nested_oneway_then_call)
+{
+	struct thread *manager = manager_new(), *client = process_new("client");
+	bc_transaction(client, 0, 1, TF_ONE_WAY, NULL);
+	bc_transaction(client, 0, 2, 0, NULL);
+	expect_br(client, BR_TRANSACTION_COMPLETE);
+	const struct br *br = has_unread(client) ? next_br(client) : NULL;
+	bc_free_buffer(manager, expect_txn(manager, 1));
+	const struct binder_transaction_data *txn = expect_txn(manager, 2);
+	if (!br) {
+		finish_call(client, manager, txn);
+		fail("expected both in one read");
+	}
+	expect_eq(br->command, BR_TRANSACTION_COMPLETE);
+	finish_completed(client, manager, txn);
+}
+
 // Two clients' calls are served by two threads at once, and each reply finds its caller.
 TEST(nested_two_calls_at_once)
 {
