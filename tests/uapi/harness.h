@@ -65,9 +65,7 @@ void expect_errno_at(struct site, const char *what, long got, int want);
 
 // ---- processes and threads
 
-enum {
-	MAP_BYTES = (1 << 20) - 8192, // libbinder's receive buffer
-};
+enum { MAP_BYTES = (1 << 20) - 8192 }; // libbinder's receive buffer
 
 struct thread;
 

@@ -4,8 +4,8 @@
 enum { PTR = 0x1000, COOKIE = 0x2000 };
 
 // Sends one object of the client to the manager in a call that stays open.
-static const struct binder_transaction_data *send_open(struct thread *client, struct thread *manager,
-						       const struct parcel *object)
+static const struct binder_transaction_data *
+send_open(struct thread *client, struct thread *manager, const struct parcel *object)
 {
 	bc_transaction(client, 0, 7, 0, object);
 	flush(client);
