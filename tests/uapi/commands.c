@@ -1,4 +1,5 @@
 // The ioctl itself: command buffers, counts of bytes, errno values, interruption.
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -258,7 +259,7 @@ TEST(commands_opened_nonblocking)
 {
 	struct thread *manager = manager_new();
 	struct thread *client = process_with((struct process_options){.name = "client",
-								      .open_flags = 04000});
+								      .open_flags = O_NONBLOCK});
 	struct binder_write_read *bwr = write_read_new(NULL, 0, 256);
 	expect_errno(write_read(client, bwr), EAGAIN);
 	set_nonblocking(client, false);
@@ -335,11 +336,9 @@ TEST(commands_transaction_ends_the_read)
 TEST(commands_failure_stops_the_writing)
 {
 	struct thread *manager = manager_new(), *client = process_new("client");
-	bc_transaction(client, 99, 7, 0, NULL); // no such handle
-	bc_transaction(client, 0, 8, TF_ONE_WAY, NULL);
 	struct { uint32_t command; struct binder_transaction_data txn; }
 		__attribute__((packed)) two[2] = {
-			{BC_TRANSACTION, {.target.handle = 99}},
+			{BC_TRANSACTION, {.target.handle = 99}}, // no such handle
 			{BC_TRANSACTION, {.target.handle = 0, .code = 8, .flags = TF_ONE_WAY}},
 		};
 	struct binder_write_read *bwr = write_read_new(two, sizeof(two), 0);
@@ -364,24 +363,30 @@ static void on_signal(int signal)
 	(void)signal;
 }
 
-// One call with a signal every 5 ms, without SA_RESTART, until it ends.
+struct interruption {
+	struct binder_write_read *bwr;
+	int fd;
+	int sa_flags;
+};
+
+// One call with a signal every 5 ms until it ends.
 static long step_interrupted(void *argument)
 {
-	struct binder_write_read **call = argument;
-	struct sigaction action = {.sa_handler = on_signal};
+	struct interruption *i = argument;
+	struct sigaction action = {.sa_handler = on_signal, .sa_flags = i->sa_flags};
 	struct itimerval every = {{0, 5000}, {0, 5000}}, never = {{0, 0}, {0, 0}};
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &every, NULL);
-	long result = ioctl((int)(uintptr_t)call[1], BINDER_WRITE_READ, call[0]);
+	long result = ioctl(i->fd, BINDER_WRITE_READ, i->bwr);
 	long error = errno;
 	setitimer(ITIMER_REAL, &never, NULL);
 	return result < 0 ? -error : result;
 }
 
-static long interrupted(struct thread *t, struct binder_write_read *bwr)
+static long interrupted(struct thread *t, struct binder_write_read *bwr, int sa_flags)
 {
-	struct binder_write_read *call[2] = {bwr, (void *)(uintptr_t)process_fd(t)};
-	return run(t, step_interrupted, arena_copy(call, sizeof(call)));
+	struct interruption i = {bwr, process_fd(t), sa_flags};
+	return run(t, step_interrupted, arena_copy(&i, sizeof(i)));
 }
 
 // A signal without SA_RESTART ends a blocked read with EINTR; what was written is
@@ -393,10 +398,10 @@ TEST(commands_interrupted_read)
 		__attribute__((packed)) call = {BC_TRANSACTION, {.target.handle = 0, .code = 7}};
 	struct binder_write_read *bwr = write_read_new(&call, sizeof(call), 256);
 	uint32_t *words = (uint32_t *)(uintptr_t)bwr->read_buffer;
-	expect_errno(interrupted(client, bwr), EINTR);
+	expect_errno(interrupted(client, bwr, 0), EINTR);
 	expect_eq(bwr->write_consumed, sizeof(call));
 	expect_eq(bwr->read_consumed, 0);
-	expect_errno(interrupted(client, bwr), EINTR);
+	expect_errno(interrupted(client, bwr, 0), EINTR);
 	bc_free_buffer(manager, expect_txn(manager, 7));
 	bc_reply(manager, 0, NULL);
 	expect_br(manager, BR_TRANSACTION_COMPLETE);
@@ -413,31 +418,16 @@ TEST(commands_interrupted_looper)
 {
 	struct thread *manager = manager_new(), *client = process_new("client");
 	struct binder_write_read *bwr = write_read_new(NULL, 0, 256);
-	expect_errno(interrupted(manager, bwr), EINTR);
+	expect_errno(interrupted(manager, bwr, 0), EINTR);
 	expect_eq(bwr->read_consumed, 0);
 	ping(client, 0, manager);
 }
 
-// A signal with SA_RESTART: the call is not restarted by the system, but ends with EINTR.
-static long step_restartable(void *argument)
-{
-	struct binder_write_read **call = argument;
-	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-	struct itimerval every = {{0, 5000}, {0, 5000}}, never = {{0, 0}, {0, 0}};
-	sigaction(SIGALRM, &action, NULL);
-	setitimer(ITIMER_REAL, &every, NULL);
-	long result = ioctl((int)(uintptr_t)call[1], BINDER_WRITE_READ, call[0]);
-	long error = errno;
-	setitimer(ITIMER_REAL, &never, NULL);
-	return result < 0 ? -error : result;
-}
-
+// With SA_RESTART the system does not restart the call either: it ends with EINTR.
 TEST(commands_sa_restart_is_interrupted_too)
 {
-	struct thread *manager = manager_new();
 	struct binder_write_read *bwr = write_read_new(NULL, 0, 256);
-	struct binder_write_read *call[2] = {bwr, (void *)(uintptr_t)process_fd(manager)};
-	expect_errno(run(manager, step_restartable, arena_copy(call, sizeof(call))), EINTR);
+	expect_errno(interrupted(manager_new(), bwr, SA_RESTART), EINTR);
 }
 
 static struct binder_extended_error extended_error(struct thread *t)

@@ -10,25 +10,6 @@ static long set_manager(struct thread *t)
 	return sys_ioctl(t, BINDER_SET_CONTEXT_MGR, arena_alloc(sizeof(int)));
 }
 
-static long set_manager_ext(struct thread *t, uint64_t ptr, uint64_t cookie, uint32_t flags)
-{
-	struct flat_binder_object o = {.hdr.type = BINDER_TYPE_BINDER, .flags = flags,
-				       .binder = ptr, .cookie = cookie};
-	void *argument = arena_copy(&o, sizeof(o));
-	long result = -EBUSY;
-	// The slot of the last test's manager may still be held: the plain form waits for it
-	// in a process of no consequence.
-	struct thread *waiter = process_new("waiter");
-	expect_errno(become_manager(waiter), 0);
-	process_kill(waiter);
-	for (int i = 0; i < 500 && result == -EBUSY; i++) {
-		result = sys_ioctl(t, BINDER_SET_CONTEXT_MGR_EXT, argument);
-		if (result == -EBUSY)
-			sys_poll(t, 0, 10);
-	}
-	return result;
-}
-
 // A context has one manager: a second one, and the first once more, get EBUSY.
 TEST(context_second_manager_is_busy)
 {
@@ -79,9 +60,7 @@ TEST(context_manager_node_is_null)
 // SET_CONTEXT_MGR_EXT takes the node's flags, ptr and cookie; these come with each call.
 TEST(context_ext_sets_ptr_and_cookie)
 {
-	struct thread *manager = process_new("manager"), *client = process_new("client");
-	expect_errno(set_manager_ext(manager, 0x1110, 0x2220, 0), 0);
-	bc(manager, BC_ENTER_LOOPER);
+	struct thread *manager = manager_ext(0x1110, 0x2220, 0), *client = process_new("client");
 	bc_transaction(client, 0, 7, 0, NULL);
 	flush(client);
 	const struct binder_transaction_data *txn = expect_txn(manager, 7);
@@ -94,10 +73,7 @@ TEST(context_ext_sets_ptr_and_cookie)
 // zero-terminated inside the mapping.
 TEST(context_security_context)
 {
-	struct thread *manager = process_new("manager"), *client = process_new("client");
-	expect_errno(set_manager_ext(manager, 0, 0, FLAT_BINDER_FLAG_TXN_SECURITY_CTX), 0);
-	bc(manager, BC_ENTER_LOOPER);
-	flush(manager);
+	struct thread *manager = manager_ext(0, 0, FLAT_BINDER_FLAG_TXN_SECURITY_CTX), *client = process_new("client");
 	bc_transaction(client, 0, 7, 0, parcel_bytes(20));
 	set_nonblocking(client, true);
 	struct binder_write_read *bwr = write_read_new(NULL, 0, 256);
@@ -123,9 +99,7 @@ TEST(context_security_context)
 // A manager that did not ask for a security context gets plain BR_TRANSACTION.
 TEST(context_no_security_context_unasked)
 {
-	struct thread *manager = process_new("manager"), *client = process_new("client");
-	expect_errno(set_manager_ext(manager, 0, 0, FLAT_BINDER_FLAG_ACCEPTS_FDS), 0);
-	bc(manager, BC_ENTER_LOOPER);
+	struct thread *manager = manager_ext(0, 0, FLAT_BINDER_FLAG_ACCEPTS_FDS), *client = process_new("client");
 	ping(client, 0, manager);
 }
 

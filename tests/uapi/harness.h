@@ -85,6 +85,7 @@ struct thread *process_bare(const char *name);
 // A process that is the context manager, its first thread a looper.
 struct thread *manager_new(void);
 struct thread *manager_with(struct process_options);
+struct thread *manager_ext(uint64_t ptr, uint64_t cookie, uint32_t flags);
 // Another thread of the process of `sibling`.
 struct thread *thread_new(struct thread *sibling);
 struct thread *thread_fresh(struct thread *sibling); // has made no ioctl yet

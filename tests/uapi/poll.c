@@ -82,6 +82,14 @@ TEST(poll_while_awaiting_a_reply)
 	finish_call(stranger, pool, expect_txn(pool, 8));
 }
 
+// A thread that has made no ioctl yet sees POLLIN, as its first read does not wait.
+TEST(poll_first_call_of_a_thread)
+{
+	struct thread *manager = manager_new(), *fresh = thread_fresh(manager);
+	expect_eq(sys_poll(fresh, POLLIN, 0), POLLIN);
+	expect_eq(sys_poll(manager, POLLIN, 0), 0);
+}
+
 struct blocked {
 	int fd;
 	bool epoll;

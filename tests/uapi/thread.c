@@ -222,16 +222,21 @@ struct thread *process_new(const char *name)
 	return process_with((struct process_options){.name = name});
 }
 
-long become_manager(struct thread *t)
+// The slot of a manager that was killed is freed some time after its end.
+static long take_context(struct thread *t, unsigned long request, void *argument)
 {
-	int zero = 0, *argument = arena_copy(&zero, sizeof(zero));
 	for (int i = 0; i < 500; i++) {
-		long result = sys_ioctl(t, BINDER_SET_CONTEXT_MGR, argument);
+		long result = sys_ioctl(t, request, argument);
 		if (result != -EBUSY)
 			return result;
 		poll(NULL, 0, 10);
 	}
 	return -EBUSY;
+}
+
+long become_manager(struct thread *t)
+{
+	return take_context(t, BINDER_SET_CONTEXT_MGR, arena_alloc(sizeof(int)));
 }
 
 struct thread *manager_with(struct process_options o)
@@ -246,6 +251,17 @@ struct thread *manager_with(struct process_options o)
 struct thread *manager_new(void)
 {
 	return manager_with((struct process_options){.name = "manager"});
+}
+
+struct thread *manager_ext(uint64_t ptr, uint64_t cookie, uint32_t flags)
+{
+	struct flat_binder_object o = {.hdr.type = BINDER_TYPE_BINDER, .flags = flags,
+				       .binder = ptr, .cookie = cookie};
+	struct thread *t = process_new("manager");
+	expect_errno(take_context(t, BINDER_SET_CONTEXT_MGR_EXT, arena_copy(&o, sizeof(o))), 0);
+	bc(t, BC_ENTER_LOOPER);
+	flush(t);
+	return t;
 }
 
 pid_t process_pid(const struct thread *t) { return t->process->pid; }
