@@ -1,0 +1,263 @@
+//! The memory that two engines share: a channel with its lanes, and a server's front page.
+//!
+//! ```text
+//!  channel (one sealed memfd a channel, written by both)
+//!  0        4096            RING_AT + RING_BYTES
+//!  | header | one-way ring  | lane 0: request | reply | lane 1: request | reply | ...
+//!  |        | (client's)    |    AREA_BYTES   | AREA_BYTES                      |
+//!
+//!  area:   [ Message 64 B: word first ][ chain: 16 B each ][ data ][ offsets ][ buffers ]
+//!                                                           each part padded to 8 bytes
+//! ```
+//!
+//! The file is sparse: an area costs what has been written into it. A lane is one outstanding
+//! conversation: its two areas alternate, request and reply or, while the client waits, nested
+//! request and its reply the other way round. The word of an area is a mailbox: its writer posts,
+//! its reader takes (`shm::mailbox`).
+//!
+//! The front page is written by the engine that owns it (and `frozen` by the broker); its peers
+//! map it read only. A futex wake needs no more than that.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Lanes in a channel; a process whose threads need more opens another channel.
+pub const LANES: usize = 64;
+/// Most bytes that a transaction's data, offsets and buffers take together, and the largest
+/// receive buffer: 4 MiB, as in the kernel.
+pub const MAX_PAYLOAD_BYTES: usize = 4 << 20;
+/// One area: the payload, and room for header and chain.
+pub const AREA_BYTES: usize = MAX_PAYLOAD_BYTES + (64 << 10);
+/// Where the one-way ring begins.
+pub const RING_AT: usize = 4096;
+/// Its size: any legal one-way transaction (half a receive buffer) fits twice.
+pub const RING_BYTES: usize = 4 << 20;
+/// Where the lanes begin.
+pub const LANES_AT: usize = RING_AT + RING_BYTES;
+/// Size of a channel's file.
+pub const CHANNEL_BYTES: usize = LANES_AT + LANES * 2 * AREA_BYTES;
+/// Most processes that a chain names.
+pub const MAX_CHAIN: usize = 64;
+/// Most descriptors in one transaction: what one SCM_RIGHTS message holds.
+pub const MAX_FDS: usize = 253;
+/// Size of a front page's file.
+pub const FRONT_BYTES: usize = 4096;
+
+/// Offsets of the words in a channel's header, each on a cache line of its own.
+pub mod header {
+    /// u64, set by the client, cleared by the server: lanes with a new request.
+    pub const READY: usize = 64;
+    /// u64, the client's: bytes put into the ring so far.
+    pub const RING_TAIL: usize = 128;
+    /// u64, the server's: bytes taken from the ring so far.
+    pub const RING_HEAD: usize = 192;
+    /// u32, the server's: bytes of one-way transactions of this client in its receive buffer.
+    pub const ONE_WAY_BYTES: usize = 256;
+    /// u32, the server's: how many those are.
+    pub const ONE_WAY_BUFFERS: usize = 260;
+}
+
+/// Offsets of the words in a front page.
+pub mod front {
+    /// u32 futex: loopers with nothing to do sleep on it; only the owner changes it.
+    pub const BELL: usize = 0;
+    /// u32: how many sleep there, or are about to.
+    pub const SLEEPERS: usize = 4;
+    /// u32, [`Attendance`](super::Attendance): what a client does after it has posted.
+    pub const ATTENDANCE: usize = 8;
+    /// u32, the broker's: 1 while frozen.
+    pub const FROZEN: usize = 64;
+    /// u32: size of the receive buffer.
+    pub const BUFFER_BYTES: usize = 128;
+    /// u32: what is left of its half for one-way transactions.
+    pub const ONE_WAY_FREE: usize = 132;
+    /// u32: 1 while a one-way spammer has been told.
+    pub const SPAM_DETECTED: usize = 136;
+    /// u32: allocated bytes, for `baton ps`, as those that follow.
+    pub const BUFFER_USED: usize = 140;
+    /// u32: allocations.
+    pub const BUFFERS: usize = 144;
+    /// u32: two-way transactions received and not answered.
+    pub const OUTSTANDING: usize = 148;
+    /// u32: threads.
+    pub const THREADS: usize = 152;
+    /// u32: loopers.
+    pub const LOOPERS: usize = 156;
+    /// u32: lanes in use as client.
+    pub const LANES: usize = 160;
+    /// u64: transactions received.
+    pub const TRANSACTIONS: usize = 168;
+}
+
+/// Values of [`front::ATTENDANCE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Attendance {
+    /// No looper: a message has to go through the channel's socket to be seen.
+    Nobody = 0,
+    /// Loopers come by: the bell if one sleeps, else nothing.
+    Loopers = 1,
+}
+
+/// What an area holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// A two-way transaction.
+    Request = 1,
+    /// The answer to one.
+    Reply = 2,
+    /// BR_FAILED_REPLY in its place; `param` says why.
+    Failed = 3,
+    /// BR_DEAD_REPLY in its place.
+    Dead = 4,
+    /// BR_FROZEN_REPLY in its place.
+    Frozen = 5,
+    /// A one-way transaction, in the ring only.
+    OneWay = 6,
+    /// Nothing up to the ring's end, in the ring only.
+    Skip = 7,
+}
+
+impl Kind {
+    /// `None` for a number that is no kind: the writer's fault.
+    pub fn from_raw(raw: u32) -> Option<Kind> {
+        Some(match raw {
+            1 => Kind::Request,
+            2 => Kind::Reply,
+            3 => Kind::Failed,
+            4 => Kind::Dead,
+            5 => Kind::Frozen,
+            6 => Kind::OneWay,
+            7 => Kind::Skip,
+            _ => return None,
+        })
+    }
+}
+
+/// The head of an area, or of a record in the ring. Any bit pattern is one; its reader checks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Message {
+    /// The mailbox's word in an area; in the ring, the record's whole size in bytes.
+    pub word: u32,
+    /// [`Kind`].
+    pub kind: u32,
+    /// Target node, of a request.
+    pub node: u64,
+    /// `binder_transaction_data.code`.
+    pub code: u32,
+    /// `binder_transaction_data.flags`.
+    pub flags: u32,
+    /// Bytes of data.
+    pub data_bytes: u32,
+    /// Bytes of offsets.
+    pub offsets_bytes: u32,
+    /// Bytes of scatter-gather buffers, each padded to 8.
+    pub buffers_bytes: u32,
+    /// Descriptors that came over the socket for this message.
+    pub fds: u16,
+    /// Entries of the chain.
+    pub chain: u16,
+    /// Number of the socket message with the descriptors, 0 if there are none.
+    pub fds_number: u32,
+    /// Error of a [`Kind::Failed`], a negative errno.
+    pub param: i32,
+    /// [`crate::control::TicketId`], 0 if there are no objects.
+    pub ticket: u64,
+    /// CLOCK_MONOTONIC at posting: order among clients.
+    pub stamp_ns: u64,
+}
+
+/// A caller further up: the process and what it gave out for its waiting thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct ChainEntry {
+    /// [`crate::control::ProcessId`].
+    pub process: u64,
+    /// Unguessable; known to those whom the call has passed through.
+    pub token: u64,
+}
+
+const _: () = assert!(size_of::<Message>() == 64);
+const _: () = assert!(size_of::<ChainEntry>() == 16);
+const _: () = assert!(CHANNEL_BYTES.is_multiple_of(4096) && AREA_BYTES.is_multiple_of(4096));
+
+/// Where a message's parts lie, from the area's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// First chain entry.
+    pub chain_at: usize,
+    /// First byte of data.
+    pub data_at: usize,
+    /// First offset.
+    pub offsets_at: usize,
+    /// First buffer.
+    pub buffers_at: usize,
+    /// First byte after all.
+    pub end: usize,
+}
+
+impl Message {
+    /// Where the parts lie. `None` if they would pass any of the limits: the writer's fault.
+    pub fn parts(&self) -> Option<Parts> {
+        let (data, offsets, buffers) =
+            (self.data_bytes as usize, self.offsets_bytes as usize, self.buffers_bytes as usize);
+        if usize::from(self.chain) > MAX_CHAIN || usize::from(self.fds) > MAX_FDS {
+            return None;
+        }
+        let payload = data.next_multiple_of(8) + offsets.next_multiple_of(8) + buffers;
+        if payload > MAX_PAYLOAD_BYTES || !buffers.is_multiple_of(8) {
+            return None;
+        }
+        let chain_at = size_of::<Message>();
+        let data_at = chain_at + usize::from(self.chain) * size_of::<ChainEntry>();
+        let offsets_at = data_at + data.next_multiple_of(8);
+        let buffers_at = offsets_at + offsets.next_multiple_of(8);
+        Some(Parts { chain_at, data_at, offsets_at, buffers_at, end: buffers_at + buffers })
+    }
+}
+
+/// Start of a lane's area: `Server`'s inbox is the request area, `Client`'s the reply area.
+pub fn area_at(lane: usize, inbox_of: crate::control::End) -> usize {
+    debug_assert!(lane < LANES);
+    LANES_AT
+        + lane * 2 * AREA_BYTES
+        + match inbox_of {
+            crate::control::End::Server => 0,
+            crate::control::End::Client => AREA_BYTES,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_message_fits_its_area() {
+        let message = Message {
+            data_bytes: MAX_PAYLOAD_BYTES as u32,
+            chain: MAX_CHAIN as u16,
+            ..Message::default()
+        };
+        assert!(message.parts().is_some_and(|parts| parts.end <= AREA_BYTES));
+    }
+
+    #[test]
+    fn sizes_past_a_limit_are_refused() {
+        let check = |change: fn(&mut Message)| {
+            let mut message = Message::default();
+            change(&mut message);
+            message.parts()
+        };
+        assert_eq!(check(|m| m.data_bytes = u32::MAX), None);
+        assert_eq!(check(|m| m.data_bytes = MAX_PAYLOAD_BYTES as u32 + 1), None);
+        assert_eq!(
+            check(|m| (m.data_bytes, m.offsets_bytes) = (MAX_PAYLOAD_BYTES as u32, 8)),
+            None
+        );
+        assert_eq!(check(|m| m.buffers_bytes = 4), None);
+        assert_eq!(check(|m| m.chain = MAX_CHAIN as u16 + 1), None);
+        assert_eq!(check(|m| m.fds = MAX_FDS as u16 + 1), None);
+        assert!(check(|m| m.data_bytes = 5).is_some_and(|p| p.offsets_at == p.data_at + 8));
+    }
+}

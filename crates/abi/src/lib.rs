@@ -1,0 +1,14 @@
+//! The bytes that Baton's parties agree on.
+//!
+//! - [`uapi`]: Binder's command stream and objects, as Linux 6.12's header
+//!   `linux/android/binder.h` lays them out (64-bit, protocol version 8).
+//! - [`control`]: messages between an engine and the broker.
+//! - [`lane`]: the memory that two engines share.
+//!
+//! Nothing here does I/O. Every type that foreign bytes become is valid for any bit pattern; what
+//! a value may be is checked by its reader.
+#![forbid(unsafe_code)]
+
+pub mod control;
+pub mod lane;
+pub mod uapi;

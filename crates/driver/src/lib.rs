@@ -1,0 +1,2 @@
+//! Binder's driver of one process.
+pub mod device;

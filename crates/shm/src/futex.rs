@@ -1,0 +1,45 @@
+//! Waiting on a word of shared memory.
+
+#[cfg(not(loom))]
+use crate::sync::AtomicU32;
+
+/// Why a wait ended. A wake, a changed word and a spurious return are all `Woken`: look again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Look at the word.
+    Woken,
+    /// A signal handler ran that does not restart system calls.
+    Interrupted,
+    /// The time given is over.
+    TimedOut,
+}
+
+/// Sleeps while the word holds `expected`, at most `timeout`.
+///
+/// Without a timeout the kernel restarts the wait after a handler with SA_RESTART, as it does for
+/// an ioctl of the Binder driver.
+#[cfg(not(loom))]
+pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<core::time::Duration>) -> Wait {
+    use rustix::io::Errno;
+    let timeout = timeout.map(|time| rustix::thread::futex::Timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: i64::from(time.subsec_nanos()),
+    });
+    let flags = rustix::thread::futex::Flags::empty();
+    match rustix::thread::futex::wait(word, flags, expected, timeout.as_ref()) {
+        Err(Errno::INTR) => Wait::Interrupted,
+        Err(Errno::TIMEDOUT) => Wait::TimedOut,
+        // EAGAIN: the word had changed. Nothing else can come back for a mapped word.
+        Ok(()) | Err(_) => Wait::Woken,
+    }
+}
+
+/// Wakes up to `n` sleepers and says how many it woke. Needs only a readable map of the word.
+#[cfg(not(loom))]
+pub fn wake(word: &AtomicU32, n: u32) -> usize {
+    let flags = rustix::thread::futex::Flags::empty();
+    rustix::thread::futex::wake(word, flags, n).unwrap_or(0)
+}
+
+#[cfg(loom)]
+pub use crate::models::{wait, wake};

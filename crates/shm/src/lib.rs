@@ -1,0 +1,24 @@
+//! Shared memory between processes that do not trust each other.
+//!
+//! - [`mapping`]: memfds that cannot shrink, and maps of them that no Rust reference points into.
+//! - [`mailbox`]: one word that says whether a message lies beside it, and who waits for it.
+//! - [`ring`]: bytes in order from one writer to one reader.
+//! - [`bell`]: a futex that strangers may wake and only its owner changes.
+//! - [`futex`]: the waits under all of these.
+//!
+//! **Invariant**: this crate knows no Binder noun, and it is the one place for shared-memory
+//! `unsafe`. Protocols above it see atomics, offsets and copies.
+//!
+//! Atomics come through [`sync`], which the model checker swaps (`--cfg loom`), so that it checks
+//! the code that ships.
+
+pub mod bell;
+pub mod futex;
+pub mod mailbox;
+#[cfg(not(loom))]
+pub mod mapping;
+pub mod ring;
+pub mod sync;
+
+#[cfg(loom)]
+mod models;

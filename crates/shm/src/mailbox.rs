@@ -1,0 +1,152 @@
+//! One word beside a message area: is there a message, and who waits for it.
+//!
+//! ```text
+//!   bit 0 FULL     set by the writer when the area is complete; cleared by the reader
+//!   bit 1 WAITING  set by the reader before it sleeps on the word
+//!   bit 2 NUDGED   set by the reader's own process: something else wants this thread
+//!   bit 3 CLOSED   set by the reader: nobody will take a message here any more
+//!   bit 4 POLLING  set by the reader: tell me by other means (its socket), I do not sleep here
+//! ```
+//!
+//! Memory order: [`Mailbox::post`] releases the area, [`Mailbox::look`] and [`Mailbox::wait`]
+//! acquire it; [`Mailbox::clear`] releases it back, and the next post's read of the word acquires.
+//! A reader can only lose a wake-up that it causes itself: WAITING and FULL are set by
+//! read-modify-writes on one word, so whichever comes second sees the first.
+//!
+//! The writer is another process. It may set any bit at any time; every pattern is handled, and
+//! the worst that it achieves is that its own conversation stalls or ends.
+
+use crate::futex::{self, Wait};
+use crate::sync::{AtomicU32, Ordering};
+use core::time::Duration;
+
+const FULL: u32 = 1;
+const WAITING: u32 = 2;
+const NUDGED: u32 = 4;
+const CLOSED: u32 = 8;
+const POLLING: u32 = 16;
+
+/// A view of the word. Any number of views may exist; one writer and one reader use them.
+#[derive(Clone, Copy)]
+pub struct Mailbox<'a> {
+    word: &'a AtomicU32,
+}
+
+/// Who takes notice of a posted message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// It slept on the word and has been woken.
+    Woken,
+    /// It will look by itself, or somebody else has to be told.
+    Elsewhere,
+    /// It waits in `poll`: tell its process through the channel's socket.
+    Polling,
+    /// It is gone: the message will not be taken.
+    Closed,
+}
+
+/// What a look at the word found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A message: copy it, then [`Mailbox::clear`].
+    Message,
+    /// Its own process wants the reader.
+    Nudge,
+    /// Nothing.
+    Nothing,
+}
+
+impl<'a> Mailbox<'a> {
+    /// The mailbox whose word this is; zero is the empty one.
+    pub fn new(word: &'a AtomicU32) -> Self {
+        Mailbox { word }
+    }
+
+    /// Writer: the area is complete. Wakes the reader if it sleeps on the word.
+    pub fn post(self) -> Reader {
+        // Release pairs with the acquire in `look` and `wait`.
+        let before = self.word.fetch_or(FULL, Ordering::AcqRel);
+        if before & CLOSED != 0 {
+            return Reader::Closed;
+        }
+        if before & WAITING != 0 {
+            futex::wake(self.word, 1);
+            return Reader::Woken;
+        }
+        if before & POLLING != 0 { Reader::Polling } else { Reader::Elsewhere }
+    }
+
+    /// Writer: whether the area may be written.
+    pub fn is_empty(self) -> bool {
+        // Acquire pairs with the release in `clear`.
+        self.word.load(Ordering::Acquire) & FULL == 0
+    }
+
+    /// Reader: what there is, without waiting. A nudge is consumed, but a message goes first.
+    pub fn look(self) -> Seen {
+        let word = self.word.load(Ordering::Acquire);
+        if word & FULL != 0 {
+            return Seen::Message;
+        }
+        if word & NUDGED != 0 {
+            self.word.fetch_and(!NUDGED, Ordering::AcqRel);
+            return Seen::Nudge;
+        }
+        Seen::Nothing
+    }
+
+    /// Reader: the message has been copied; its area is the writer's again.
+    pub fn clear(self) {
+        self.word.fetch_and(!FULL, Ordering::AcqRel);
+    }
+
+    /// Reader: sleeps until there is something. `Err` after a signal or at the timeout.
+    pub fn wait(self, timeout: Option<Duration>) -> Result<Seen, Wait> {
+        let outcome = loop {
+            let word = self.word.fetch_or(WAITING, Ordering::AcqRel) | WAITING;
+            if word & (FULL | NUDGED) != 0 {
+                break Ok(());
+            }
+            match futex::wait(self.word, word, timeout) {
+                Wait::Woken => {}
+                ended => break Err(ended),
+            }
+        };
+        self.word.fetch_and(!WAITING, Ordering::AcqRel);
+        match (self.look(), outcome) {
+            (Seen::Nothing, Err(ended)) => Err(ended),
+            (seen, _) => Ok(seen),
+        }
+    }
+
+    /// Anyone in the reader's process: makes the reader return from its wait.
+    pub fn nudge(self) {
+        if self.word.fetch_or(NUDGED, Ordering::AcqRel) & WAITING != 0 {
+            futex::wake(self.word, 1);
+        }
+    }
+
+    /// Reader: whether it waits in `poll` from now on.
+    pub fn set_polling(self, polling: bool) {
+        if polling {
+            self.word.fetch_or(POLLING, Ordering::AcqRel);
+        } else {
+            self.word.fetch_and(!POLLING, Ordering::AcqRel);
+        }
+    }
+
+    /// Reader: it will never take a message here again.
+    pub fn close(self) {
+        self.word.fetch_or(CLOSED, Ordering::AcqRel);
+    }
+
+    /// Writer: whether [`Mailbox::close`] was called.
+    pub fn is_closed(self) -> bool {
+        self.word.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// Both ends agree that the lane is new: the empty word.
+    pub fn reset(self) {
+        self.word.store(0, Ordering::Release);
+    }
+}

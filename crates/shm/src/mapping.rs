@@ -1,0 +1,205 @@
+//! Memory that another process can write at any instant.
+//!
+//! **Invariant**: no Rust reference or slice points into a [`Mapping`], but for atomics. Bytes go
+//! in and out by copies within checked bounds; what has been copied out is then validated.
+//! A mapped file is sealed against shrinking, so no access faults.
+
+use crate::sync::{AtomicU32, AtomicU64};
+use core::ptr::NonNull;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::{Errno, Result};
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// What the map is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Both directions.
+    ReadWrite,
+    /// Looking only.
+    Read,
+}
+
+/// A shared map of a sealed file. Unmapped when dropped; not inherited over fork.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the base address is valid in every thread, and all access is by atomics or by copies of
+// bytes that have no Rust owner.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+/// A new zero-filled file of exactly `bytes`, which can neither shrink nor grow.
+pub fn create(name: &str, bytes: usize) -> Result<OwnedFd> {
+    let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&file, bytes as u64)?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
+    Ok(file)
+}
+
+/// From now on the file can be mapped and read, not written; maps that exist keep their rights.
+pub fn forbid_new_writers(file: impl AsFd) -> Result<()> {
+    rustix::fs::fcntl_add_seals(file, SealFlags::FUTURE_WRITE | SealFlags::SEAL)
+}
+
+/// No seal can be added any more.
+pub fn freeze_seals(file: impl AsFd) -> Result<()> {
+    rustix::fs::fcntl_add_seals(file, SealFlags::SEAL)
+}
+
+impl Mapping {
+    /// Maps the first `bytes` of a file that somebody else may have made.
+    ///
+    /// `EINVAL` if it is shorter or can shrink: its maker's fault.
+    pub fn new(file: impl AsFd, bytes: usize, access: Access) -> Result<Mapping> {
+        Mapping::part(file, 0, bytes, access)
+    }
+
+    /// Maps `bytes` from `offset` on, both multiples of the page size.
+    pub fn part(file: impl AsFd, offset: usize, bytes: usize, access: Access) -> Result<Mapping> {
+        let file = file.as_fd();
+        let seals = rustix::fs::fcntl_get_seals(file)?;
+        let size = rustix::fs::fstat(file)?.st_size as u64;
+        let end = offset.checked_add(bytes).ok_or(Errno::INVAL)?;
+        if bytes == 0 || !seals.contains(SealFlags::SHRINK) || size < end as u64 {
+            return Err(Errno::INVAL);
+        }
+        let protection = match access {
+            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+            Access::Read => ProtFlags::READ,
+        };
+        // SAFETY: a fresh map at an address of the kernel's choice.
+        let base = unsafe {
+            rustix::mm::mmap(
+                core::ptr::null_mut(),
+                bytes,
+                protection,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                file,
+                offset as u64,
+            )?
+        };
+        let base: NonNull<u8> = NonNull::new(base.cast()).ok_or(Errno::FAULT)?;
+        // SAFETY: our own map, as just returned. A child of fork must not write here as us.
+        let _ = unsafe {
+            rustix::mm::madvise(base.as_ptr().cast(), bytes, rustix::mm::Advice::LinuxDontFork)
+        };
+        Ok(Mapping { base, bytes })
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Address of the first byte: to give to a program, or to hand to the kernel.
+    pub fn address(&self) -> usize {
+        self.base.as_ptr() as usize
+    }
+
+    fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
+        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "outside the map");
+        // SAFETY: within the map, as just checked.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// The word at a multiple of 4.
+    ///
+    /// # Panics
+    /// Outside the map or unaligned: the caller's bug, as in every method here.
+    pub fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4));
+        // SAFETY: in bounds, aligned, mapped as long as self; atomics may change under us.
+        unsafe { &*self.at(offset, 4).cast::<AtomicU32>() }
+    }
+
+    /// The double word at a multiple of 8.
+    pub fn double_word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8));
+        // SAFETY: in bounds, aligned, mapped as long as self; atomics may change under us.
+        unsafe { &*self.at(offset, 8).cast::<AtomicU64>() }
+    }
+
+    /// Copies bytes in.
+    pub fn write(&self, offset: usize, from: &[u8]) {
+        let to = self.at(offset, from.len());
+        // SAFETY: `to` is in bounds; a slice of ours never overlaps a map that nobody borrows.
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
+    }
+
+    /// Copies bytes out. What a peer may be writing meanwhile comes out as any mixture.
+    pub fn read(&self, offset: usize, into: &mut [u8]) {
+        let from = self.at(offset, into.len());
+        // SAFETY: `from` is in bounds; see `write`. Bytes have no invalid value.
+        unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) }
+    }
+
+    /// Copies from one map to another, or within one where the two do not overlap.
+    pub fn copy(from: &Mapping, from_offset: usize, to: &Mapping, to_offset: usize, bytes: usize) {
+        let (source, target) = (from.at(from_offset, bytes), to.at(to_offset, bytes));
+        // SAFETY: both in bounds. `copy` allows an overlap.
+        unsafe { core::ptr::copy(source, target, bytes) }
+    }
+
+    /// Copies in from an address of this process.
+    ///
+    /// # Safety
+    /// `bytes` from `from` on are mapped and readable.
+    pub unsafe fn write_from(&self, offset: usize, from: *const u8, bytes: usize) {
+        let to = self.at(offset, bytes);
+        // SAFETY: the caller's promise for `from`; `to` is in bounds. `copy` allows an overlap.
+        unsafe { core::ptr::copy(from, to, bytes) }
+    }
+
+    /// Overwrites with zeros.
+    pub fn zero(&self, offset: usize, bytes: usize) {
+        let to = self.at(offset, bytes);
+        // SAFETY: in bounds.
+        unsafe { core::ptr::write_bytes(to, 0, bytes) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: our own map; the borrow checker ended every use of it.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_can_shrink_is_refused() {
+        let file = rustix::fs::memfd_create("open", MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&file, 4096).unwrap();
+        assert_eq!(Mapping::new(&file, 4096, Access::Read).unwrap_err(), Errno::INVAL);
+        let file = create("short", 4096).unwrap();
+        assert_eq!(Mapping::new(&file, 8192, Access::Read).unwrap_err(), Errno::INVAL);
+    }
+
+    #[test]
+    fn strangers_can_read_and_not_write_a_forbidden_file() {
+        let file = create("page", 4096).unwrap();
+        let ours = Mapping::new(&file, 4096, Access::ReadWrite).unwrap();
+        forbid_new_writers(&file).unwrap();
+        assert_eq!(Mapping::new(&file, 4096, Access::ReadWrite).unwrap_err(), Errno::PERM);
+        let theirs = Mapping::new(&file, 4096, Access::Read).unwrap();
+        ours.write(8, &[7; 4]);
+        let mut seen = [0; 4];
+        theirs.read(8, &mut seen);
+        assert_eq!(seen, [7; 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside the map")]
+    fn access_past_the_end_is_our_bug() {
+        let file = create("page", 4096).unwrap();
+        Mapping::new(&file, 4096, Access::ReadWrite).unwrap().write(4095, &[0; 2]);
+    }
+}

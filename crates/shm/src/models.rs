@@ -1,0 +1,169 @@
+//! The protocols under the model checker: `RUSTFLAGS="--cfg loom" cargo test -p baton-shm --release`.
+//!
+//! A futex is modelled as the kernel has it: check and sleep are one step against every wake.
+
+use crate::bell::{Bell, Ring};
+use crate::futex::Wait;
+use crate::mailbox::{Mailbox, Reader, Seen};
+use crate::ring::{Consumer, Producer};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
+use loom::sync::{Arc, Condvar, Mutex};
+
+loom::lazy_static! {
+    static ref SLEEPERS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    static ref WAKE: Condvar = Condvar::new();
+}
+
+fn address(word: &AtomicU32) -> usize {
+    word as *const AtomicU32 as usize
+}
+
+/// The model of [`crate::futex`]: a wait.
+pub fn wait(word: &AtomicU32, expected: u32, _: Option<Duration>) -> Wait {
+    let mut sleepers = SLEEPERS.lock().unwrap();
+    if word.load(Ordering::SeqCst) != expected {
+        return Wait::Woken;
+    }
+    sleepers.push(address(word));
+    let before = sleepers.iter().filter(|&&at| at == address(word)).count();
+    while sleepers.iter().filter(|&&at| at == address(word)).count() >= before {
+        sleepers = WAKE.wait(sleepers).unwrap();
+    }
+    Wait::Woken
+}
+
+/// The model of [`crate::futex`]: a wake.
+pub fn wake(word: &AtomicU32, n: u32) -> usize {
+    let mut sleepers = SLEEPERS.lock().unwrap();
+    let mut woken = 0;
+    while woken < n as usize {
+        let Some(at) = sleepers.iter().position(|&at| at == address(word)) else { break };
+        sleepers.remove(at);
+        woken += 1;
+    }
+    WAKE.notify_all();
+    woken
+}
+
+/// A call and its reply over two mailboxes, with the bytes beside them.
+#[test]
+fn a_posted_message_is_seen_whole_and_wakes_its_reader() {
+    loom::model(|| {
+        let words = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+        let areas = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let (server_words, server_areas) = (words.clone(), areas.clone());
+        let server = loom::thread::spawn(move || {
+            let inbox = Mailbox::new(&server_words[0]);
+            while inbox.wait(None) != Ok(Seen::Message) {}
+            let request = server_areas[0].load(Ordering::Relaxed);
+            inbox.clear();
+            server_areas[1].store(request + 1, Ordering::Relaxed);
+            Mailbox::new(&server_words[1]).post();
+        });
+        areas[0].store(41, Ordering::Relaxed);
+        Mailbox::new(&words[0]).post();
+        let inbox = Mailbox::new(&words[1]);
+        while inbox.wait(None) != Ok(Seen::Message) {}
+        assert_eq!(areas[1].load(Ordering::Relaxed), 42);
+        assert!(Mailbox::new(&words[0]).is_empty());
+        server.join().unwrap();
+    });
+}
+
+#[test]
+fn a_nudge_is_never_lost_beside_a_message() {
+    loom::model(|| {
+        let word = Arc::new(AtomicU32::new(0));
+        let (peer, own) = (word.clone(), word.clone());
+        let post = loom::thread::spawn(move || _ = Mailbox::new(&peer).post());
+        let nudge = loom::thread::spawn(move || Mailbox::new(&own).nudge());
+        let inbox = Mailbox::new(&word);
+        let (mut message, mut nudged) = (false, false);
+        while !(message && nudged) {
+            match inbox.wait(None) {
+                Ok(Seen::Message) => {
+                    message = true;
+                    inbox.clear();
+                }
+                Ok(Seen::Nudge) => nudged = true,
+                _ => {}
+            }
+        }
+        post.join().unwrap();
+        nudge.join().unwrap();
+    });
+}
+
+#[test]
+fn a_message_to_a_closing_reader_is_refused_or_left_to_be_found() {
+    loom::model(|| {
+        let word = Arc::new(AtomicU32::new(0));
+        let peer = word.clone();
+        let post = loom::thread::spawn(move || Mailbox::new(&peer).post());
+        let inbox = Mailbox::new(&word);
+        inbox.close();
+        let reader = post.join().unwrap();
+        assert!(reader == Reader::Closed || inbox.look() == Seen::Message);
+    });
+}
+
+/// The stranger publishes and rings; what the wake cannot promise, `Ring::Nobody` reports.
+#[test]
+fn a_ring_reaches_the_sleeper_or_says_that_it_did_not() {
+    loom::model(|| {
+        let words = Arc::new([AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0)]);
+        let stranger_words = words.clone();
+        let stranger = loom::thread::spawn(move || {
+            let [bell, sleepers, message] = &*stranger_words;
+            message.store(1, Ordering::Release);
+            if Bell::new(bell, sleepers).ring() == Ring::Nobody {
+                // The owner's control thread, told over the socket.
+                Bell::new(bell, sleepers).ring_own();
+            }
+        });
+        let [bell, sleepers, message] = &*words;
+        let owner = Bell::new(bell, sleepers);
+        loop {
+            let announced = owner.announce();
+            let found = message.load(Ordering::Acquire) == 1;
+            if !found {
+                owner.sleep(announced);
+            }
+            owner.rise();
+            if found {
+                break;
+            }
+        }
+        stranger.join().unwrap();
+    });
+}
+
+#[test]
+fn ring_bytes_are_published_before_their_position() {
+    loom::model(|| {
+        let (head, tail) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let slots = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let (reader_head, reader_tail, reader_slots) = (head.clone(), tail.clone(), slots.clone());
+        let reader = loom::thread::spawn(move || {
+            let mut consumer = Consumer::new(16);
+            for expected in 1..=3u64 {
+                while consumer.available(&reader_tail).unwrap() == 0 {
+                    loom::thread::yield_now();
+                }
+                let slot = consumer.place() / 8;
+                assert_eq!(reader_slots[slot].load(Ordering::Relaxed), expected);
+                consumer.release(&reader_head, 8);
+            }
+        });
+        let mut producer = Producer::new(16);
+        for value in 1..=3u64 {
+            while producer.room(&head).unwrap().0 < 8 {
+                loom::thread::yield_now();
+            }
+            slots[producer.place() / 8].store(value, Ordering::Relaxed);
+            producer.publish(&tail, 8);
+        }
+        reader.join().unwrap();
+    });
+}

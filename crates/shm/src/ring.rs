@@ -1,0 +1,118 @@
+//! Positions of a byte ring from one writer process to one reader process.
+//!
+//! Both positions only grow; a place in the ring is a position modulo the size. The writer owns
+//! `tail`, the reader owns `head`; each reads the other's and believes it only within bounds.
+//!
+//! Memory order: [`Producer::publish`] releases the bytes before the new tail, the consumer's
+//! load acquires; [`Consumer::release`] gives the bytes back, the producer's load acquires.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// The writer's side.
+#[derive(Debug)]
+pub struct Producer {
+    size: u64,
+    tail: u64,
+}
+
+/// The reader's side.
+#[derive(Debug)]
+pub struct Consumer {
+    size: u64,
+    head: u64,
+}
+
+/// The other side's position is impossible: its fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt;
+
+impl Producer {
+    /// A writer of an empty ring of `size` bytes.
+    pub fn new(size: usize) -> Self {
+        Producer { size: size as u64, tail: 0 }
+    }
+
+    /// How many bytes have been published so far.
+    pub fn position(&self) -> u64 {
+        self.tail
+    }
+
+    /// Place in the ring of the next byte.
+    pub fn place(&self) -> usize {
+        (self.tail % self.size) as usize
+    }
+
+    /// Free bytes, and of these how many before the ring's end. `Corrupt` from a lying reader.
+    pub fn room(&self, head: &AtomicU64) -> Result<(usize, usize), Corrupt> {
+        let used = self.tail.checked_sub(head.load(Ordering::Acquire)).ok_or(Corrupt)?;
+        let free = self.size.checked_sub(used).ok_or(Corrupt)?;
+        let before_end = self.size - self.tail % self.size;
+        Ok((free as usize, free.min(before_end) as usize))
+    }
+
+    /// `bytes` from [`Producer::place`] on are complete.
+    pub fn publish(&mut self, tail: &AtomicU64, bytes: usize) {
+        self.tail += bytes as u64;
+        tail.store(self.tail, Ordering::Release);
+    }
+}
+
+impl Consumer {
+    /// A reader of an empty ring of `size` bytes.
+    pub fn new(size: usize) -> Self {
+        Consumer { size: size as u64, head: 0 }
+    }
+
+    /// Place in the ring of the next byte to read.
+    pub fn place(&self) -> usize {
+        (self.head % self.size) as usize
+    }
+
+    /// Bytes to read, up to the ring's end. `Corrupt` from a lying writer.
+    pub fn available(&self, tail: &AtomicU64) -> Result<usize, Corrupt> {
+        let filled = tail.load(Ordering::Acquire).checked_sub(self.head).ok_or(Corrupt)?;
+        if filled > self.size {
+            return Err(Corrupt);
+        }
+        Ok(filled.min(self.size - self.head % self.size) as usize)
+    }
+
+    /// `bytes` have been copied and may be overwritten.
+    pub fn release(&mut self, head: &AtomicU64, bytes: usize) {
+        self.head += bytes as u64;
+        head.store(self.head, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_go_round_and_never_past_each_other() {
+        let (head, tail) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (mut producer, mut consumer) = (Producer::new(64), Consumer::new(64));
+        for step in 0..100 {
+            let bytes = 8 * (1 + step % 3);
+            let (free, before_end) = producer.room(&head).unwrap();
+            assert!(before_end <= free && free <= 64);
+            let bytes = bytes.min(before_end);
+            producer.publish(&tail, bytes);
+            assert_eq!(consumer.available(&tail), Ok(bytes));
+            consumer.release(&head, bytes);
+            assert_eq!(producer.place(), consumer.place());
+        }
+    }
+
+    #[test]
+    fn impossible_positions_are_told() {
+        let word = AtomicU64::new(0);
+        let mut producer = Producer::new(64);
+        producer.publish(&word, 32);
+        assert_eq!(producer.room(&AtomicU64::new(33)), Err(Corrupt));
+        assert_eq!(Consumer::new(64).available(&AtomicU64::new(65)), Err(Corrupt));
+        let mut consumer = Consumer::new(64);
+        consumer.release(&word, 8);
+        assert_eq!(consumer.available(&AtomicU64::new(7)), Err(Corrupt));
+    }
+}
