@@ -47,8 +47,8 @@ interface IPeer {
 
     /** An object that counts while it is alive. */
     IListener make();
-    /** How many objects of `make` are alive, once no more than `most` are. */
-    int alive(int most);
+    /** How many objects of `make` are alive. */
+    int alive();
 
     int openFiles();
     /** Reads from `from` to the end, writes it to `to`. */

@@ -26,7 +26,11 @@ pub fn scenario() -> Outcome {
         let (innermost, heard) = listen();
         let answer = inner_b.relay(std::slice::from_ref(&inner_c), &innermost, value)?;
         let here = heard.try_recv().map(|call| call.thread) == Ok(std::thread::current().id());
-        if here && answer == value + 2 { Ok(()) } else { Err(rsbinder::StatusCode::BadValue.into()) }
+        if here && answer == value + 2 {
+            Ok(())
+        } else {
+            Err(rsbinder::StatusCode::BadValue.into())
+        }
     });
     for round in 0..100 {
         equal("answer", b.relay(std::slice::from_ref(&c), &through, round)?, round + 2)?;

@@ -51,8 +51,8 @@ impl IMemoryPeer for Service {
     }
 
     fn produce(&self, capacity: i32, count: i32) -> BinderResult<Queue> {
-        let mut queue = MessageQueue::<i32>::create(capacity as usize, true)
-            .map_err(StatusCode::from)?;
+        let mut queue =
+            MessageQueue::<i32>::create(capacity as usize, true).map_err(StatusCode::from)?;
         let descriptor = queue.descriptor().map_err(StatusCode::from)?.try_into()?;
         std::thread::spawn(move || {
             (0..count).all(|n| queue.write_blocking(&[n], NOT_FULL, NOT_EMPTY, WAIT).is_ok())

@@ -49,7 +49,8 @@ pub fn scenario() -> Outcome {
 
     step("whose service it is");
     let info = hub::get_service_debug_info()?;
-    let pid = info.iter().find(|info| info.name == "suite.manager.service").map(|info| info.debugPid);
+    let pid =
+        info.iter().find(|info| info.name == "suite.manager.service").map(|info| info.debugPid);
     equal("process", pid, Some(child.pid()))?;
 
     step("waiting for one that comes later");

@@ -85,9 +85,9 @@ pub fn serve(arguments: &[String]) -> Outcome {
     }
     let alive = others.iter().filter(|other| other.pid().is_ok()).count();
     equal("others alive", alive, PROCESSES - 1 - KILLED)?;
-    let dead = others.iter().filter(|other| {
-        other.pid().map_err(StatusCode::from) == Err(StatusCode::DeadObject)
-    });
+    let dead = others
+        .iter()
+        .filter(|other| other.pid().map_err(StatusCode::from) == Err(StatusCode::DeadObject));
     equal("others dead", dead.count(), KILLED)?;
     child::say("told")?;
     child::until_end()

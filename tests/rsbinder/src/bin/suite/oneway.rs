@@ -60,7 +60,11 @@ pub fn limit() -> Outcome {
             result => break result,
         }
     };
-    equal("the call too many", refused.map_err(StatusCode::from), Err(StatusCode::FailedTransaction))?;
+    equal(
+        "the call too many",
+        refused.map_err(StatusCode::from),
+        Err(StatusCode::FailedTransaction),
+    )?;
     // 508 KiB are there; each message takes a little more than its 64 KiB.
     equal("messages that found room", sent, 7)?;
 

@@ -137,11 +137,8 @@ impl IPeer for Peer {
         obituary: &Strong<dyn IListener>,
         source: i32,
     ) -> BinderResult<()> {
-        let mourner = Arc::new(Mourner {
-            obituary: obituary.clone(),
-            source,
-            _watched: listener.clone(),
-        });
+        let mourner =
+            Arc::new(Mourner { obituary: obituary.clone(), source, _watched: listener.clone() });
         let recipient: Arc<dyn DeathRecipient> = mourner.clone();
         listener.as_binder().link_to_death(Arc::downgrade(&recipient))?;
         self.mourners.lock().unwrap().push(mourner);
@@ -208,11 +205,7 @@ impl IPeer for Peer {
         Ok(Counted::make(&self.alive))
     }
 
-    fn alive(&self, most: i32) -> BinderResult<i32> {
-        let start = std::time::Instant::now();
-        while self.alive.load(Ordering::SeqCst) > most && start.elapsed() < PATIENCE {
-            std::thread::yield_now();
-        }
+    fn alive(&self) -> BinderResult<i32> {
         Ok(self.alive.load(Ordering::SeqCst))
     }
 

@@ -1,10 +1,10 @@
 //! Shared memory: as a descriptor, and as Android's IMemory objects.
 
-use rsbinder::shared_memory::{
-    BpMemory, HeapCache, IMemory, MemoryDealer, MemoryHeapBase, SharedMemory, FLAG_READ_ONLY,
-    IMemoryHeap, MemoryBase, export_heap,
-};
 use rsbinder::StatusCode;
+use rsbinder::shared_memory::{
+    BpMemory, FLAG_READ_ONLY, HeapCache, IMemory, IMemoryHeap, MemoryBase, MemoryDealer,
+    MemoryHeapBase, SharedMemory, export_heap,
+};
 use std::sync::Arc;
 
 use crate::check::{Outcome, equal, holds, step};

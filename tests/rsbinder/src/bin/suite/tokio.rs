@@ -76,6 +76,7 @@ pub fn scenario() -> Outcome {
     let death = rsbinder::death_signal(&tasks.as_binder())?;
     child.kill()?;
     runtime.block_on(death);
-    let answer = runtime.block_on(tasks.into_async::<Tokio>().greet("nobody"));
+    let tasks: Strong<dyn ITasksAsync<Tokio>> = tasks.into_async();
+    let answer = runtime.block_on(async { tasks.greet("nobody").await });
     equal("a call to the dead", answer.map_err(StatusCode::from), Err(StatusCode::DeadObject))
 }

@@ -113,7 +113,8 @@ impl ITypes for Types {
     }
 
     fn repeatFiles(&self, v: &Files) -> BinderResult<Files> {
-        let files = v.files.iter().map(ParcelFileDescriptor::try_clone).collect::<Result<_, _>>()?;
+        let files =
+            v.files.iter().map(ParcelFileDescriptor::try_clone).collect::<Result<_, _>>()?;
         let no_file = v.noFile.as_ref().map(ParcelFileDescriptor::try_clone).transpose()?;
         Ok(Files { files, noFile: no_file })
     }
@@ -244,9 +245,7 @@ fn nullable(service: &dyn ITypes) -> Outcome {
     repeated("@nullable int[]", &[None, Some(vec![]), Some(vec![1, 2])], |v| {
         service.repeatNullableInts(v.as_deref())
     })?;
-    repeated("@nullable Point", &[None, Some(point)], |v| {
-        service.repeatNullablePoint(v.as_ref())
-    })?;
+    repeated("@nullable Point", &[None, Some(point)], |v| service.repeatNullablePoint(v.as_ref()))?;
     repeated("@nullable List<String>", &[None, Some(vec![]), Some(list)], |v| {
         service.repeatNullableList(v.as_deref())
     })?;
@@ -311,8 +310,14 @@ fn objects(service: &dyn ITypes) -> Outcome {
     let own = echo("own");
     let theirs = service.make("theirs")?;
     equal("call to theirs", theirs.name()?.as_str(), "theirs")?;
-    holds("the same name, the same object", service.make("theirs")?.as_binder() == theirs.as_binder())?;
-    holds("another name, another object", service.make("other")?.as_binder() != theirs.as_binder())?;
+    holds(
+        "the same name, the same object",
+        service.make("theirs")?.as_binder() == theirs.as_binder(),
+    )?;
+    holds(
+        "another name, another object",
+        service.make("other")?.as_binder() != theirs.as_binder(),
+    )?;
     holds("own comes home as itself", !service.repeatEcho(&own)?.as_binder().is_remote())?;
     holds("theirs comes back as it was", service.repeatEcho(&theirs)? == theirs)?;
     holds("IBinder", service.repeatBinder(&own.as_binder())? == own.as_binder())?;
@@ -339,8 +344,11 @@ fn files(service: &dyn ITypes) -> Outcome {
     reader.read_exact(&mut text)?;
     equal("ParcelFileDescriptor", &text, b"one")?;
 
-    let (readers, mut writers): (Vec<_>, Vec<_>) =
-        (0..10).map(|_| ParcelFileDescriptor::pipe()).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    let (readers, mut writers): (Vec<_>, Vec<_>) = (0..10)
+        .map(|_| ParcelFileDescriptor::pipe())
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .unzip();
     let answer = service.repeatFiles(&Files { files: readers, noFile: None })?;
     holds("no file comes back as none", answer.noFile.is_none())?;
     for (n, (mut reader, writer)) in answer.files.iter().zip(&mut writers).enumerate() {
@@ -356,7 +364,11 @@ fn errors(service: &dyn ITypes) -> Outcome {
     let error = service.fail(42, "on purpose").expect_err("it fails");
     equal("exception", error.exception_code(), ExceptionCode::ServiceSpecific)?;
     equal("code", error.service_specific_error(), 42)?;
-    equal("an unknown method", service.missing().map_err(StatusCode::from), Err(StatusCode::UnknownTransaction))
+    equal(
+        "an unknown method",
+        service.missing().map_err(StatusCode::from),
+        Err(StatusCode::UnknownTransaction),
+    )
 }
 
 pub fn scenario() -> Outcome {
