@@ -34,8 +34,11 @@ use std::process::ExitCode;
 
 use check::Outcome;
 
+type Scenario = fn() -> Outcome;
+type Role = fn(&[String]) -> Outcome;
+
 /// A scenario's name and what it runs.
-const SCENARIOS: &[(&str, fn() -> Outcome)] = &[
+const SCENARIOS: &[(&str, Scenario)] = &[
     ("types", types::scenario),
     ("callback", callback::scenario),
     ("chain", chain::scenario),
@@ -58,7 +61,7 @@ const SCENARIOS: &[(&str, fn() -> Outcome)] = &[
 ];
 
 /// What a process that a scenario starts may be, and what serves it.
-const ROLES: &[(&str, fn(&[String]) -> Outcome)] = &[
+const ROLES: &[(&str, Role)] = &[
     ("peer", peer::serve),
     ("peer-without-pool", peer::serve_without_pool),
     ("client", death::client),

@@ -229,9 +229,10 @@ impl IPeer for Peer {
     fn socket(&self) -> BinderResult<ParcelFileDescriptor> {
         let (own, theirs) = UnixStream::pair().map_err(failed)?;
         std::thread::spawn(move || {
-            let mut writer = &own;
-            for byte in (&own).bytes().map_while(Result::ok) {
-                if writer.write_all(&[byte.wrapping_add(1)]).is_err() {
+            let (mut reader, mut writer) = (&own, &own);
+            let mut byte = [0];
+            while reader.read_exact(&mut byte).is_ok() {
+                if writer.write_all(&[byte[0].wrapping_add(1)]).is_err() {
                     break;
                 }
             }

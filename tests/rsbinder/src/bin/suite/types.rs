@@ -371,11 +371,13 @@ fn errors(service: &dyn ITypes) -> Outcome {
     )
 }
 
+type Part = fn(&dyn ITypes) -> Outcome;
+
 pub fn scenario() -> Outcome {
     child::open(Loopers::Pool)?;
     let child = Child::start("types", &["suite.types.service"])?;
     let service: Strong<dyn ITypes> = hub::check_interface("suite.types.service")?;
-    let parts: [(&'static str, fn(&dyn ITypes) -> Outcome); 7] = [
+    let parts: [(_, Part); 7] = [
         ("scalars", scalars),
         ("arrays", arrays),
         ("nullable", nullable),
