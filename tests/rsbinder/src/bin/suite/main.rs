@@ -26,6 +26,7 @@ mod oneway;
 mod references;
 mod shared_memory;
 mod sizes;
+mod stream;
 mod threads;
 mod tokio;
 mod types;
@@ -50,6 +51,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("files", files::scenario),
     ("shared-memory", shared_memory::scenario),
     ("fmq", fmq::scenario),
+    ("stream", stream::scenario),
     ("references", references::scenario),
     ("death-of-service", death::of_service),
     ("death-of-client", death::of_client),
@@ -67,6 +69,7 @@ const ROLES: &[(&str, Role)] = &[
     ("client", death::client),
     ("types", types::serve),
     ("memory", fmq::serve),
+    ("stream", stream::serve),
     ("tokio", tokio::serve),
     ("lazy", lazy::serve),
     ("mesh", mesh::serve),

@@ -1,10 +1,12 @@
 //! What the service manager does for a program.
 
+use std::io::Read;
 use std::sync::{Mutex, mpsc};
 
+use baton_rsbinder_programs::suite::IListener::IListener;
 use baton_rsbinder_programs::suite::IPeer::IPeer;
 use rsbinder::hub::{self, BnServiceCallback, IServiceCallback};
-use rsbinder::{BinderResult, Interface, SIBinder, Strong};
+use rsbinder::{BinderResult, Interface, ParcelFileDescriptor, SIBinder, Strong};
 
 use crate::check::{Outcome, equal, holds, next, step};
 use crate::child::{self, Child, Loopers};
@@ -46,6 +48,18 @@ pub fn scenario() -> Outcome {
     equal("name of the interface", looked_up.as_binder().descriptor(), "suite.IPeer")?;
     looked_up.as_binder().ping_binder()?;
     holds("listed", listed("suite.manager.service"))?;
+
+    step("what every object offers");
+    let proxy = service.as_binder();
+    let (mut output, input) = ParcelFileDescriptor::pipe()?;
+    let arguments = ["tell", "me"].map(String::from);
+    proxy.as_proxy().ok_or("the service is not remote")?.dump(input, &arguments)?;
+    let mut dumped = String::new();
+    output.read_to_string(&mut dumped)?;
+    equal("dump", dumped.as_str(), "tell me\n")?;
+    let extension = proxy.get_extension()?.ok_or("the service has no extension")?;
+    let extension: Strong<dyn IListener> = extension.into_interface()?;
+    equal("a call to the extension", extension.call(1)?, 2)?;
 
     step("whose service it is");
     let info = hub::get_service_debug_info()?;

@@ -85,7 +85,11 @@ impl Peer {
     }
 }
 
-impl Interface for Peer {}
+impl Interface for Peer {
+    fn dump(&self, writer: &mut dyn Write, arguments: &[String]) -> rsbinder::Result<()> {
+        writeln!(writer, "{}", arguments.join(" ")).map_err(failed)
+    }
+}
 
 impl IPeer for Peer {
     fn pid(&self) -> BinderResult<i32> {
@@ -275,10 +279,12 @@ fn find(role: &str, name: &str) -> Outcome<(Child, Strong<dyn IPeer>)> {
     Ok((child, hub::check_interface(name)?))
 }
 
-/// Role `peer NAME`.
+/// Role `peer NAME`; the peer has an IListener for its extension.
 pub fn serve(arguments: &[String]) -> Outcome {
     child::open(Loopers::Pool)?;
-    child::serve(&arguments[0], Peer::make().as_binder())
+    let peer = Peer::make().as_binder();
+    peer.set_extension(&Counted::make(&Arc::default()).as_binder())?;
+    child::serve(&arguments[0], peer)
 }
 
 /// Role `peer-without-pool NAME`.
