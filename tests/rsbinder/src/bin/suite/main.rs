@@ -14,6 +14,7 @@ mod peer;
 
 mod callback;
 mod chain;
+mod churn;
 mod death;
 mod files;
 mod fmq;
@@ -60,6 +61,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("lazy", lazy::scenario),
     ("freeze", freeze::scenario),
     ("mesh", mesh::scenario),
+    ("churn", churn::scenario),
 ];
 
 /// What a process that a scenario starts may be, and what serves it.
@@ -73,6 +75,7 @@ const ROLES: &[(&str, Role)] = &[
     ("tokio", tokio::serve),
     ("lazy", lazy::serve),
     ("mesh", mesh::serve),
+    ("worker", churn::serve),
 ];
 
 fn find<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
