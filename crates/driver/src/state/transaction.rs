@@ -267,7 +267,6 @@ impl State {
             }
         };
         self.outstanding -= 1;
-        self.settle(tid);
         Ok(Departure {
             peer: serving.peer,
             node: NodeId(0),
@@ -354,7 +353,13 @@ impl State {
                 thread.stack.push(Frame::Calling(calling));
                 thread.todo.push_deferred(complete);
             }
-            _ => self.thread(tid).todo.push(complete),
+            kind => {
+                self.thread(tid).todo.push(complete);
+                if kind == Kind::Reply {
+                    // Only now: the replier hears of its reply before the call further out fails.
+                    self.settle(tid);
+                }
+            }
         }
         self.end_transit(departure);
     }
@@ -394,6 +399,7 @@ impl State {
         thread.error.command = refusal.command;
         thread.error.param = -refusal.errno.raw_os_error();
         thread.todo.push(Work::Complete(Completion::Taken));
+        self.settle(tid);
     }
 
     // ---- coming in --------------------------------------------------------------------------
