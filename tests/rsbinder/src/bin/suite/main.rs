@@ -60,7 +60,8 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("tokio", tokio::scenario),
     ("lazy", lazy::scenario),
     ("freeze", freeze::scenario),
-    ("mesh", mesh::scenario),
+    ("mesh-of-two", mesh::two),
+    ("mesh", mesh::twenty),
     ("churn", churn::scenario),
 ];
 
