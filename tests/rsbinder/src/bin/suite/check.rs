@@ -9,7 +9,7 @@ use std::time::Duration;
 pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Longer than any scenario takes on a loaded machine: one that passes it waits for ever.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// How long to wait for something that ought to happen at once.
 pub const PATIENCE: Duration = Duration::from_secs(20);
