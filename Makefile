@@ -56,7 +56,7 @@ lint: setup
 	@$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	@$(LINT_RSBINDER) -- -D warnings
 	@echo 'lint: rustdoc'
-	@RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --workspace --no-deps --document-private-items
+	@RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --quiet --workspace --no-deps
 	@echo 'lint: shellcheck'
 	@shellcheck $(SCRIPTS)
 
