@@ -286,7 +286,9 @@ impl World {
         let reference = party.state.references.get(handle).expect("counted");
         let target = reference.owner;
         if reference.freeze.is_none() && party.ask(tid, Request::IsFrozen { target }) {
-            party.thread(tid).stage = Stage::IsFrozen { handle };
+            let cookie = party.program.ask_freeze(handle);
+            party.state.listen_for_freeze(handle, cookie).expect("nobody listens");
+            party.thread(tid).stage = Stage::IsFrozen { handle, cookie };
         }
     }
 
@@ -382,7 +384,7 @@ impl Program {
         cookie
     }
 
-    pub fn ask_freeze(&mut self, handle: u32) -> u64 {
+    fn ask_freeze(&mut self, handle: u32) -> u64 {
         let cookie = self.next_cookie();
         self.freezes.insert(cookie, Notice::new(handle));
         cookie
