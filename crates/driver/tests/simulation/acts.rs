@@ -80,13 +80,15 @@ impl World {
         let mut targets = party.program.held(Strength::Strong);
         targets.push(0);
         let handle = self.rng.pick(&targets).expect("never empty");
-        let update = if flags & TF_ONE_WAY != 0 && self.rng.percent(20) { TF_UPDATE_TXN } else { 0 };
+        let update =
+            if flags & TF_ONE_WAY != 0 && self.rng.percent(20) { TF_UPDATE_TXN } else { 0 };
         let (sent, pins) = self.cargo(party, true);
         self.start_send(party, tid, Target::Handle(handle), flags | update, sent, pins);
     }
 
     fn reply(&mut self, party: &mut Party, tid: Tid) {
-        let accepts_fds = party.state.thread(tid).serves().is_some_and(|serving| serving.accepts_fds);
+        let accepts_fds =
+            party.state.thread(tid).serves().is_some_and(|serving| serving.accepts_fds);
         let (sent, pins) = self.cargo(party, accepts_fds);
         self.start_send(party, tid, Target::Reply, 0, sent, pins);
     }
@@ -159,11 +161,13 @@ impl World {
         let ptr = self.rng.pick(&ADDRESSES).expect("some");
         let cookie = party.program.next_cookie();
         let program = &mut party.program;
-        let object = program
-            .objects
-            .entry(ptr)
-            .or_insert(Object { cookie, local: true, ..Object::default() });
-        object.is_alive().then_some(ptr)
+        let object = program.objects.entry(ptr).or_insert(Object {
+            cookie,
+            local: true,
+            ..Object::default()
+        });
+        // While it is asked whether it may manage, nothing is told of it, refused or not in the end.
+        (object.is_alive() && !object.asks_to_manage).then_some(ptr)
     }
 
     // ---- chores -----------------------------------------------------------------------------
@@ -298,7 +302,10 @@ impl World {
         }
         let Some(ptr) = self.own_object(party) else { return };
         let object = party.program.objects.get_mut(&ptr).expect("just found");
-        object.sending += 1;
+        if object.sending > 0 {
+            return;
+        }
+        object.asks_to_manage = true;
         let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS;
         let node = party.state.context_manager_node(ptr, object.cookie, flags);
         self.carry_out(party);

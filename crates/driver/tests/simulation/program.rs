@@ -23,12 +23,13 @@ pub struct Object {
     /// Acknowledgements that the program owes.
     pub owed: u32,
     pub manager: bool,
+    pub asks_to_manage: bool,
 }
 
 impl Object {
     /// The program may use it.
     pub fn is_alive(&self) -> bool {
-        self.local || self.strong || self.sending > 0
+        self.local || self.strong || self.sending > 0 || self.asks_to_manage
     }
 }
 
@@ -141,7 +142,8 @@ impl Program {
         let (ptr, cookie) = news.subject;
         for &command in &news.returns {
             let object = self.objects.get_mut(&ptr);
-            let object = object.unwrap_or_else(|| panic!("news of an object that is gone: {ptr:x}"));
+            let object =
+                object.unwrap_or_else(|| panic!("news of an object that is gone: {ptr:x}"));
             assert_eq!(object.cookie, cookie, "news of an object that was there before {ptr:x}");
             match command {
                 BR_INCREFS => {

@@ -135,7 +135,8 @@ impl World {
 
     fn turn_back(&mut self, party: &mut Party, tid: Tid, sending: Box<Sending>, refusal: Refusal) {
         let sending = *sending;
-        if let (Some(via), None, Kind::Request) = (sending.via, departure_via(&sending), kind(&sending))
+        if let (Some(via), None, Kind::Request) =
+            (sending.via, departure_via(&sending), kind(&sending))
             && let Some(channel) = self.channels.get_mut(&via.channel)
         {
             channel.ends(End::Client).free |= 1 << via.lane;
@@ -148,8 +149,7 @@ impl World {
     fn route(&mut self, party: &mut Party, tid: Tid, mut sending: Box<Sending>) {
         self.do_not_turn_round(party, &mut sending);
         let departure = sending.departure.as_ref().expect("departed");
-        let (via, peer, is_call) =
-            (departure.via, departure.peer, departure.kind == Kind::Request);
+        let (via, peer, is_call) = (departure.via, departure.peer, departure.kind == Kind::Request);
         if let Some(via) = via {
             if !self.is_channel_open(party.id(), via.channel) {
                 return self.turn_back(party, tid, sending, Refusal::dead());
@@ -402,7 +402,7 @@ impl World {
             // The kernel tells of no reference to a manager's node: its program has them all.
             (object.manager, object.strong, object.weak) = (true, true, true);
         } else {
-            object.sending -= 1;
+            object.asks_to_manage = false;
             party.state.not_context_manager(node);
             party.program.tidy(ptr);
         }
@@ -425,8 +425,7 @@ impl World {
         }
         if !blocked.is_empty() {
             let (number, before) = (self.ask_barrier(party), blocked);
-            party.thread(tid).stage =
-                Stage::CatchUp { process_work, nonblocking, number, before };
+            party.thread(tid).stage = Stage::CatchUp { process_work, nonblocking, number, before };
         } else if !nonblocking {
             self.sleep(party, tid, process_work);
         }
