@@ -17,7 +17,7 @@ use baton_abi::control::{ChannelId, End, Event, Granted, Identity, ProcessId, Re
 use baton_abi::lane::*;
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_shm::bell::Bell;
-use baton_shm::futex::Wait;
+use baton_shm::futex::{FAR_AHEAD, Wait};
 use baton_shm::mailbox::{Mailbox, Reader, Seen};
 use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::sync::{AtomicU32, Ordering};
@@ -25,6 +25,7 @@ use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -48,7 +49,8 @@ pub struct Engine {
     /// One word a thread, to wait for work of its own; never removed, as threads are few.
     own_words: Mutex<HashMap<Tid, &'static AtomicU32>>,
     polling: AtomicBool,
-    pollable: OwnedFd,
+    /// An eventfd for each thread that polls.
+    pollables: Mutex<HashMap<Tid, &'static OwnedFd>>,
     epoll: OwnedFd,
     stop: OwnedFd,
     barriers: AtomicU64,
@@ -64,6 +66,19 @@ struct Channels {
     incoming: Vec<Arc<Channel>>,
     outgoing: HashMap<ProcessId, Vec<Arc<Channel>>>,
 }
+
+fn set_readable(pollable: &OwnedFd, readable: bool) {
+    let mut count = [0; 8];
+    if readable {
+        let _ = rustix::io::write(pollable, &1u64.to_ne_bytes());
+    } else {
+        let _ = rustix::io::read(pollable, &mut count);
+    }
+}
+
+/// How long a call may lie in its lane before the server's control thread is asked to look: all
+/// of the server's threads are busy, and there may be no room.
+const UNTAKEN: std::time::Duration = std::time::Duration::from_millis(1);
 
 const EVENTS: u64 = 0;
 const STOP: u64 = 1;
@@ -92,7 +107,6 @@ impl Engine {
         mapping::forbid_new_writers(&memory_file).map_err(system("fcntl"))?;
         let (broker, identity) = Broker::connect(socket, context, page.as_fd())?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let pollable = rustix::event::eventfd(0, flags).map_err(system("eventfd"))?;
         let stop = rustix::event::eventfd(0, flags).map_err(system("eventfd"))?;
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)
             .map_err(system("epoll_create"))?;
@@ -108,7 +122,7 @@ impl Engine {
             program_map: AtomicUsize::new(0),
             own_words: Mutex::default(),
             polling: AtomicBool::new(false),
-            pollable,
+            pollables: Mutex::default(),
             epoll,
             stop,
             barriers: AtomicU64::new(0),
@@ -140,16 +154,29 @@ impl Engine {
         self.memory_file.as_fd()
     }
 
-    /// Polls readable while a thread would find work; polling threads cost the others a doorbell
-    /// over the socket, so it begins with the first use.
-    pub fn readable(&self) -> BorrowedFd<'_> {
-        if !self.polling.swap(true, Ordering::SeqCst) {
-            let mut state = self.lock();
-            self.publish(&state);
-            self.accept(&mut state, None);
-            self.carry_out(&mut state);
+    /// Polls readable while the calling thread would find work. Polling threads cost the others a
+    /// doorbell over the socket, so it begins with the first use.
+    pub fn readable(&self) -> Result<BorrowedFd<'static>, Errno> {
+        let tid = tid();
+        let mut state = self.lock();
+        self.polling.store(true, Ordering::SeqCst);
+        let pollable = match lock(&self.pollables).entry(tid) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(place) => {
+                let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+                // Never closed: the program's epoll may hold it.
+                place.insert(Box::leak(Box::new(rustix::event::eventfd(0, flags)?)))
+            }
+        };
+        if let Some(calling) = state.thread(tid).calls_on()
+            && let Some(channel) = self.channel(calling.via.channel)
+        {
+            channel.lane(calling.via.lane as usize)?.inbox().set_polling(true);
         }
-        self.pollable.as_fd()
+        self.publish(&state);
+        self.accept(&mut state, None);
+        self.carry_out(&mut state);
+        Ok(pollable.as_fd())
     }
 
     /// Whether [`Engine::close`] was called, or this is a child of fork.
@@ -173,7 +200,10 @@ impl Engine {
         }
         self.publish(state);
         if self.is_polling() {
-            self.set_readable(state.has_any_work() || self.has_answer(state));
+            for (&tid, pollable) in lock(&self.pollables).iter() {
+                let readable = state.would_read(tid) || self.has_answer(state, tid);
+                set_readable(pollable, readable);
+            }
         }
     }
 
@@ -230,24 +260,16 @@ impl Engine {
         put(front::ONE_WAY_FREE, state.buffers.one_way_free());
         put(front::BUFFER_USED, used);
         put(front::BUFFERS, buffers);
-        put(front::OUTSTANDING, state.outstanding as usize);
+        put(front::OUTSTANDING, state.pending_calls());
         put(front::THREADS, state.threads.len());
         put(front::LOOPERS, loopers);
         self.front.double_word(front::TRANSACTIONS).store(state.received, Ordering::Relaxed);
     }
 
-    fn set_readable(&self, readable: bool) {
-        let mut count = [0; 8];
-        if readable {
-            let _ = rustix::io::write(&self.pollable, &1u64.to_ne_bytes());
-        } else {
-            let _ = rustix::io::read(&self.pollable, &mut count);
-        }
-    }
-
     /// A caller that polls may have been answered.
-    fn has_answer(&self, state: &State) -> bool {
-        state.threads.values().filter_map(|thread| thread.calls_on()).any(|calling| {
+    fn has_answer(&self, state: &State, tid: Tid) -> bool {
+        let calling = state.threads.get(&tid).and_then(|thread| thread.calls_on());
+        calling.is_some_and(|calling| {
             self.channel(calling.via.channel).is_some_and(|channel| {
                 channel.lane(calling.via.lane as usize).is_ok_and(|lane| !lane.inbox().is_empty())
             })
@@ -396,28 +418,28 @@ impl Engine {
 
     // ---- coming in --------------------------------------------------------------------------
 
-    /// Takes in everything that peers have posted (or one of them), oldest first. False if
-    /// something has to wait for an event of the broker.
-    pub fn accept(&self, state: &mut State, only: Option<ProcessId>) -> bool {
+    /// Takes in everything that peers have posted (or one of them), oldest first. What has to wait
+    /// for an event of the broker is returned.
+    fn accept(&self, state: &mut State, only: Option<ProcessId>) -> Vec<Candidate> {
         let incoming = {
             let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
             channels.incoming.clone()
         };
         let mut blocked = Blocked::default();
         while let Some((channel, what)) = self.oldest(state, &incoming, only, &blocked) {
-            let outcome = match what {
-                Candidate::Lane(lane) => self.accept_lane(state, &channel, lane),
-                Candidate::OneWay => self.accept_one_way(state, &channel),
+            let outcome = match what.place {
+                Place::Lane(lane) => self.accept_lane(state, &channel, lane),
+                Place::OneWay => self.accept_one_way(state, &channel),
             };
             match outcome {
                 Ok(()) => {}
-                Err(Stop::Later) => blocked.later(channel.id, what),
-                Err(Stop::NoRoom) => blocked.full(channel.id, what),
+                Err(Stop::Later) => blocked.later.push(what),
+                Err(Stop::NoRoom) => channel.ends().full = true,
                 Err(Stop::Violation(why)) => self.end_channel(state, &channel, why),
                 Err(Stop::Refused(_)) => unreachable!("refusals have been told"),
             }
         }
-        !blocked.waits_for_events
+        blocked.later
     }
 
     /// The oldest message of all. A message that was posted because of another one is younger, and
@@ -429,12 +451,11 @@ impl Engine {
         only: Option<ProcessId>,
         blocked: &Blocked,
     ) -> Option<(Arc<Channel>, Candidate)> {
-        let mut found = self.look(state, incoming, only, blocked)?;
-        if incoming.len() > 1 {
-            found = self.look(state, incoming, only, blocked)?;
+        let found = self.look(state, incoming, only, blocked)?;
+        if incoming.len() == 1 {
+            return Some(found);
         }
-        let (_, channel, what) = found;
-        Some((channel, what))
+        self.look(state, incoming, only, blocked)
     }
 
     fn look(
@@ -443,11 +464,13 @@ impl Engine {
         incoming: &[Arc<Channel>],
         only: Option<ProcessId>,
         blocked: &Blocked,
-    ) -> Option<(u64, Arc<Channel>, Candidate)> {
-        let mut oldest: Option<(u64, Arc<Channel>, Candidate)> = None;
-        let mut offer = |stamp, channel: &Arc<Channel>, what| {
-            if oldest.as_ref().is_none_or(|(best, ..)| stamp < *best) {
-                oldest = Some((stamp, Arc::clone(channel), what));
+    ) -> Option<(Arc<Channel>, Candidate)> {
+        let mut oldest: Option<(Arc<Channel>, Candidate)> = None;
+        let mut offer = |channel: &Arc<Channel>, place, stamp_ns| {
+            let what = Candidate { channel: channel.id, place, stamp_ns };
+            let older = oldest.as_ref().is_none_or(|(_, best)| stamp_ns < best.stamp_ns);
+            if older && !blocked.has(&what) {
+                oldest = Some((Arc::clone(channel), what));
             }
         };
         for channel in incoming.iter().filter(|c| only.is_none_or(|peer| c.peer == peer)) {
@@ -459,18 +482,15 @@ impl Engine {
             while ready != 0 {
                 let lane = ready.trailing_zeros() as usize;
                 ready &= ready - 1;
-                let what = Candidate::Lane(lane);
-                if !blocked.has(channel.id, what)
-                    && let Ok(areas) = channel.lane(lane)
-                {
-                    offer(areas.header().stamp_ns, channel, what);
+                if let Ok(areas) = channel.lane(lane) {
+                    offer(channel, Place::Lane(lane), areas.header().stamp_ns);
                 }
             }
-            if blocked.has(channel.id, Candidate::OneWay) {
+            if ends.full {
                 continue;
             }
             match channel.first_one_way(&mut ends) {
-                Ok(Some((message, _))) => offer(message.stamp_ns, channel, Candidate::OneWay),
+                Ok(Some((message, _))) => offer(channel, Place::OneWay, message.stamp_ns),
                 Ok(None) => {}
                 Err(_) => {
                     drop(ends);
@@ -479,6 +499,18 @@ impl Engine {
             }
         }
         oldest
+    }
+
+    /// A buffer has been freed: one-way transactions that waited for room come in.
+    pub fn freed(&self, state: &mut State) {
+        let mut waited = false;
+        for channel in &self.channels.read().unwrap_or_else(|p| p.into_inner()).incoming {
+            waited |= std::mem::take(&mut channel.ends().full);
+        }
+        if waited {
+            // What waits for an event still does; the next look finds it.
+            self.accept(state, None);
+        }
     }
 
     fn accept_lane(&self, state: &mut State, channel: &Channel, lane: usize) -> Result<(), Stop> {
@@ -755,27 +787,37 @@ impl Engine {
         nonblocking: bool,
     ) -> Result<MutexGuard<'a, State>, Errno> {
         loop {
-            let mut settled = self.accept_answer(&mut state, tid);
-            if process_work {
-                settled &= self.accept(&mut state, None);
-            }
+            let answered = self.accept_answer(&mut state, tid);
+            let later = if process_work { self.accept(&mut state, None) } else { Vec::new() };
             self.carry_out(&mut state);
             if state.has_work(tid, process_work) {
                 return Ok(state);
             }
-            if self.closed.load(Ordering::Acquire) {
+            if self.is_closed() {
                 return Err(Errno::BADF);
             }
-            if !settled {
+            if !answered || !later.is_empty() {
                 drop(state);
-                self.catch_up();
-                state = self.lock();
+                state = self.catch_up(&later, (!answered).then_some(tid));
                 continue;
             }
             if nonblocking {
+                self.hurry(&mut state, tid);
                 return Err(Errno::AGAIN);
             }
             state = self.sleep(state, tid, process_work)?;
+        }
+    }
+
+    /// A call that nobody has taken in yet: its server's control thread can tell whether it will
+    /// be taken at all.
+    fn hurry(&self, state: &mut State, tid: Tid) {
+        if let Some(calling) = state.thread(tid).calls_on()
+            && let Some(channel) = self.channel(calling.via.channel)
+            && let Ok(lane) = channel.lane(calling.via.lane as usize)
+            && !lane.outbox().is_empty()
+        {
+            channel.ring_socket();
         }
     }
 
@@ -791,7 +833,16 @@ impl Engine {
             let lane = channel.lane(via.lane as usize)?;
             state.set_waiting(tid, Waiting::Lane(via));
             drop(state);
-            lane.inbox().wait(None)
+            let untaken = !lane.outbox().is_empty();
+            match lane.inbox().wait(Some(if untaken { UNTAKEN } else { FAR_AHEAD })) {
+                Err(Wait::TimedOut) => {
+                    if !lane.outbox().is_empty() {
+                        channel.ring_socket();
+                    }
+                    lane.inbox().wait(Some(FAR_AHEAD))
+                }
+                outcome => outcome,
+            }
         } else if process_work {
             state.set_waiting(tid, Waiting::Bell);
             let announced = self.bell().announce();
@@ -807,7 +858,7 @@ impl Engine {
             let word = Mailbox::new(self.own_word(tid));
             state.set_waiting(tid, Waiting::Own);
             drop(state);
-            word.wait(None)
+            word.wait(Some(FAR_AHEAD))
         };
         state = self.lock();
         state.set_waiting(tid, Waiting::No);
@@ -830,10 +881,23 @@ impl Engine {
     /// Applies every event that has come.
     pub fn take_events(&self) {
         let _events = lock(&self.events);
+        let mut news = false;
         loop {
             match self.broker.next_event() {
-                Ok(Some((event, fds))) => self.apply(event, fds),
-                Ok(None) => return,
+                Ok(Some((event, fds))) => {
+                    self.apply(event, fds);
+                    news = true;
+                }
+                Ok(None) => {
+                    // A peer may have been faster than its event: what it posted has rung for
+                    // nobody, or was left for later.
+                    if news {
+                        let mut state = self.lock();
+                        self.accept(&mut state, None);
+                        self.carry_out(&mut state);
+                    }
+                    return;
+                }
                 Err(_) => {
                     if !self.broker_lost.swap(true, Ordering::SeqCst)
                         && !self.closed.load(Ordering::Acquire)
@@ -849,14 +913,7 @@ impl Engine {
 
     fn apply(&self, event: Event, fds: Vec<OwnedFd>) {
         match event {
-            Event::Channel { channel, end, peer } => {
-                let process = peer.process;
-                self.add_channel(channel, end, peer, fds);
-                // The client may have been faster: its first call has rung for nobody.
-                let mut state = self.lock();
-                self.accept(&mut state, Some(process));
-                self.carry_out(&mut state);
-            }
+            Event::Channel { channel, end, peer } => self.add_channel(channel, end, peer, fds),
             Event::Barrier { number } => {
                 self.barrier_seen.fetch_max(number, Ordering::AcqRel);
             }
@@ -883,49 +940,37 @@ impl Engine {
         }
     }
 
-    /// Waits until every event that was caused before has been applied; a message that is still
-    /// without its references or its grant then never had them.
-    fn catch_up(&self) {
+    /// Waits until every event that was caused before now has been applied. A message that is then
+    /// still without its grant or its references never had them: its channel ends.
+    fn catch_up(&self, later: &[Candidate], caller: Option<Tid>) -> MutexGuard<'_, State> {
         let number = self.barriers.fetch_add(1, Ordering::AcqRel) + 1;
         self.broker.tell(&Request::Barrier { number });
         while self.barrier_seen.load(Ordering::Acquire) < number
             && !self.broker_lost.load(Ordering::Acquire)
         {
-            let mut fds = [rustix::event::PollFd::from_borrowed_fd(
-                self.broker.events(),
-                rustix::event::PollFlags::IN,
-            )];
+            let flags = rustix::event::PollFlags::IN;
+            let mut fds = [rustix::event::PollFd::from_borrowed_fd(self.broker.events(), flags)];
+            // The control thread may take the event from under this poll.
             let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
             let _ = rustix::event::poll(&mut fds, Some(&time));
             self.take_events();
         }
-        self.end_liars();
-    }
-
-    /// Ends the channels whose messages name what they were never given.
-    fn end_liars(&self) {
         let mut state = self.lock();
-        let tids: Vec<Tid> = state.threads.keys().copied().collect();
-        for tid in tids {
-            if !self.accept_answer(&mut state, tid)
-                && let Some(calling) = state.thread(tid).calls_on().copied()
-                && let Some(channel) = self.channel(calling.via.channel)
-            {
-                self.end_channel(&mut state, &channel, "a reply with references it was not given");
+        let still = self.accept(&mut state, None);
+        for liar in still.iter().filter(|what| later.contains(what)) {
+            if let Some(channel) = self.channel(liar.channel) {
+                self.end_channel(&mut state, &channel, "a call without a grant");
             }
         }
-        if !self.accept(&mut state, None) {
-            let channels = self.channels.read().unwrap_or_else(|p| p.into_inner()).incoming.clone();
-            for channel in channels {
-                if channel.ends().ready != 0 || channel.has_news(&channel.ends()) {
-                    let fine = self.accept(&mut state, Some(channel.peer));
-                    if !fine {
-                        self.end_channel(&mut state, &channel, "a call without a grant");
-                    }
-                }
-            }
+        if let Some(tid) = caller
+            && !self.accept_answer(&mut state, tid)
+            && let Some(calling) = state.thread(tid).calls_on().copied()
+            && let Some(channel) = self.channel(calling.via.channel)
+        {
+            self.end_channel(&mut state, &channel, "a reply with references it was not given");
         }
         self.carry_out(&mut state);
+        state
     }
 
     // ---- the control thread -----------------------------------------------------------------
@@ -959,14 +1004,14 @@ impl Engine {
         let Some(channel) = self.channel(id) else { return };
         let over = channel.drain_socket().is_err();
         let mut state = self.lock();
-        let settled = self.accept(&mut state, over.then_some(channel.peer));
+        let later = self.accept(&mut state, over.then_some(channel.peer));
         if over {
             self.end_channel(&mut state, &channel, "the peer has hung up");
         }
         self.carry_out(&mut state);
         drop(state);
-        if !settled {
-            self.catch_up();
+        if !later.is_empty() {
+            drop(self.catch_up(&later, None));
         }
     }
 
@@ -1047,11 +1092,19 @@ impl Drop for Engine {
     }
 }
 
-/// What lies first on a channel.
+/// Where a message lies on its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Candidate {
+enum Place {
     Lane(usize),
     OneWay,
+}
+
+/// A message that could come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Candidate {
+    channel: ChannelId,
+    place: Place,
+    stamp_ns: u64,
 }
 
 /// Why a message stays, or its channel goes.
@@ -1070,21 +1123,11 @@ enum Stop {
 /// What this round has found to stay.
 #[derive(Default)]
 struct Blocked {
-    items: Vec<(ChannelId, Candidate)>,
-    waits_for_events: bool,
+    later: Vec<Candidate>,
 }
 
 impl Blocked {
-    fn has(&self, channel: ChannelId, what: Candidate) -> bool {
-        self.items.contains(&(channel, what))
-    }
-
-    fn later(&mut self, channel: ChannelId, what: Candidate) {
-        self.waits_for_events = true;
-        self.items.push((channel, what));
-    }
-
-    fn full(&mut self, channel: ChannelId, what: Candidate) {
-        self.items.push((channel, what));
+    fn has(&self, what: &Candidate) -> bool {
+        self.later.iter().any(|other| (other.channel, other.place) == (what.channel, what.place))
     }
 }

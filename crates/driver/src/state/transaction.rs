@@ -128,7 +128,8 @@ impl Refusal {
 
     /// `BR_DEAD_REPLY`.
     pub fn dead() -> Refusal {
-        Refusal { command: BR_DEAD_REPLY, errno: Errno::SRCH }
+        // What BINDER_GET_EXTENDED_ERROR says of a dead node.
+        Refusal { command: BR_DEAD_REPLY, errno: Errno::INVAL }
     }
 
     /// As an answer in a lane.
@@ -266,7 +267,6 @@ impl State {
             }
         };
         self.outstanding -= 1;
-        self.settle(tid);
         Ok(Departure {
             peer: serving.peer,
             node: NodeId(0),
@@ -354,7 +354,13 @@ impl State {
                 thread.stack.push(Frame::Calling(calling));
                 thread.todo.push_deferred(complete);
             }
-            _ => self.thread(tid).todo.push(complete),
+            kind => {
+                self.thread(tid).todo.push(complete);
+                if kind == Kind::Reply {
+                    // Only now: the replier hears of its reply before the call further out fails.
+                    self.settle(tid);
+                }
+            }
         }
         self.end_transit(departure);
     }
@@ -398,6 +404,7 @@ impl State {
         thread.error.command = refusal.command;
         thread.error.param = -refusal.errno.raw_os_error();
         thread.todo.push(Work::Complete(Completion::Taken));
+        self.settle(tid);
     }
 
     // ---- coming in --------------------------------------------------------------------------
@@ -622,8 +629,13 @@ impl State {
 
     // ---- serving and freeing ----------------------------------------------------------------
 
-    pub(super) fn start_serving(&mut self, tid: Tid, incoming: Incoming) -> Return {
+    pub(super) fn start_serving(&mut self, tid: Tid, mut incoming: Incoming) -> Return {
         self.hand_over(&incoming);
+        if incoming.serving.as_ref().is_some_and(|serving| !self.peers.contains_key(&serving.peer))
+        {
+            // The caller is dead: there is no process with that number any more.
+            incoming.sender.0 = 0;
+        }
         let node = incoming.node.and_then(|node| self.nodes.get(node));
         let subject = node.map_or((0, 0), |node| (node.ptr, node.cookie));
         if let Some(serving) = &incoming.serving {
