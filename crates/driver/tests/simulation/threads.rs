@@ -418,7 +418,8 @@ impl World {
         self.carry_out(party);
         if party.state.has_work(tid, process_work) {
             let any = self.collect(party, tid, process_work);
-            if !any && !nonblocking {
+            let once = std::mem::take(&mut party.state.thread(tid).return_once);
+            if !any && !once && !nonblocking {
                 party.thread(tid).stage = Stage::Read { process_work, nonblocking };
             }
             return;
