@@ -44,7 +44,8 @@ impl World {
         );
         for channel in self.channels.values().filter(|c| c.server == id) {
             let open = channel.is_open(baton_abi::control::End::Server);
-            assert!(!open || !channel.has_news(), "{id:?} sleeps over {:?}", channel.id);
+            let idle = channel.ready == 0 && channel.ring.is_empty();
+            assert!(!open || idle, "{id:?} sleeps over {:?}", channel.id);
         }
     }
 

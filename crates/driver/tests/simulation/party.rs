@@ -64,7 +64,7 @@ pub enum Stage {
     Posted(Box<Sending>),
     Acquire(u32),
     BecomeManager { ptr: u64, node: baton_abi::control::NodeId },
-    IsFrozen { handle: u32 },
+    IsFrozen { handle: u32, cookie: u64 },
     Freeze,
     Read { process_work: bool, nonblocking: bool },
     Asleep { process_work: bool, waiting: Waiting, awake: bool },

@@ -28,7 +28,10 @@ impl World {
             Stage::Posted(sending) => self.posted(party, tid, sending),
             Stage::Acquire(handle) => self.acquired(party, tid, handle),
             Stage::BecomeManager { ptr, node } => self.became_manager(party, tid, ptr, node),
-            Stage::IsFrozen { handle } => self.request_freeze(party, tid, handle),
+            Stage::IsFrozen { handle, cookie } => {
+                let frozen = matches!(party.answer(tid), Reply::Frozen { frozen: true });
+                party.state.freeze_known(handle, cookie, frozen);
+            }
             Stage::Freeze => {
                 party.answer(tid);
             }
@@ -399,18 +402,9 @@ impl World {
             // The kernel tells of no reference to a manager's node: its program has them all.
             (object.manager, object.strong, object.weak) = (true, true, true);
         } else {
-            object.sending -= 1;
+            object.asks_to_manage = false;
             party.state.not_context_manager(node);
             party.program.tidy(ptr);
-        }
-    }
-
-    fn request_freeze(&mut self, party: &mut Party, tid: Tid, handle: u32) {
-        let frozen = matches!(party.answer(tid), Reply::Frozen { frozen: true });
-        let free = party.state.references.get(handle).is_some_and(|r| r.freeze.is_none());
-        if free {
-            let cookie = party.program.ask_freeze(handle);
-            party.state.request_freeze(handle, cookie, frozen).expect("nothing asked for yet");
         }
     }
 
@@ -426,7 +420,8 @@ impl World {
         self.carry_out(party);
         if party.state.has_work(tid, process_work) {
             let any = self.collect(party, tid, process_work);
-            if !any && !nonblocking {
+            let once = std::mem::take(&mut party.state.thread(tid).return_once);
+            if !any && !once && !nonblocking {
                 party.thread(tid).stage = Stage::Read { process_work, nonblocking };
             }
             return;
