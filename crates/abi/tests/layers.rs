@@ -222,6 +222,29 @@ fn every_unsafe_block_says_why_it_is_sound() {
     assert_eq!(silent, [""; 0], "unsafe without a SAFETY comment above it");
 }
 
+/// ARCHITECTURE.md names a test for each invariant that has one.
+#[test]
+fn the_tests_that_hold_invariants_exist() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let (_, table) = text.split_once("## Invariants").unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1));
+    let names: Vec<&str> = rows
+        .flat_map(|row| row.split('`').skip(1).step_by(2))
+        .filter_map(|name| name.rsplit("::").next())
+        .filter(|name| name.contains('_') && !name.contains(['.', '/']))
+        .collect();
+    assert!(names.len() > 15, "{names:?}");
+    let sources = sources();
+    let exists = |name: &str| {
+        sources.iter().any(|(_, text)| {
+            text.contains(&format!("#[test]\nfn {name}("))
+                || text.contains(&format!("#[test]\n    fn {name}("))
+        })
+    };
+    let gone: Vec<_> = names.into_iter().filter(|name| !exists(name)).collect();
+    assert_eq!(gone, [""; 0], "no such tests");
+}
+
 #[test]
 fn the_scan_sees_code_and_nothing_else() {
     let check = |text: &str, expected: &[usize]| assert_eq!(unexplained(text), expected, "{text}");
