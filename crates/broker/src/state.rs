@@ -645,6 +645,12 @@ impl State {
         }
     }
 
+    /// Grants that a process holds of a handle: strong ones, and all.
+    pub fn grants(&self, process: ProcessId, handle: u32) -> Option<(u32, u32)> {
+        let held = self.processes.get(&process)?.handles.get(&handle)?;
+        Some((held.strong_grants, held.grants))
+    }
+
     /// Whether nothing is left of any process.
     pub fn is_empty(&self) -> bool {
         self.processes.is_empty() && self.nodes.is_empty() && self.per_uid.is_empty()

@@ -837,10 +837,23 @@ impl Engine {
     /// Applies every event that has come.
     pub fn take_events(&self) {
         let _events = lock(&self.events);
+        let mut news = false;
         loop {
             match self.broker.next_event() {
-                Ok(Some((event, fds))) => self.apply(event, fds),
-                Ok(None) => return,
+                Ok(Some((event, fds))) => {
+                    self.apply(event, fds);
+                    news = true;
+                }
+                Ok(None) => {
+                    // A peer may have been faster than its event: what it posted has rung for
+                    // nobody, or was left for later.
+                    if news {
+                        let mut state = self.lock();
+                        self.accept(&mut state, None);
+                        self.carry_out(&mut state);
+                    }
+                    return;
+                }
                 Err(_) => {
                     if !self.broker_lost.swap(true, Ordering::SeqCst)
                         && !self.closed.load(Ordering::Acquire)
@@ -856,14 +869,7 @@ impl Engine {
 
     fn apply(&self, event: Event, fds: Vec<OwnedFd>) {
         match event {
-            Event::Channel { channel, end, peer } => {
-                let process = peer.process;
-                self.add_channel(channel, end, peer, fds);
-                // The client may have been faster: its first call has rung for nobody.
-                let mut state = self.lock();
-                self.accept(&mut state, Some(process));
-                self.carry_out(&mut state);
-            }
+            Event::Channel { channel, end, peer } => self.add_channel(channel, end, peer, fds),
             Event::Barrier { number } => {
                 self.barrier_seen.fetch_max(number, Ordering::AcqRel);
             }
