@@ -222,9 +222,18 @@ impl State {
         process || thread.todo.urgent || thread.return_once
     }
 
-    /// Whether any thread that polls would find something.
-    pub fn has_any_work(&self) -> bool {
-        !self.todo.is_empty() || self.threads.values().any(|thread| thread.todo.urgent)
+    /// Whether a read by this thread would find something that is here already.
+    pub fn would_read(&self, tid: Tid) -> bool {
+        let available = |thread: &Thread| thread.is_available();
+        let thread = self.threads.get(&tid);
+        thread.is_some_and(|thread| thread.todo.urgent)
+            || thread.is_none_or(available) && !self.todo.is_empty()
+    }
+
+    /// Two-way transactions received and not answered, and threads that wait for an answer: what
+    /// keeps a process from being frozen.
+    pub fn pending_calls(&self) -> usize {
+        self.outstanding as usize + self.tokens.len()
     }
 
     /// Sleeping loopers are what keeps the driver from asking for more.

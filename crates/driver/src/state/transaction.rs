@@ -629,8 +629,13 @@ impl State {
 
     // ---- serving and freeing ----------------------------------------------------------------
 
-    pub(super) fn start_serving(&mut self, tid: Tid, incoming: Incoming) -> Return {
+    pub(super) fn start_serving(&mut self, tid: Tid, mut incoming: Incoming) -> Return {
         self.hand_over(&incoming);
+        if incoming.serving.as_ref().is_some_and(|serving| !self.peers.contains_key(&serving.peer))
+        {
+            // The caller is dead: there is no process with that number any more.
+            incoming.sender.0 = 0;
+        }
         let node = incoming.node.and_then(|node| self.nodes.get(node));
         let subject = node.map_or((0, 0), |node| (node.ptr, node.cookie));
         if let Some(serving) = &incoming.serving {

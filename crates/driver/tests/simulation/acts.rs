@@ -80,13 +80,15 @@ impl World {
         let mut targets = party.program.held(Strength::Strong);
         targets.push(0);
         let handle = self.rng.pick(&targets).expect("never empty");
-        let update = if flags & TF_ONE_WAY != 0 && self.rng.percent(20) { TF_UPDATE_TXN } else { 0 };
+        let update =
+            if flags & TF_ONE_WAY != 0 && self.rng.percent(20) { TF_UPDATE_TXN } else { 0 };
         let (sent, pins) = self.cargo(party, true);
         self.start_send(party, tid, Target::Handle(handle), flags | update, sent, pins);
     }
 
     fn reply(&mut self, party: &mut Party, tid: Tid) {
-        let accepts_fds = party.state.thread(tid).serves().is_some_and(|serving| serving.accepts_fds);
+        let accepts_fds =
+            party.state.thread(tid).serves().is_some_and(|serving| serving.accepts_fds);
         let (sent, pins) = self.cargo(party, accepts_fds);
         self.start_send(party, tid, Target::Reply, 0, sent, pins);
     }
@@ -159,10 +161,11 @@ impl World {
         let ptr = self.rng.pick(&ADDRESSES).expect("some");
         let cookie = party.program.next_cookie();
         let program = &mut party.program;
-        let object = program
-            .objects
-            .entry(ptr)
-            .or_insert(Object { cookie, local: true, ..Object::default() });
+        let object = program.objects.entry(ptr).or_insert(Object {
+            cookie,
+            local: true,
+            ..Object::default()
+        });
         object.is_alive().then_some(ptr)
     }
 

@@ -26,14 +26,21 @@ impl World {
             assert!(thread.stack.is_empty(), "{id:?}.{tid} is left with {:?}", thread.stack);
             assert!(!thread.todo.urgent, "{id:?}.{tid} sleeps over its work");
             assert!(party.threads[tid].underway.is_empty(), "{id:?}.{tid} was not told");
-            assert!(matches!(party.threads[tid].stage, Stage::Asleep { .. }), "{id:?}.{tid} stands");
+            assert!(
+                matches!(party.threads[tid].stage, Stage::Asleep { .. }),
+                "{id:?}.{tid} stands"
+            );
         }
         assert_eq!(party.state.outstanding, 0, "{id:?} owes answers");
         assert!(!party.state.has_any_work(), "{id:?} sleeps over its work");
         assert!(party.state.contents.is_empty(), "{id:?} is left with buffers");
         assert_eq!(party.state.buffers.used(), (0, 0));
         assert!(party.fds.is_empty(), "{id:?} is left with descriptors {:?}", party.fds);
-        assert!(party.state.is_settled(), "{id:?} is left with tickets or notices: {:?}", party.state);
+        assert!(
+            party.state.is_settled(),
+            "{id:?} is left with tickets or notices: {:?}",
+            party.state
+        );
         for channel in self.channels.values().filter(|c| c.server == id) {
             let open = channel.is_open(baton_abi::control::End::Server);
             assert!(!open || !channel.has_news(), "{id:?} sleeps over {:?}", channel.id);
@@ -76,7 +83,8 @@ impl World {
         for (cookie, notice) in &party.program.freezes {
             assert!(!notice.cleared, "BR_CLEAR_FREEZE_NOTIFICATION_DONE missing: {cookie}");
             let reference = party.state.references.get(notice.handle);
-            let Some(reference) = reference.filter(|r| r.freeze.is_some_and(|n| n.cookie == *cookie))
+            let Some(reference) =
+                reference.filter(|r| r.freeze.is_some_and(|n| n.cookie == *cookie))
             else {
                 continue;
             };
@@ -114,7 +122,10 @@ impl World {
                 let object = party.program.objects.get(&node.ptr);
                 let object = object.expect("a node without an object");
                 assert_eq!((object.strong, object.weak), node.told(), "{node:?}");
-                assert_eq!((object.strong, object.weak), (manager || strong > 0, manager || all > 0));
+                assert_eq!(
+                    (object.strong, object.weak),
+                    (manager || strong > 0, manager || all > 0)
+                );
             }
         }
         let left = held.keys().find(|(owner, _)| self.parties.contains_key(owner));
@@ -124,7 +135,8 @@ impl World {
     /// Every program has given back what it held: only the managers' pins remain.
     pub fn check_given_back(&self) {
         for party in self.parties.values() {
-            let handles: Vec<u32> = party.state.references.iter().map(|(handle, _)| handle).collect();
+            let handles: Vec<u32> =
+                party.state.references.iter().map(|(handle, _)| handle).collect();
             let pins: Vec<u32> = party.state.manager.into_iter().collect();
             assert_eq!(handles, pins, "{:?} is left with handles", party.id());
             for (_, node) in party.state.nodes.iter() {
@@ -133,4 +145,3 @@ impl World {
         }
     }
 }
-

@@ -147,9 +147,10 @@ impl World {
         let channel = self.channels.get_mut(&id).expect("posted on an open channel");
         let Some(server) = self.parties.get_mut(&channel.server) else { return };
         let attended = server.state.loopers() > 0;
-        let sleepers = server.threads.values().any(|thread| {
-            matches!(thread.stage, Stage::Asleep { waiting: Waiting::Bell, .. })
-        });
+        let sleepers = server
+            .threads
+            .values()
+            .any(|thread| matches!(thread.stage, Stage::Asleep { waiting: Waiting::Bell, .. }));
         let woken = server.wake(|waiting| waiting == Waiting::Bell);
         let seen = attended && (woken || !sleepers && !must_look);
         if !seen {
@@ -187,7 +188,8 @@ impl World {
     ) -> Option<(u64, ChannelId, Candidate)> {
         let mut candidates = Vec::new();
         for (&id, channel) in &mut self.channels {
-            let wanted = channel.server == party.id() && only.is_none_or(|peer| channel.client == peer);
+            let wanted =
+                channel.server == party.id() && only.is_none_or(|peer| channel.client == peer);
             if !wanted || !channel.is_open(End::Server) {
                 continue;
             }
@@ -406,7 +408,10 @@ impl World {
     fn remove_channels(&mut self, of: ProcessId, with: ProcessId) {
         for channel in self.channels.values_mut() {
             let end = channel.end_of(of);
-            if channel.peer_of(of) == with && (channel.client == of || channel.server == of) && channel.is_open(end) {
+            if channel.peer_of(of) == with
+                && (channel.client == of || channel.server == of)
+                && channel.is_open(end)
+            {
                 channel.ends(end).dead = true;
             }
         }

@@ -154,8 +154,7 @@ impl Party {
     /// back: both ends would take the end of the one call for that of the other.
     pub fn may_exit(&self, tid: Tid) -> bool {
         let thread = &self.threads[&tid];
-        let turned =
-            |frame: &Frame| matches!(frame, Frame::Calling(calling) if !calling.owns_lane);
+        let turned = |frame: &Frame| matches!(frame, Frame::Calling(calling) if !calling.owns_lane);
         !thread.main
             && thread.underway.iter().all(|pins| pins.objects.is_empty())
             && !self.state.threads[&tid].stack.iter().any(turned)
@@ -170,7 +169,9 @@ impl Party {
         let thread = &self.threads[&tid];
         match &thread.stage {
             Stage::Asleep { awake, .. } => *awake,
-            Stage::CatchUp { number, .. } => self.barrier_seen >= *number || !self.events.is_empty(),
+            Stage::CatchUp { number, .. } => {
+                self.barrier_seen >= *number || !self.events.is_empty()
+            }
             _ if self.asking == Some(tid) => thread.answer.is_some(),
             _ => true,
         }

@@ -141,7 +141,8 @@ impl Program {
         let (ptr, cookie) = news.subject;
         for &command in &news.returns {
             let object = self.objects.get_mut(&ptr);
-            let object = object.unwrap_or_else(|| panic!("news of an object that is gone: {ptr:x}"));
+            let object =
+                object.unwrap_or_else(|| panic!("news of an object that is gone: {ptr:x}"));
             assert_eq!(object.cookie, cookie, "news of an object that was there before {ptr:x}");
             match command {
                 BR_INCREFS => {

@@ -132,7 +132,8 @@ impl World {
 
     fn turn_back(&mut self, party: &mut Party, tid: Tid, sending: Box<Sending>, refusal: Refusal) {
         let sending = *sending;
-        if let (Some(via), None, Kind::Request) = (sending.via, departure_via(&sending), kind(&sending))
+        if let (Some(via), None, Kind::Request) =
+            (sending.via, departure_via(&sending), kind(&sending))
             && let Some(channel) = self.channels.get_mut(&via.channel)
         {
             channel.ends(End::Client).free |= 1 << via.lane;
@@ -145,8 +146,7 @@ impl World {
     fn route(&mut self, party: &mut Party, tid: Tid, mut sending: Box<Sending>) {
         self.do_not_turn_round(party, &mut sending);
         let departure = sending.departure.as_ref().expect("departed");
-        let (via, peer, is_call) =
-            (departure.via, departure.peer, departure.kind == Kind::Request);
+        let (via, peer, is_call) = (departure.via, departure.peer, departure.kind == Kind::Request);
         if let Some(via) = via {
             if !self.is_channel_open(party.id(), via.channel) {
                 return self.turn_back(party, tid, sending, Refusal::dead());
@@ -431,8 +431,7 @@ impl World {
         }
         if !blocked.is_empty() {
             let (number, before) = (self.ask_barrier(party), blocked);
-            party.thread(tid).stage =
-                Stage::CatchUp { process_work, nonblocking, number, before };
+            party.thread(tid).stage = Stage::CatchUp { process_work, nonblocking, number, before };
         } else if !nonblocking {
             self.sleep(party, tid, process_work);
         }

@@ -261,10 +261,8 @@ impl World {
         for id in ids {
             let party = self.parties.get_mut(&id).expect("listed");
             let free = party.threads.keys().copied().collect::<Vec<_>>().into_iter().any(|tid| {
-                let sleeps = matches!(
-                    party.threads[&tid].stage,
-                    Stage::Asleep { process_work: true, .. }
-                );
+                let sleeps =
+                    matches!(party.threads[&tid].stage, Stage::Asleep { process_work: true, .. });
                 sleeps && party.state.takes_process_work(tid)
             });
             if !free {
