@@ -78,7 +78,11 @@ fn open_device(context: &str, flags: c_int) -> Result<c_int, Errno> {
     if nonblocking {
         rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::NONBLOCK)?;
     }
-    enter(file, flags, Open::Device { device, nonblocking: nonblocking.into() })
+    enter(
+        file,
+        flags,
+        Open::Device { device, nonblocking: nonblocking.into(), inherited: false.into() },
+    )
 }
 
 fn open_control(flags: c_int) -> Result<c_int, Errno> {

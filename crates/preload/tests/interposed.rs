@@ -255,6 +255,39 @@ fn waiting_is_for_work() {
 }
 
 #[test]
+fn a_map_keeps_its_device() {
+    if outside("a_map_keeps_its_device") {
+        return;
+    }
+    let map = |device: &OwnedFd, protection| {
+        let fd = device.as_raw_fd();
+        // SAFETY: a new map, which nothing points into.
+        let map = unsafe { libc::mmap(null_mut(), 8192, protection, libc::MAP_PRIVATE, fd, 0) };
+        if map == libc::MAP_FAILED { Err(Error::last_os_error().raw_os_error()) } else { Ok(map) }
+    };
+    let manager = open("/dev/binder", 0);
+    become_manager(&manager);
+    assert_eq!(map(&manager, libc::PROT_READ | libc::PROT_WRITE), Err(Some(libc::EPERM)));
+    let address = map(&manager, libc::PROT_READ).unwrap();
+    assert_eq!(map(&manager, libc::PROT_READ), Err(Some(libc::EBUSY)));
+    // SAFETY: this test's own map.
+    assert_eq!(unsafe { libc::mprotect(address, 8192, libc::PROT_READ | libc::PROT_WRITE) }, -1);
+    drop(manager);
+    let other = device();
+    let become_manager = || {
+        let mut unused = 0i32;
+        through_libc(&other, BINDER_SET_CONTEXT_MGR, (&raw mut unused).cast())
+    };
+    assert_eq!(become_manager(), Err(libc::EBUSY));
+    // SAFETY: nothing uses the map any more.
+    assert_eq!(unsafe { libc::munmap(address, 8192) }, 0);
+    // The broker hears of it in its own time.
+    while become_manager() == Err(libc::EBUSY) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn nonblocking_however_it_was_set() {
     if outside("nonblocking_however_it_was_set") {
         return;
@@ -357,8 +390,14 @@ fn a_child_of_fork_has_no_device() {
         let gone = version(through_libc, &device) == Err(libc::EBADF)
             && version(inline, &device) == Err(libc::EBADF);
         let own = version(inline, &open("/dev/binder", 0)) == Ok(PROTOCOL_VERSION);
+        // SAFETY: a map that is refused.
+        let map = unsafe {
+            libc::mmap(null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, device.as_raw_fd(), 0)
+        };
+        let refused =
+            map == libc::MAP_FAILED && Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
         // SAFETY: ends the child without the test harness.
-        unsafe { libc::_exit(if gone && own { 0 } else { 1 }) };
+        unsafe { libc::_exit(if gone && own && refused { 0 } else { 1 }) };
     }
     let mut status = -1;
     // SAFETY: our own child.
