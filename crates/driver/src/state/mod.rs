@@ -281,7 +281,8 @@ impl State {
                 Return::Bare(BR_ONEWAY_SPAM_SUSPECT)
             }
             Work::Complete(Completion::SpamSuspect) => Return::Bare(BR_TRANSACTION_COMPLETE),
-            Work::Error(command) => {
+            Work::Error(command) => Return::Bare(command),
+            Work::Refused(command) => {
                 self.thread(tid).failed = false;
                 Return::Bare(command)
             }
@@ -380,7 +381,7 @@ impl State {
             Work::Dead(_) | Work::DeathCleared(_) | Work::Frozen(_) | Work::FreezeCleared(_) => {
                 self.push_process(work);
             }
-            Work::Complete(_) | Work::Error(_) => {}
+            Work::Complete(_) | Work::Error(_) | Work::Refused(_) => {}
         }
     }
 

@@ -395,7 +395,7 @@ impl State {
         thread.error.command = refusal.command;
         thread.error.param = -refusal.errno.raw_os_error();
         thread.failed = true;
-        thread.todo.push(Work::Error(refusal.command));
+        thread.todo.push(Work::Refused(refusal.command));
     }
 
     /// A reply was refused: the caller has been told, the replier goes on.

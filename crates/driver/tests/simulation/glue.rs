@@ -316,7 +316,7 @@ impl World {
             return None;
         };
         let (end, lane) = (channel.end_of(id), via.lane as usize);
-        let Some(letter) = channel.inbox(end, lane).letter.clone() else { return None };
+        let letter = channel.inbox(end, lane).letter.clone()?;
         let blocked = Some((via.channel, letter.message.stamp_ns));
         let over = match Kind::from_raw(letter.message.kind) {
             Some(Kind::Reply) => match self.accept_reply(party, tid, via, &letter) {
@@ -462,10 +462,14 @@ impl World {
 
     /// After a barrier nothing may be left that waited before it: here, nobody lies. What has come
     /// since may wait for a barrier of its own.
-    pub fn end_liars(&mut self, party: &mut Party, before: &[Blocked]) -> Vec<Blocked> {
-        let tids: Vec<Tid> = party.state.threads.keys().copied().collect();
-        let mut blocked: Vec<Blocked> =
-            tids.into_iter().filter_map(|tid| self.accept_answer(party, tid)).collect();
+    pub fn end_liars(
+        &mut self,
+        party: &mut Party,
+        caller: Option<Tid>,
+        before: &[Blocked],
+    ) -> Vec<Blocked> {
+        let answer = caller.and_then(|tid| self.accept_answer(party, tid));
+        let mut blocked: Vec<Blocked> = answer.into_iter().collect();
         blocked.extend(self.accept(party, None));
         self.carry_out(party);
         let liar = blocked.iter().find(|blocked| before.contains(blocked));

@@ -45,7 +45,7 @@ impl World {
             Stage::CatchUp { process_work, nonblocking, number, before } => {
                 self.take_events(party);
                 party.thread(tid).stage = if party.barrier_seen >= number {
-                    self.end_liars(party, &before);
+                    self.end_liars(party, Some(tid), &before);
                     Stage::Read { process_work, nonblocking }
                 } else {
                     Stage::CatchUp { process_work, nonblocking, number, before }
@@ -127,7 +127,7 @@ impl World {
                 party.state.reply_refused(tid, refusal);
             }
             None => {
-                party.thread(tid).refused = true;
+                party.thread(tid).refused = Some(party.unread_ends(tid));
                 party.state.refused(tid, refusal);
             }
         }
@@ -484,17 +484,16 @@ impl World {
                 return true;
             }
             Return::Reply(incoming) => {
-                party.thread(tid).calls =
-                    party.thread(tid).calls.checked_sub(1).expect("a reply to a call");
+                self.call_ended(party, tid);
                 keep(party, &incoming);
                 return true;
             }
             Return::Bare(BR_FAILED_REPLY | BR_DEAD_REPLY | BR_FROZEN_REPLY) => {
-                let thread = party.thread(tid);
-                if std::mem::take(&mut thread.refused) {
+                if party.thread(tid).refused == Some(0) {
+                    party.thread(tid).refused = None;
                     self.completed(party, tid);
                 } else {
-                    thread.calls = thread.calls.checked_sub(1).expect("an error for a call");
+                    self.call_ended(party, tid);
                 }
             }
             Return::Bare(_) => self.completed(party, tid),
@@ -510,6 +509,12 @@ impl World {
             Return::Frozen(cookie, frozen) => party.program.frozen(cookie, frozen),
         }
         false
+    }
+
+    fn call_ended(&mut self, party: &mut Party, tid: Tid) {
+        let thread = party.thread(tid);
+        thread.calls = thread.calls.checked_sub(1).expect("the end of a call");
+        thread.refused = thread.refused.map(|before| before - 1);
     }
 
     fn completed(&mut self, party: &mut Party, tid: Tid) {
