@@ -237,9 +237,4 @@ impl Nodes {
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.by_id.iter().map(|(&id, node)| (id, node))
     }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.by_id.len()
-    }
 }
