@@ -1,0 +1,13 @@
+//! The broker: the one that everybody trusts.
+//!
+//! It admits processes, knows which of them holds how many references to which node, opens
+//! channels between two that have a reason to talk, translates the references that travel in a
+//! transaction, and tells of deaths. It is on no plain call's path.
+//!
+//! - [`state`]: what it knows and decides. Pure.
+//! - [`run`]: sockets, descriptors and memory around it. One thread.
+//!
+//! **Invariant**: the broker never imports the driver. They meet only in [`baton_abi`]'s bytes.
+#![deny(unsafe_code)]
+
+pub mod state;

@@ -1,0 +1,275 @@
+//! Everything that the broker knows, and every rule by which it changes.
+//!
+//! Pure: a request in, a reply and [`Effect`]s out, no clock, no chance, no I/O. A seeded
+//! simulator can drive it, kill any process between two requests, and replay the run.
+//!
+//! **Invariants**
+//! - A node's holders are exactly the processes with a handle to it, each as strongly as its
+//!   handle's grants say.
+//! - Nothing remains of a process that is gone but the nodes that others still have handles to.
+//! - What a process does wrong changes nothing for any other.
+#![forbid(unsafe_code)]
+
+mod channel;
+mod context;
+mod effect;
+mod freeze;
+mod handle;
+mod limits;
+mod node;
+mod process;
+mod report;
+mod translate;
+
+pub use context::CONTEXTS;
+pub use effect::{Effect, Violation};
+pub use limits::{Limits, Resource, Usage};
+pub use node::NodeKey;
+pub use process::Credentials;
+
+use baton_abi::control::{ChannelId, Event, Identity, ProcessId, Reply, Request};
+use context::Context;
+use node::Node;
+use process::Process;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+
+/// The broker's truth. Maps are ordered so that equal runs give equal effects.
+#[derive(Clone, Debug)]
+pub struct State {
+    limits: Limits,
+    /// Whose broker it is.
+    uid: u32,
+    contexts: BTreeMap<String, Context>,
+    processes: BTreeMap<ProcessId, Process>,
+    nodes: BTreeMap<NodeKey, Node>,
+    users: BTreeMap<u32, Usage>,
+    last_process: u64,
+    last_channel: u64,
+    last_ticket: u64,
+}
+
+impl State {
+    /// No processes, and the contexts that every broker has. `uid` is the broker's own.
+    pub fn new(uid: u32, limits: Limits) -> State {
+        let contexts = CONTEXTS.iter().map(|name| ((*name).to_owned(), Context::default()));
+        State {
+            limits,
+            uid,
+            contexts: contexts.collect(),
+            processes: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            users: BTreeMap::new(),
+            last_process: ProcessId::BROKER.0,
+            last_channel: 0,
+            last_ticket: 0,
+        }
+    }
+
+    /// A process opens a context. `ENOENT` if there is none of that name, `EDQUOT` if its user has
+    /// too many processes.
+    pub fn admit(&mut self, who: Credentials, context: &str) -> Result<ProcessId, Errno> {
+        if !self.contexts.contains_key(context) {
+            return Err(Errno::NOENT);
+        }
+        let usage = Usage::default();
+        let user = self.users.get(&who.uid).copied().unwrap_or_default();
+        self.limits.check(Resource::Processes, &usage, &user, 1)?;
+        self.last_process += 1;
+        let id = ProcessId(self.last_process);
+        let Credentials { pid, uid, security_context } = who;
+        let process = Process {
+            identity: Identity { process: id, pid, uid, security_context },
+            context: context.to_owned(),
+            handles: Default::default(),
+            channels: Default::default(),
+            freezer: Default::default(),
+            usage,
+        };
+        self.processes.insert(id, process);
+        self.charge(id, Resource::Processes);
+        Ok(id)
+    }
+
+    /// Who a process is, while it is alive.
+    pub fn identity(&self, process: ProcessId) -> Option<&Identity> {
+        self.processes.get(&process).map(|process| &process.identity)
+    }
+
+    /// Carries out one request of an admitted process. `None` where control has no answer to it,
+    /// and for one that is disconnected for it.
+    ///
+    /// `outstanding` of a [`Reply::Freeze`] and `engine` of a [`Reply::Report`] are the runner's
+    /// to fill in, after it has carried out the effects.
+    pub fn request(
+        &mut self,
+        from: ProcessId,
+        request: Request,
+        out: &mut Vec<Effect>,
+    ) -> Option<Reply> {
+        let uid = self.processes.get(&from)?.identity.uid;
+        let answer = match request {
+            Request::Hello { .. } | Request::Observe { .. } => {
+                let why = Violation::Greeting;
+                out.push(Effect::Disconnect { process: from, why });
+                return None;
+            }
+            Request::CancelTicket { target, ticket } => {
+                self.cancel_ticket(from, target, ticket, out);
+                return None;
+            }
+            Request::Release { handle, strong, grants } => {
+                self.release(from, handle, strong, grants, out);
+                return None;
+            }
+            Request::FrozenTouched { target, two_way } => {
+                self.frozen_touched(from, target, two_way);
+                return None;
+            }
+            Request::Barrier { number } => {
+                out.push(Effect::Event { to: from, event: Event::Barrier { number } });
+                return None;
+            }
+            Request::Translate { target, objects } => {
+                self.translate(from, target, &objects, out).map(|ticket| Reply::Ticket { ticket })
+            }
+            Request::Acquire { handle } => self.acquire(from, handle, out).map(|()| Reply::Done),
+            Request::ContextManager => {
+                self.context_manager(from, out).map(|ticket| Reply::Ticket { ticket })
+            }
+            Request::BecomeContextManager { node, flags } => {
+                self.become_manager(from, node, flags).map(|()| Reply::Done)
+            }
+            Request::OpenChannel { target } => {
+                self.open_channel(from, target, out).map(|()| Reply::Done)
+            }
+            Request::NodeInfo { handle } => self.node_info(from, handle),
+            Request::Freeze { pid, frozen } => self.freeze(from, pid, frozen, out),
+            Request::FrozenInfo { pid } => self.frozen_info(from, pid),
+            Request::IsFrozen { target } => self.is_frozen(from, target),
+            request @ (Request::AddContext { .. } | Request::Contexts | Request::Report) => {
+                return self.observe(uid, &request);
+            }
+        };
+        let refused = |errno: Errno| Reply::Refused { errno: errno.raw_os_error() };
+        Some(answer.unwrap_or_else(refused))
+    }
+
+    /// A process ended or was disconnected: its grants return, its nodes die, and everybody who
+    /// had to do with it is told once.
+    pub fn gone(&mut self, process: ProcessId, out: &mut Vec<Effect>) {
+        let Some(leaving) = self.processes.get(&process) else { return };
+        let mut told = leaving.channels.peers();
+        told.extend(self.holders_of(process));
+        let held: Vec<NodeKey> = leaving.handles.iter().map(|(_, handle)| handle.key).collect();
+        for peer in leaving.channels.peers() {
+            let as_client = self.channels_of(peer).forget(process);
+            self.refund(peer, Resource::Channels, as_client);
+        }
+        let leaving = self.processes.remove(&process).expect("was there");
+        self.settle(&leaving);
+        for key in held {
+            self.set_holding(key, process, None, out);
+        }
+        let own: Vec<NodeKey> = self.nodes_of(process).collect();
+        for key in own {
+            let node = self.nodes.get_mut(&key).expect("just listed");
+            node.is_manager = false;
+            if !node.summary().held {
+                self.nodes.remove(&key);
+            }
+        }
+        let context = self.contexts.get_mut(&leaving.context).expect("contexts never go");
+        context.manager.take_if(|manager| manager.owner == process);
+        for to in told {
+            out.push(Effect::Event { to, event: Event::Dead { process } });
+        }
+    }
+
+    fn open_channel(
+        &mut self,
+        from: ProcessId,
+        target: ProcessId,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Errno> {
+        if !self.processes.contains_key(&target) {
+            return Err(Errno::SRCH);
+        }
+        let manages = self.manager_of(from).is_some_and(|manager| manager.owner == target);
+        if from == target || !(manages || self.holds_of(from, target)) {
+            return Err(Errno::PERM);
+        }
+        if self.channels_of(from).count_to(target) >= self.limits.channels_per_server {
+            return Err(Errno::MFILE);
+        }
+        self.room(from, Resource::Channels, 1)?;
+        self.last_channel += 1;
+        let id = ChannelId(self.last_channel);
+        self.charge(from, Resource::Channels);
+        self.channels_of(from).add_to(target, id);
+        self.channels_of(target).add_from(from, id);
+        out.push(Effect::OpenChannel { id, client: from, server: target });
+        Ok(())
+    }
+
+    /// The runner could not make a channel: it does not exist, and its client is to be refused.
+    pub fn channel_failed(&mut self, id: ChannelId, client: ProcessId, server: ProcessId) {
+        if self.processes.contains_key(&client) && self.processes.contains_key(&server) {
+            self.channels_of(client).remove(server, id);
+            self.channels_of(server).remove(client, id);
+            self.refund(client, Resource::Channels, 1);
+        }
+    }
+
+    fn node_info(&self, from: ProcessId, handle: u32) -> Result<Reply, Errno> {
+        if self.manager_of(from).is_none_or(|manager| manager.owner != from) {
+            return Err(Errno::PERM);
+        }
+        let handle = self.processes[&from].handles.get(handle).ok_or(Errno::INVAL)?;
+        let (strong, holders) = self.nodes[&handle.key].counts();
+        Ok(Reply::Counts { strong, weak: holders - strong })
+    }
+
+    /// Whether a process has a handle to a node of another.
+    fn holds_of(&self, holder: ProcessId, owner: ProcessId) -> bool {
+        self.processes[&holder].handles.holds_of(owner)
+    }
+
+    fn channels_of(&mut self, process: ProcessId) -> &mut channel::Channels {
+        &mut self.processes.get_mut(&process).expect("channels end with their ends").channels
+    }
+
+    /// Whether a process, which is alive, may have so many more.
+    fn room(&self, process: ProcessId, resource: Resource, more: usize) -> Result<(), Errno> {
+        let process = &self.processes[&process];
+        let user = &self.users[&process.identity.uid];
+        self.limits.check(resource, &process.usage, user, more)
+    }
+
+    fn charge(&mut self, process: ProcessId, resource: Resource) {
+        let process = self.processes.get_mut(&process).expect("only the living are charged");
+        *process.usage.of_mut(resource) += 1;
+        *self.users.entry(process.identity.uid).or_default().of_mut(resource) += 1;
+    }
+
+    fn refund(&mut self, process: ProcessId, resource: Resource, count: u32) {
+        let process = self.processes.get_mut(&process).expect("only the living are refunded");
+        *process.usage.of_mut(resource) -= count;
+        let user = self.users.get_mut(&process.identity.uid).expect("a process has a user");
+        *user.of_mut(resource) -= count;
+    }
+
+    /// Takes all that a process used off its user's account.
+    fn settle(&mut self, process: &Process) {
+        let user = self.users.get_mut(&process.identity.uid).expect("a process has a user");
+        for resource in Resource::ALL {
+            *user.of_mut(resource) -= process.usage.of(resource);
+        }
+        if *user == Usage::default() {
+            self.users.remove(&process.identity.uid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
