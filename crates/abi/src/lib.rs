@@ -4,11 +4,13 @@
 //!   `linux/android/binder.h` lays them out (64-bit, protocol version 8).
 //! - [`control`]: messages between an engine and the broker.
 //! - [`lane`]: the memory that two engines share.
+//! - [`place`]: where the broker listens.
 //!
-//! Nothing here does I/O. Every type that foreign bytes become is valid for any bit pattern; what
+//! Nothing here does I/O, but for `place`, which looks what is there. Every type that foreign bytes become is valid for any bit pattern; what
 //! a value may be is checked by its reader.
 #![forbid(unsafe_code)]
 
 pub mod control;
 pub mod lane;
+pub mod place;
 pub mod uapi;

@@ -5,9 +5,31 @@
 //! transaction, and tells of deaths. It is on no plain call's path.
 //!
 //! - [`state`]: what it knows and decides. Pure.
-//! - [`run`]: sockets, descriptors and memory around it. One thread.
+//! - [`run`](run()): sockets, descriptors and memory around it. One thread.
 //!
 //! **Invariant**: the broker never imports the driver. They meet only in [`baton_abi`]'s bytes.
 #![deny(unsafe_code)]
 
 pub mod state;
+
+mod activation;
+mod close;
+mod config;
+mod connection;
+mod deliver;
+mod error;
+mod front;
+mod listener;
+mod outbox;
+mod packet;
+mod peer;
+mod poll;
+mod requests;
+mod run;
+mod signals;
+mod throttle;
+
+pub use activation::inherited;
+pub use config::{Access, Config, Lifetime, Listen, Stop};
+pub use error::Error;
+pub use run::run;
