@@ -170,9 +170,10 @@ pub enum Request {
     Release {
         /// Which.
         handle: u32,
-        /// Strong grants returned, all of which also count in `grants`.
+        /// Strong grants that end. What is left of strong ones never exceeds what is left in all.
         strong: u32,
-        /// Grants returned, of either strength.
+        /// Grants that end, of either strength. A strong grant that ends without one of these
+        /// stays as a weak grant.
         grants: u32,
     },
     /// A grant on handle 0. `ESRCH` if the context has no manager, `EINVAL` if it is the asker.

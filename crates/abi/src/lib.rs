@@ -6,7 +6,7 @@
 //! - [`lane`]: the memory that two engines share.
 //! - [`place`]: where the broker listens.
 //!
-//! Nothing here does I/O, but for `place`, which looks what is there. Every type that foreign bytes become is valid for any bit pattern; what
+//! Nothing here does I/O. Every type that foreign bytes become is valid for any bit pattern; what
 //! a value may be is checked by its reader.
 #![forbid(unsafe_code)]
 

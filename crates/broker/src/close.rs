@@ -2,9 +2,10 @@
 
 use crate::connection::Role;
 use crate::outbox::Failed;
+use crate::peer::Credentials;
 use crate::poll::ConnectionId;
 use crate::run::Broker;
-use crate::state::{Credentials, Violation};
+use crate::state::Violation;
 use rustix::io::Errno;
 use std::time::Instant;
 

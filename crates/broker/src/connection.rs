@@ -2,8 +2,7 @@
 
 use crate::front::Front;
 use crate::outbox::Outbox;
-use crate::peer;
-use crate::state::Credentials;
+use crate::peer::{self, Credentials};
 use baton_abi::control::ProcessId;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;

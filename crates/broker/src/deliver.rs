@@ -44,11 +44,11 @@ impl Broker {
                             doomed.push_back((to, why.into()));
                         }
                     }
-                    Effect::OpenChannel { id, client, server } => {
-                        match self.open_channel(id, client, server) {
+                    Effect::OpenChannel { channel, client, server } => {
+                        match self.open_channel(channel, client, server) {
                             Ok(problems) => doomed.extend(problems),
                             Err(errno) => {
-                                self.state.channel_failed(id, client, server);
+                                self.state.channel_failed(channel, client, server);
                                 failed = Some(errno);
                             }
                         }

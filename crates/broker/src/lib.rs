@@ -10,14 +10,12 @@
 //! **Invariant**: the broker never imports the driver. They meet only in [`baton_abi`]'s bytes.
 #![deny(unsafe_code)]
 
+pub mod limits;
 pub mod state;
 
-mod activation;
 mod close;
-mod config;
 mod connection;
 mod deliver;
-mod error;
 mod front;
 mod listener;
 mod outbox;
@@ -26,10 +24,6 @@ mod peer;
 mod poll;
 mod requests;
 mod run;
-mod signals;
 mod throttle;
 
-pub use activation::inherited;
-pub use config::{Access, Config, Lifetime, Listen, Stop};
-pub use error::Error;
-pub use run::run;
+pub use run::{Config, RunError, run};

@@ -4,8 +4,7 @@
 //! is never removed (or two could each lock a file of that name). The socket appears by a rename,
 //! listening already and with its permissions, so that no connect is refused in between.
 
-use crate::config::{Access, Listen};
-use crate::error::Error;
+use crate::run::RunError;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -19,6 +18,24 @@ const BACKLOG: i32 = 1024;
 /// A broker that is starting or ending holds the lock without being found; it is done soon.
 const LOCK_ATTEMPTS: usize = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+const NOT_A_SOCKET: &str = "listen in place of what is no broker's socket at";
+
+/// Who may connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// The broker's user: directory 0700, socket 0600.
+    User,
+    /// Everybody on the system: directory 0755, socket 0666.
+    System,
+}
+
+impl Access {
+    /// Root serves the system.
+    fn of_this_user() -> Access {
+        if rustix::process::geteuid().is_root() { Access::System } else { Access::User }
+    }
+}
 
 pub(crate) struct Listener {
     socket: OwnedFd,
@@ -36,38 +53,34 @@ struct Place {
 }
 
 impl Listener {
-    pub fn open(listen: Listen) -> Result<Listener, Error> {
-        match listen {
-            Listen::Path(path, access) => Listener::at(path, access),
-            Listen::Inherited(socket) => Listener::inherited(socket),
-        }
-    }
-
-    fn inherited(socket: OwnedFd) -> Result<Listener, Error> {
+    /// A socket that somebody else made, and will remove. The path is for errors.
+    pub fn inherited(socket: OwnedFd, path: &Path) -> Result<Listener, RunError> {
         let right_kind = sockopt::socket_type(&socket) == Ok(SocketType::SEQPACKET)
             && sockopt::socket_acceptconn(&socket) == Ok(true);
         if !right_kind {
-            return Err(Error::NotListening);
+            let operation = "accept SOCK_SEQPACKET connections on the inherited socket for";
+            return Err(RunError::of(operation, path)(Errno::INVAL));
         }
-        rustix::io::ioctl_fionbio(&socket, true).map_err(Error::system("ioctl(FIONBIO)"))?;
+        rustix::io::ioctl_fionbio(&socket, true).map_err(RunError::of("ioctl(FIONBIO)", path))?;
         Ok(Listener { socket, place: None })
     }
 
-    fn at(path: PathBuf, access: Access) -> Result<Listener, Error> {
-        prepare_directory(&path, access)?;
-        let lock = lock(&path)?;
+    pub fn at(path: &Path) -> Result<Listener, RunError> {
+        let access = Access::of_this_user();
+        prepare_directory(path, access)?;
+        let lock = lock(path)?;
         // A broker without our lock, as with an inherited socket, may serve the path all the same.
-        if is_served(&path)? {
-            return Err(Error::AlreadyRunning { path });
+        if is_served(path)? {
+            return Err(RunError::AlreadyRunning(path.to_owned()));
         }
-        match std::fs::symlink_metadata(&path) {
+        match std::fs::symlink_metadata(path) {
             Ok(there) if !FileType::from_raw_mode(there.mode()).is_socket() => {
-                return Err(Error::InTheWay { path });
+                return Err(RunError::of(NOT_A_SOCKET, path)(Errno::EXIST));
             }
             _ => (),
         }
-        let aside = beside(&path, ".aside");
-        let mut place = Place { path, aside, shown: false, _lock: lock };
+        let aside = beside(path, ".aside");
+        let mut place = Place { path: path.to_owned(), aside, shown: false, _lock: lock };
         let socket = place.bind(access)?;
         place.show()?;
         Ok(Listener { socket, place: Some(place) })
@@ -90,31 +103,31 @@ impl Listener {
     }
 
     /// Undoes [`Listener::hide`]: the lock kept the path free.
-    pub fn show(&mut self) -> Result<(), Error> {
+    pub fn show(&mut self) -> Result<(), RunError> {
         self.place.as_mut().map_or(Ok(()), Place::show)
     }
 }
 
 impl Place {
-    fn bind(&self, access: Access) -> Result<OwnedFd, Error> {
+    fn bind(&self, access: Access) -> Result<OwnedFd, RunError> {
         let _ = std::fs::remove_file(&self.aside); // Left by a broker that was killed.
         let address =
-            SocketAddrUnix::new(&self.aside).map_err(Error::file("name a socket", &self.aside))?;
+            SocketAddrUnix::new(&self.aside).map_err(RunError::of("name a socket", &self.aside))?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = seqpacket(flags)?;
-        rustix::net::bind(&socket, &address).map_err(Error::file("bind", &self.aside))?;
+        let socket = seqpacket(&self.aside, flags)?;
+        rustix::net::bind(&socket, &address).map_err(RunError::of("bind", &self.aside))?;
         let mode = match access {
             Access::User => Mode::RUSR | Mode::WUSR,
             Access::System => Mode::from_raw_mode(0o666),
         };
         rustix::fs::chmodat(CWD, &self.aside, mode, AtFlags::empty())
-            .map_err(Error::file("chmod", &self.aside))?;
-        rustix::net::listen(&socket, BACKLOG).map_err(Error::file("listen", &self.aside))?;
+            .map_err(RunError::of("chmod", &self.aside))?;
+        rustix::net::listen(&socket, BACKLOG).map_err(RunError::of("listen", &self.aside))?;
         Ok(socket)
     }
 
-    fn show(&mut self) -> Result<(), Error> {
-        rustix::fs::rename(&self.aside, &self.path).map_err(Error::file("rename", &self.path))?;
+    fn show(&mut self) -> Result<(), RunError> {
+        rustix::fs::rename(&self.aside, &self.path).map_err(RunError::of("rename", &self.path))?;
         self.shown = true;
         Ok(())
     }
@@ -133,9 +146,9 @@ impl Drop for Place {
     }
 }
 
-fn seqpacket(flags: SocketFlags) -> Result<OwnedFd, Error> {
+fn seqpacket(path: &Path, flags: SocketFlags) -> Result<OwnedFd, RunError> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .map_err(Error::system("socket"))
+        .map_err(RunError::of("socket", path))
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -145,7 +158,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// The directory exists, and nobody but its owner can put another socket into it.
-fn prepare_directory(path: &Path, access: Access) -> Result<(), Error> {
+fn prepare_directory(path: &Path, access: Access) -> Result<(), RunError> {
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
@@ -160,48 +173,52 @@ fn prepare_directory(path: &Path, access: Access) -> Result<(), Error> {
             .recursive(true)
             .mode(mode)
             .create(directory)
-            .map_err(|error| Error::file("create directory", directory)(io(error)))?;
+            .map_err(|error| RunError::of("create directory", directory)(io(error)))?;
     }
     let status =
-        std::fs::metadata(directory).map_err(|error| Error::file("stat", directory)(io(error)))?;
+        std::fs::metadata(directory).map_err(|error| RunError::of("stat", directory)(io(error)))?;
     let (writable_by_others, sticky) = (status.mode() & 0o022 != 0, status.mode() & 0o1000 != 0);
     let owned = status.uid() == 0 || status.uid() == rustix::process::geteuid().as_raw();
     if !owned || (writable_by_others && !sticky) {
-        return Err(Error::UnsafeDirectory { path: directory.to_owned() });
+        return Err(RunError::of("trust others not to replace a socket in", directory)(
+            Errno::PERM,
+        ));
     }
     Ok(())
 }
 
 /// The right to serve a path, or [`Error::AlreadyRunning`].
-fn lock(path: &Path) -> Result<OwnedFd, Error> {
+fn lock(path: &Path) -> Result<OwnedFd, RunError> {
     let name = beside(path, ".lock");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)
-        .map_err(Error::file("open", &name))?;
+        .map_err(RunError::of("open", &name))?;
     for _ in 0..LOCK_ATTEMPTS {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(file),
             Err(Errno::WOULDBLOCK | Errno::INTR) => (),
-            Err(errno) => return Err(Error::file("lock", &name)(errno)),
+            Err(errno) => return Err(RunError::of("lock", &name)(errno)),
         }
         if is_served(path)? {
             break;
         }
         std::thread::sleep(LOCK_PAUSE);
     }
-    Err(Error::AlreadyRunning { path: path.to_owned() })
+    Err(RunError::AlreadyRunning(path.to_owned()))
 }
 
 /// Whether somebody accepts connections there. The probe is a connection that says nothing.
-fn is_served(path: &Path) -> Result<bool, Error> {
-    let address = SocketAddrUnix::new(path).map_err(Error::file("name a socket", path))?;
-    let socket = seqpacket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+fn is_served(path: &Path) -> Result<bool, RunError> {
+    let address = SocketAddrUnix::new(path).map_err(RunError::of("name a socket", path))?;
+    let socket = seqpacket(path, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
     match rustix::net::connect(&socket, &address) {
         // With a full backlog it is alive all the more.
         Ok(()) | Err(Errno::AGAIN) => Ok(true),
         // EPROTOTYPE: a socket of another kind, whose owner is no broker.
         Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
-        Err(Errno::PROTOTYPE | Errno::NOTSOCK) => Err(Error::InTheWay { path: path.to_owned() }),
-        Err(errno) => Err(Error::file("connect", path)(errno)),
+        Err(Errno::PROTOTYPE | Errno::NOTSOCK) => {
+            Err(RunError::of(NOT_A_SOCKET, path)(Errno::EXIST))
+        }
+        Err(errno) => Err(RunError::of("connect", path)(errno)),
     }
 }

@@ -8,10 +8,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
-/// Most packets kept.
-pub(crate) const MAX_PACKETS: usize = 65_536;
 /// Most bytes kept: packets are small, but for tickets of many objects.
-pub(crate) const MAX_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 /// Most descriptors kept, of those that the broker itself may have open.
 const MAX_DESCRIPTORS: usize = 4_096;
 
@@ -42,14 +40,16 @@ struct Packet {
 
 pub(crate) struct Outbox {
     socket: OwnedFd,
+    max_packets: usize,
     packets: VecDeque<Packet>,
     bytes: usize,
     descriptors: usize,
 }
 
 impl Outbox {
-    pub fn new(socket: OwnedFd) -> Outbox {
-        Outbox { socket, packets: VecDeque::new(), bytes: 0, descriptors: 0 }
+    /// Keeps at most so many packets.
+    pub fn new(socket: OwnedFd, max_packets: usize) -> Outbox {
+        Outbox { socket, max_packets, packets: VecDeque::new(), bytes: 0, descriptors: 0 }
     }
 
     pub fn socket(&self) -> BorrowedFd<'_> {
@@ -71,7 +71,7 @@ impl Outbox {
         }
         self.bytes += bytes.len();
         self.descriptors += descriptors.len();
-        if self.packets.len() == MAX_PACKETS
+        if self.packets.len() >= self.max_packets
             || self.bytes > MAX_BYTES
             || self.descriptors > MAX_DESCRIPTORS
         {

@@ -1,8 +1,18 @@
 //! Who is at the other end of a connected socket, as the kernel remembers it from the connect.
 
-use crate::state::Credentials;
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
+
+/// Who connected.
+#[derive(Clone, Debug)]
+pub(crate) struct Credentials {
+    /// Thread group id in the broker's pid namespace; 0 if it has none there.
+    pub pid: u32,
+    /// Effective user id.
+    pub uid: u32,
+    /// Security label, never empty.
+    pub security_context: String,
+}
 
 /// Longest security label that is asked for; SELinux labels are a tenth of it.
 const MAX_LABEL_BYTES: usize = 4096;

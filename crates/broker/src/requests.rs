@@ -6,9 +6,12 @@ use crate::deliver::socket_pair;
 use crate::front::Front;
 use crate::outbox::Outbox;
 use crate::packet::{self, Received};
+use crate::peer::Credentials;
 use crate::poll::{ConnectionId, Source};
 use crate::run::Broker;
-use baton_abi::control::{self, MAX_PACKET_BYTES, ProcessId, Reply, Report, Request, VERSION};
+use baton_abi::control::{
+    self, Identity, MAX_PACKET_BYTES, ProcessId, Reply, Report, Request, VERSION,
+};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
@@ -78,8 +81,7 @@ impl Broker {
             _ => Err(Errno::PROTONOSUPPORT),
         };
         match admitted {
-            Ok((process, events)) => {
-                let identity = self.state.identity(process).expect("just admitted").clone();
+            Ok((identity, events)) => {
                 let welcome = Reply::Welcome { identity };
                 self.reply(id, welcome, Some(events.as_fd()))
             }
@@ -97,19 +99,19 @@ impl Broker {
         id: ConnectionId,
         context: &str,
         front: OwnedFd,
-    ) -> Result<(ProcessId, OwnedFd), Errno> {
+    ) -> Result<(Identity, OwnedFd), Errno> {
         let front = Front::adopt(front)?;
         let (ours, theirs) = socket_pair()?;
         self.poll.add_hangup(&ours, Source::Events(id))?;
         let connection = self.connections.get_mut(&id).expect("just read from");
-        let credentials = connection.credentials.clone();
-        let uid = credentials.uid;
-        let process = self.state.admit(credentials, context)?;
-        let outbox = Outbox::new(ours);
+        let Credentials { pid, uid, security_context } = connection.credentials.clone();
+        let identity = self.state.admit(pid, uid, security_context, context)?;
+        let process = identity.process;
+        let outbox = Outbox::new(ours, self.queued_events);
         connection.role = Role::Engine(Box::new(Engine { process, outbox, front }));
         self.engines.insert(process, id);
         self.dismiss_guest(uid);
-        Ok((process, theirs))
+        Ok((identity, theirs))
     }
 
     /// An engine's request: its effects first, then its answer.

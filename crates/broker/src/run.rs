@@ -5,46 +5,91 @@
 //! read to the end before it is declared gone.
 
 use crate::close::Why;
-use crate::config::{Config, Lifetime, Stop};
 use crate::connection::Connection;
-use crate::error::Error;
+use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::packet;
 use crate::poll::{ConnectionId, Poll, Source};
-use crate::signals::Signals;
-use crate::state::{Limits, State};
+use crate::state::State;
 use crate::throttle::Throttle;
 use baton_abi::control::ProcessId;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Requests of one connection before the others get their turn.
 const BURST: usize = 32;
 /// Connections of one user that have not become engines: many engines may start at once.
 const GUESTS: usize = 1024;
 
-/// Serves until it is stopped, or idle if the configuration says so.
-///
-/// An error is the system's or the configuration's fault; nothing that an engine does ends it.
-pub fn run(config: Config) -> Result<(), Error> {
-    let Config { listen, lifetime, stop, limits, ready } = config;
+/// How a broker runs.
+#[derive(Debug)]
+pub struct Config {
+    /// Where to listen. Root's broker serves everybody (directory 0755, socket 0666), another
+    /// user's that user (0700, 0600). A path that others could replace is refused.
+    pub socket: PathBuf,
+    /// A listening SOCK_SEQPACKET socket that somebody else made (systemd), instead of `socket`.
+    pub listener: Option<OwnedFd>,
+    /// End when the last client is gone, after there was one.
+    pub until_idle: bool,
+    /// Contexts beside Android's three.
+    pub contexts: Vec<String>,
+    /// Ends the loop when it becomes readable or its other end is closed.
+    pub stop: Option<OwnedFd>,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Why a broker could not run: the system's or the configuration's fault. Nothing that a peer
+/// does ends a broker.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Another broker has the socket.
+    #[error("a broker is already listening at {}", .0.display())]
+    AlreadyRunning(PathBuf),
+    /// A context's name cannot be used.
+    #[error("context name {0:?} is invalid or taken")]
+    BadContext(String),
+    /// A system call failed, or would have done something that must not be.
+    #[error("{operation} {}: {errno}", path.display())]
+    System {
+        /// Which.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// How.
+        errno: Errno,
+    },
+}
+
+impl RunError {
+    pub(crate) fn of(operation: &'static str, path: &Path) -> impl FnOnce(Errno) -> RunError {
+        let path = path.to_owned();
+        move |errno| RunError::System { operation, path, errno }
+    }
+}
+
+/// Serves until it is stopped or idle. `ready` is called once it listens.
+pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
+    let path = config.socket;
+    let mut state = State::new(config.limits, rustix::process::geteuid().as_raw());
+    for name in &config.contexts {
+        state.add_context(0, name).map_err(|_| RunError::BadContext(name.clone()))?;
+    }
     raise_descriptor_limit();
-    let signals;
-    let stop = match &stop {
-        Stop::Readable(descriptor) => descriptor.as_fd(),
-        Stop::Signals => {
-            signals = Signals::catch()?;
-            signals.readable.as_fd()
-        }
+    let poll = Poll::new().map_err(RunError::of("epoll_create", &path))?;
+    let listener = match config.listener {
+        Some(socket) => Listener::inherited(socket, &path)?,
+        None => Listener::at(&path)?,
     };
-    let poll = Poll::new().map_err(Error::system("epoll_create"))?;
-    let listener = Listener::open(listen)?;
-    poll.add(stop, Source::Stop).map_err(Error::system("epoll_ctl"))?;
-    poll.add(listener.socket(), Source::Listener).map_err(Error::system("epoll_ctl"))?;
-    let mut broker = Broker::new(poll, limits);
+    poll.add(listener.socket(), Source::Listener).map_err(RunError::of("epoll_ctl", &path))?;
+    if let Some(stop) = &config.stop {
+        poll.add(stop, Source::Stop).map_err(RunError::of("epoll_ctl", &path))?;
+    }
+    let mut broker = Broker::new(state, poll, config.limits.queued_events);
     ready();
-    broker.serve(listener, lifetime)
+    broker.serve(listener, &path, config.until_idle)
 }
 
 /// An engine costs four descriptors: two sockets, its front page and its pidfd.
@@ -65,6 +110,7 @@ pub(crate) struct Broker {
     /// Somebody greeted: the broker has been of use, and may be idle.
     pub had_client: bool,
     pub complaints: Throttle,
+    pub queued_events: usize,
     accepting: Accepting,
     last_connection: u64,
 }
@@ -78,10 +124,11 @@ enum Accepting {
 }
 
 impl Broker {
-    fn new(poll: Poll, limits: Limits) -> Broker {
+    fn new(state: State, poll: Poll, queued_events: usize) -> Broker {
         Broker {
-            state: State::new(rustix::process::geteuid().as_raw(), limits),
+            state,
             poll,
+            queued_events,
             connections: BTreeMap::new(),
             engines: BTreeMap::new(),
             guests: BTreeMap::new(),
@@ -93,13 +140,18 @@ impl Broker {
         }
     }
 
-    fn serve(&mut self, mut listener: Listener, lifetime: Lifetime) -> Result<(), Error> {
+    fn serve(
+        &mut self,
+        mut listener: Listener,
+        path: &Path,
+        until_idle: bool,
+    ) -> Result<(), RunError> {
         loop {
             let connections = self.connections.len();
-            for (source, hung_up) in self.poll.wait().map_err(Error::system("epoll_wait"))? {
+            for (source, hung_up) in self.poll.wait().map_err(RunError::of("epoll_wait", path))? {
                 match source {
                     Source::Stop => return Ok(()),
-                    Source::Listener => self.accept(&listener)?,
+                    Source::Listener => self.accept(&listener, path)?,
                     Source::Requests(id) => self.read(id, BURST),
                     Source::Death(id) => self.died(id),
                     Source::Events(id) if hung_up => self.died(id),
@@ -109,14 +161,14 @@ impl Broker {
             if self.accepting == Accepting::Exhausted && self.connections.len() < connections {
                 self.poll
                     .add(listener.socket(), Source::Listener)
-                    .map_err(Error::system("epoll_ctl"))?;
+                    .map_err(RunError::of("epoll_ctl", path))?;
                 self.accepting = Accepting::Yes;
             }
-            if lifetime == Lifetime::UntilIdle && self.is_idle() {
+            if until_idle && self.is_idle() {
                 // Whoever connects from here on finds nobody and starts a broker of its own, which
                 // waits for our lock. Whoever connected before is in the backlog, and is served.
                 listener.hide();
-                self.accept(&listener)?;
+                self.accept(&listener, path)?;
                 if self.is_idle() {
                     return Ok(());
                 }
@@ -130,7 +182,7 @@ impl Broker {
     }
 
     /// Accepts everybody who waits.
-    fn accept(&mut self, listener: &Listener) -> Result<(), Error> {
+    fn accept(&mut self, listener: &Listener, path: &Path) -> Result<(), RunError> {
         loop {
             match listener.accept() {
                 Ok(socket) => self.welcome(socket),
@@ -139,7 +191,7 @@ impl Broker {
                 Err(errno) => {
                     // Out of descriptors or memory: the listener would be ready all the time.
                     tracing::warn!(%errno, "cannot accept a connection until one closes");
-                    self.poll.remove(listener.socket()).map_err(Error::system("epoll_ctl"))?;
+                    self.poll.remove(listener.socket()).map_err(RunError::of("epoll_ctl", path))?;
                     self.accepting = Accepting::Exhausted;
                     return Ok(());
                 }

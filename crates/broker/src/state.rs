@@ -15,7 +15,6 @@ mod context;
 mod effect;
 mod freeze;
 mod handle;
-mod limits;
 mod node;
 mod process;
 mod report;
@@ -23,10 +22,9 @@ mod translate;
 
 pub use context::CONTEXTS;
 pub use effect::{Effect, Violation};
-pub use limits::{Limits, Resource, Usage};
 pub use node::NodeKey;
-pub use process::Credentials;
 
+use crate::limits::{Limits, Resource, Usage};
 use baton_abi::control::{ChannelId, Event, Identity, ProcessId, Reply, Request};
 use context::Context;
 use node::Node;
@@ -51,7 +49,7 @@ pub struct State {
 
 impl State {
     /// No processes, and the contexts that every broker has. `uid` is the broker's own.
-    pub fn new(uid: u32, limits: Limits) -> State {
+    pub fn new(limits: Limits, uid: u32) -> State {
         let contexts = CONTEXTS.iter().map(|name| ((*name).to_owned(), Context::default()));
         State {
             limits,
@@ -68,18 +66,24 @@ impl State {
 
     /// A process opens a context. `ENOENT` if there is none of that name, `EDQUOT` if its user has
     /// too many processes.
-    pub fn admit(&mut self, who: Credentials, context: &str) -> Result<ProcessId, Errno> {
+    pub fn admit(
+        &mut self,
+        pid: u32,
+        uid: u32,
+        security_context: String,
+        context: &str,
+    ) -> Result<Identity, Errno> {
         if !self.contexts.contains_key(context) {
             return Err(Errno::NOENT);
         }
         let usage = Usage::default();
-        let user = self.users.get(&who.uid).copied().unwrap_or_default();
+        let user = self.users.get(&uid).copied().unwrap_or_default();
         self.limits.check(Resource::Processes, &usage, &user, 1)?;
         self.last_process += 1;
         let id = ProcessId(self.last_process);
-        let Credentials { pid, uid, security_context } = who;
+        let identity = Identity { process: id, pid, uid, security_context };
         let process = Process {
-            identity: Identity { process: id, pid, uid, security_context },
+            identity: identity.clone(),
             context: context.to_owned(),
             handles: Default::default(),
             channels: Default::default(),
@@ -88,7 +92,7 @@ impl State {
         };
         self.processes.insert(id, process);
         self.charge(id, Resource::Processes);
-        Ok(id)
+        Ok(identity)
     }
 
     /// Who a process is, while it is alive.
@@ -168,6 +172,10 @@ impl State {
         }
         let leaving = self.processes.remove(&process).expect("was there");
         self.settle(&leaving);
+        // First its death: those who serve it take in what it sent while it might still call.
+        for to in told {
+            out.push(Effect::Event { to, event: Event::Dead { process } });
+        }
         for key in held {
             self.set_holding(key, process, None, out);
         }
@@ -181,9 +189,18 @@ impl State {
         }
         let context = self.contexts.get_mut(&leaving.context).expect("contexts never go");
         context.manager.take_if(|manager| manager.owner == process);
-        for to in told {
-            out.push(Effect::Event { to, event: Event::Dead { process } });
-        }
+    }
+
+    /// Whether nothing is left of any process.
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty() && self.nodes.is_empty() && self.users.is_empty()
+    }
+
+    /// Grants that a process has on a handle: strong ones, and all. For checking an engine's
+    /// books against ours.
+    pub fn grants(&self, process: ProcessId, handle: u32) -> Option<(u32, u32)> {
+        let handle = self.processes.get(&process)?.handles.get(handle)?;
+        Some((handle.strong_grants as u32, handle.grants as u32))
     }
 
     fn open_channel(
@@ -204,19 +221,19 @@ impl State {
         }
         self.room(from, Resource::Channels, 1)?;
         self.last_channel += 1;
-        let id = ChannelId(self.last_channel);
+        let channel = ChannelId(self.last_channel);
         self.charge(from, Resource::Channels);
-        self.channels_of(from).add_to(target, id);
-        self.channels_of(target).add_from(from, id);
-        out.push(Effect::OpenChannel { id, client: from, server: target });
+        self.channels_of(from).add_to(target, channel);
+        self.channels_of(target).add_from(from, channel);
+        out.push(Effect::OpenChannel { channel, client: from, server: target });
         Ok(())
     }
 
     /// The runner could not make a channel: it does not exist, and its client is to be refused.
-    pub fn channel_failed(&mut self, id: ChannelId, client: ProcessId, server: ProcessId) {
+    pub fn channel_failed(&mut self, channel: ChannelId, client: ProcessId, server: ProcessId) {
         if self.processes.contains_key(&client) && self.processes.contains_key(&server) {
-            self.channels_of(client).remove(server, id);
-            self.channels_of(server).remove(client, id);
+            self.channels_of(client).remove(server, channel);
+            self.channels_of(server).remove(client, channel);
             self.refund(client, Resource::Channels, 1);
         }
     }

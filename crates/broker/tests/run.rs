@@ -4,15 +4,13 @@ mod fake;
 
 use baton_abi::control::*;
 use baton_abi::lane::{CHANNEL_BYTES, FRONT_BYTES, front};
-use baton_broker::Lifetime;
-use baton_broker::state::Limits;
 use baton_shm::mapping::{Access, Mapping};
 use fake::*;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
 fn daemon(directory: &Directory) -> Daemon {
-    Daemon::start(&directory.socket(), Lifetime::Forever, Limits::default()).unwrap()
+    Daemon::start(&directory.socket()).unwrap()
 }
 
 #[test]

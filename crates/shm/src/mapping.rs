@@ -138,6 +138,15 @@ impl Mapping {
         unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) }
     }
 
+    /// Bytes that nobody writes to, of a file that no peer can write.
+    ///
+    /// # Safety
+    /// As long as the slice lives, no map of the file is written to in this range.
+    pub unsafe fn bytes_at(&self, offset: usize, bytes: usize) -> &[u8] {
+        // SAFETY: in bounds and mapped; unchanging by the caller's promise.
+        unsafe { core::slice::from_raw_parts(self.at(offset, bytes), bytes) }
+    }
+
     /// Copies from one map to another, or within one where the two do not overlap.
     pub fn copy(from: &Mapping, from_offset: usize, to: &Mapping, to_offset: usize, bytes: usize) {
         let (source, target) = (from.at(from_offset, bytes), to.at(to_offset, bytes));

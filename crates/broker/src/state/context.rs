@@ -1,7 +1,8 @@
 //! Contexts: what was a device node each, and who manages them.
 
 use super::node::{Node, NodeKey};
-use super::{Effect, Resource, State};
+use super::{Effect, State};
+use crate::limits::Resource;
 use baton_abi::control::{MAX_CONTEXT_NAME_BYTES, NodeId, ProcessId, Strength, TicketId};
 use rustix::io::Errno;
 
@@ -21,7 +22,9 @@ impl State {
         self.contexts[&self.processes[&process].context].manager
     }
 
-    pub(super) fn add_context(&mut self, uid: u32, name: &str) -> Result<(), Errno> {
+    /// Adds a context at the wish of a user. `EPERM` unless it is root or the broker's own,
+    /// `EINVAL` for what is no name, `EEXIST`, `ENOSPC`.
+    pub fn add_context(&mut self, uid: u32, name: &str) -> Result<(), Errno> {
         if uid != 0 && uid != self.uid {
             return Err(Errno::PERM);
         }
@@ -29,8 +32,7 @@ impl State {
         let bad = name.is_empty()
             || name.len() > MAX_CONTEXT_NAME_BYTES
             || name.contains(['/', '\0'])
-            || name == "."
-            || name == "..";
+            || matches!(name, "." | ".." | "binder-control" | "features");
         if bad {
             return Err(Errno::INVAL);
         }

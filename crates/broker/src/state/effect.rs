@@ -16,7 +16,7 @@ pub enum Effect {
     /// If that fails: [`super::State::channel_failed`].
     OpenChannel {
         /// Its name.
-        id: ChannelId,
+        channel: ChannelId,
         /// Who sends requests.
         client: ProcessId,
         /// Who receives them.

@@ -3,19 +3,8 @@
 use super::channel::Channels;
 use super::freeze::Freezer;
 use super::handle::Handles;
-use super::limits::Usage;
+use crate::limits::Usage;
 use baton_abi::control::Identity;
-
-/// Who connected, as the system says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credentials {
-    /// Thread group id in the broker's pid namespace; 0 if it has none there.
-    pub pid: u32,
-    /// Effective user id.
-    pub uid: u32,
-    /// Security label, never empty.
-    pub security_context: String,
-}
 
 #[derive(Clone, Debug)]
 pub(super) struct Process {

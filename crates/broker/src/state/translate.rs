@@ -3,7 +3,8 @@
 //! Everything that can be refused is checked in [`State::plan`]; what follows cannot fail.
 
 use super::node::{Node, NodeKey};
-use super::{Effect, Resource, State, Violation};
+use super::{Effect, State, Violation};
+use crate::limits::Resource;
 use baton_abi::control::{Event, Granted, Object, ProcessId, Strength, TicketId};
 use rustix::io::Errno;
 use std::collections::BTreeSet;

@@ -4,8 +4,8 @@
 
 use baton_abi::control::*;
 use baton_abi::lane::FRONT_BYTES;
-use baton_broker::state::Limits;
-use baton_broker::{Access, Config, Error, Lifetime, Listen, Stop};
+use baton_broker::limits::Limits;
+use baton_broker::{Config, RunError};
 use baton_shm::mapping::{self, Mapping};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -40,48 +40,50 @@ impl Drop for Directory {
     }
 }
 
+/// What a test does not care about.
+pub fn config(path: &Path) -> Config {
+    Config {
+        socket: path.to_owned(),
+        listener: None,
+        until_idle: false,
+        contexts: Vec::new(),
+        stop: None,
+        limits: Limits::default(),
+    }
+}
+
 /// A broker that listens.
 pub struct Daemon {
     pub path: PathBuf,
     stop: Option<OwnedFd>,
-    thread: Option<JoinHandle<Result<(), Error>>>,
+    thread: Option<JoinHandle<Result<(), RunError>>>,
 }
 
 impl Daemon {
-    pub fn start(path: &Path, lifetime: Lifetime, limits: Limits) -> Result<Daemon, Error> {
-        let listen = Listen::Path(path.to_owned(), Access::User);
-        Daemon::start_with(path, listen, lifetime, limits)
+    pub fn start(path: &Path) -> Result<Daemon, RunError> {
+        Daemon::start_with(config(path))
     }
 
-    pub fn start_with(
-        path: &Path,
-        listen: Listen,
-        lifetime: Lifetime,
-        limits: Limits,
-    ) -> Result<Daemon, Error> {
+    pub fn start_with(config: Config) -> Result<Daemon, RunError> {
+        let path = config.socket.clone();
         let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let config = Config { stop: Some(read), ..config };
         let (ready, is_ready) = mpsc::channel();
-        let config = Config {
-            listen,
-            lifetime,
-            stop: Stop::Readable(read),
-            limits,
-            ready: Box::new(move || ready.send(()).unwrap()),
-        };
-        let thread = std::thread::spawn(move || baton_broker::run(config));
+        let thread =
+            std::thread::spawn(move || baton_broker::run(config, move || ready.send(()).unwrap()));
         match is_ready.recv() {
-            Ok(()) => Ok(Daemon { path: path.to_owned(), stop: Some(write), thread: Some(thread) }),
+            Ok(()) => Ok(Daemon { path, stop: Some(write), thread: Some(thread) }),
             Err(_) => Err(thread.join().unwrap().unwrap_err()),
         }
     }
 
-    pub fn stop(mut self) -> Result<(), Error> {
+    pub fn stop(mut self) -> Result<(), RunError> {
         self.stop = None;
         self.join()
     }
 
     /// Waits until it ends by itself.
-    pub fn join(&mut self) -> Result<(), Error> {
+    pub fn join(&mut self) -> Result<(), RunError> {
         self.thread.take().unwrap().join().unwrap()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A hostile process can then exhaust its user's share and no other's.
 
-use baton_abi::control::{MAX_OBJECTS, MAX_PACKET_BYTES};
+use baton_abi::control::{MAX_CONTEXT_NAME_BYTES, MAX_OBJECTS, MAX_PACKET_BYTES};
 use rustix::io::Errno;
 
 /// What is counted.
@@ -19,7 +19,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    pub(super) const ALL: [Resource; 4] =
+    pub(crate) const ALL: [Resource; 4] =
         [Resource::Processes, Resource::Handles, Resource::Nodes, Resource::Channels];
 }
 
@@ -37,7 +37,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    pub(super) fn of(&self, resource: Resource) -> u32 {
+    pub(crate) fn of(&self, resource: Resource) -> u32 {
         match resource {
             Resource::Processes => self.processes,
             Resource::Handles => self.handles,
@@ -46,7 +46,7 @@ impl Usage {
         }
     }
 
-    pub(super) fn of_mut(&mut self, resource: Resource) -> &mut u32 {
+    pub(crate) fn of_mut(&mut self, resource: Resource) -> &mut u32 {
         match resource {
             Resource::Processes => &mut self.processes,
             Resource::Handles => &mut self.handles,
@@ -69,6 +69,8 @@ pub struct Limits {
     pub objects_per_ticket: usize,
     /// Contexts: `ENOSPC`. Few enough for all their names to fit one packet.
     pub contexts: usize,
+    /// Events that wait for a process that does not read them; past it, it is disconnected.
+    pub queued_events: usize,
 }
 
 impl Default for Limits {
@@ -79,15 +81,16 @@ impl Default for Limits {
             channels_per_server: 16,
             objects_per_ticket: MAX_OBJECTS,
             contexts: 256,
+            queued_events: 65_536,
         }
     }
 }
 
-const _: () = assert!(256 * (baton_abi::control::MAX_CONTEXT_NAME_BYTES + 2) < MAX_PACKET_BYTES);
+const _: () = assert!(256 * (MAX_CONTEXT_NAME_BYTES + 2) < MAX_PACKET_BYTES);
 
 impl Limits {
     /// Whether `more` of a resource fit what a process and its user have.
-    pub(super) fn check(
+    pub(crate) fn check(
         &self,
         resource: Resource,
         process: &Usage,

@@ -1,0 +1,364 @@
+//! A transaction's objects: found in the sender's data, put in place in the receiver's.
+//!
+//! Both directions are pure functions over copies. The sender's pass gives the errors that the
+//! kernel's driver gives; the receiver's pass believes nothing of what the sender's engine wrote:
+//! every place is checked again, and references and descriptors come from the broker's ticket and
+//! the socket, never from the bytes.
+
+use crate::state::transaction::Received;
+use baton_abi::control::{Granted, NodeId, Strength};
+use baton_abi::lane::MAX_FDS;
+use baton_abi::uapi::*;
+use bytemuck::{AnyBitPattern, NoUninit, bytes_of, pod_read_unaligned};
+use rustix::io::Errno;
+
+/// An object that names a node or a handle of the sender's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// BINDER, WEAK_BINDER.
+    Binder {
+        /// `flat_binder_object.binder`.
+        ptr: u64,
+        /// `flat_binder_object.cookie`.
+        cookie: u64,
+        /// `flat_binder_object.flags`.
+        flags: u32,
+        /// Which of the two.
+        strength: Strength,
+    },
+    /// HANDLE, WEAK_HANDLE.
+    Handle {
+        /// `flat_binder_object.handle`.
+        handle: u32,
+        /// Which of the two.
+        strength: Strength,
+    },
+}
+
+/// What the sender's pass found.
+#[derive(Clone, Debug, Default)]
+pub struct Sent {
+    /// In the order of the objects.
+    pub objects: Vec<Named>,
+    /// Descriptors, in the order of the objects and within arrays.
+    pub fds: Vec<i32>,
+    /// The scatter-gather buffers, each padded to 8 bytes.
+    pub buffers: Vec<u8>,
+}
+
+/// The bytes are no transaction: the sending engine's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+fn read<T: AnyBitPattern>(data: &[u8], at: usize) -> Option<T> {
+    data.get(at..at.checked_add(size_of::<T>())?).map(pod_read_unaligned)
+}
+
+fn write<T: NoUninit>(data: &mut [u8], at: usize, value: &T) -> Option<()> {
+    data.get_mut(at..at.checked_add(size_of::<T>())?)?.copy_from_slice(bytes_of(value));
+    Some(())
+}
+
+/// Kind and size of the object at an offset: within the data, aligned to 4, known.
+fn object_at(data: &[u8], offset: u64) -> Option<(u32, usize)> {
+    let at = usize::try_from(offset).ok()?;
+    let kind: u32 = read(data, at).filter(|_| at.is_multiple_of(4))?;
+    let bytes = match kind {
+        BINDER_TYPE_BINDER
+        | BINDER_TYPE_WEAK_BINDER
+        | BINDER_TYPE_HANDLE
+        | BINDER_TYPE_WEAK_HANDLE => size_of::<FlatObject>(),
+        BINDER_TYPE_FD => size_of::<FdObject>(),
+        BINDER_TYPE_PTR => size_of::<BufferObject>(),
+        BINDER_TYPE_FDA => size_of::<FdArrayObject>(),
+        _ => return None,
+    };
+    (at.checked_add(bytes)? <= data.len()).then_some((kind, at))
+}
+
+/// A PTR that later objects may point into: its object's index, where its bytes lie in the buffers,
+/// and where the object lies in the data.
+#[derive(Clone, Copy)]
+struct Placed {
+    index: u64,
+    object: BufferObject,
+    at: usize,
+    object_at: usize,
+}
+
+/// The rule that pointers are fixed up depth first, front to back: a later object may point only
+/// into the buffer that was placed last or, past what has been fixed up there, into one of those
+/// that this one hangs from.
+#[derive(Default)]
+struct FixUps {
+    placed: Vec<Placed>,
+    /// Index of the innermost open PTR, and the first byte in it that is not fixed up yet.
+    last: Option<(u64, u64)>,
+}
+
+impl FixUps {
+    fn parent(&self, index: u64) -> Option<Placed> {
+        self.placed.iter().find(|placed| placed.index == index).copied()
+    }
+
+    fn allows(&self, parent: u64, offset: u64) -> bool {
+        let Some((mut index, mut least)) = self.last else { return false };
+        // The kernel takes an object at offset 0 for none at all.
+        if self.parent(index).is_none_or(|last| last.object_at == 0) {
+            return false;
+        }
+        while index != parent {
+            let Some(open) =
+                self.parent(index).filter(|p| p.object.flags & BUFFER_FLAG_HAS_PARENT != 0)
+            else {
+                return false;
+            };
+            (index, least) = (open.object.parent, open.object.parent_offset.saturating_add(8));
+        }
+        offset >= least
+    }
+}
+
+/// Whether `bytes` at `offset` lie inside a buffer of `length`.
+fn lies_within(offset: u64, bytes: u64, length: u64) -> bool {
+    length >= bytes && offset <= length - bytes
+}
+
+/// The sender's pass over `data`. PTR objects are rewritten to hold, in place of an address, the
+/// offset of their bytes in the buffers; everything else stays as the program wrote it.
+///
+/// `copy` reads the sender's memory. Errors are those of `binder_extended_error.param`.
+pub fn send(
+    data: &mut [u8],
+    offsets: &[u64],
+    buffers_size: usize,
+    mut copy: impl FnMut(u64, &mut [u8]) -> Result<(), Errno>,
+) -> Result<Sent, Errno> {
+    let mut sent = Sent::default();
+    let mut fix_ups = FixUps::default();
+    let mut end_of_last = 0;
+    for (index, &offset) in offsets.iter().enumerate() {
+        let (kind, at) = object_at(data, offset).ok_or(Errno::INVAL)?;
+        if at < end_of_last {
+            return Err(Errno::INVAL);
+        }
+        end_of_last = at
+            + match kind {
+                BINDER_TYPE_PTR => size_of::<BufferObject>(),
+                BINDER_TYPE_FDA => size_of::<FdArrayObject>(),
+                _ => size_of::<FlatObject>(),
+            };
+        match kind {
+            BINDER_TYPE_FD => {
+                let object: FdObject = read(data, at).ok_or(Errno::INVAL)?;
+                sent.fds.push(object.fd as u32 as i32);
+            }
+            BINDER_TYPE_PTR => {
+                send_buffer(
+                    data,
+                    at,
+                    index as u64,
+                    buffers_size,
+                    &mut sent,
+                    &mut fix_ups,
+                    &mut copy,
+                )?;
+            }
+            BINDER_TYPE_FDA => send_array(data, at, &mut sent, &mut fix_ups)?,
+            _ => sent.objects.push(named(kind, read(data, at).ok_or(Errno::INVAL)?)),
+        }
+    }
+    if sent.fds.len() > MAX_FDS || sent.objects.len() > baton_abi::control::MAX_OBJECTS {
+        return Err(Errno::NOMEM);
+    }
+    Ok(sent)
+}
+
+fn named(kind: u32, object: FlatObject) -> Named {
+    let strength = match kind {
+        BINDER_TYPE_BINDER | BINDER_TYPE_HANDLE => Strength::Strong,
+        _ => Strength::Weak,
+    };
+    match kind {
+        BINDER_TYPE_BINDER | BINDER_TYPE_WEAK_BINDER => Named::Binder {
+            ptr: object.binder,
+            cookie: object.cookie,
+            flags: object.flags,
+            strength,
+        },
+        _ => Named::Handle { handle: object.binder as u32, strength },
+    }
+}
+
+fn send_buffer(
+    data: &mut [u8],
+    at: usize,
+    index: u64,
+    buffers_size: usize,
+    sent: &mut Sent,
+    fix_ups: &mut FixUps,
+    copy: &mut impl FnMut(u64, &mut [u8]) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let mut object: BufferObject = read(data, at).ok_or(Errno::INVAL)?;
+    let from = sent.buffers.len();
+    let length = usize::try_from(object.length).map_err(|_| Errno::INVAL)?;
+    if length > buffers_size - from.min(buffers_size) {
+        return Err(Errno::INVAL);
+    }
+    sent.buffers.resize(from + length.next_multiple_of(8), 0);
+    copy(object.buffer, &mut sent.buffers[from..from + length])?;
+    if object.flags & BUFFER_FLAG_HAS_PARENT != 0 {
+        let parent = fix_ups.parent(object.parent).ok_or(Errno::INVAL)?;
+        if !fix_ups.allows(object.parent, object.parent_offset)
+            || !lies_within(object.parent_offset, 8, parent.object.length)
+        {
+            return Err(Errno::INVAL);
+        }
+    }
+    object.buffer = from as u64;
+    write(data, at, &object).ok_or(Errno::INVAL)?;
+    fix_ups.placed.push(Placed { index, object, at: from, object_at: at });
+    fix_ups.last = Some((index, 0));
+    Ok(())
+}
+
+fn send_array(data: &[u8], at: usize, sent: &mut Sent, fix_ups: &mut FixUps) -> Result<(), Errno> {
+    let array: FdArrayObject = read(data, at).ok_or(Errno::INVAL)?;
+    let parent = fix_ups.parent(array.parent).ok_or(Errno::INVAL)?;
+    let bytes = array.num_fds.checked_mul(4).ok_or(Errno::INVAL)?;
+    if !fix_ups.allows(array.parent, array.parent_offset)
+        || !lies_within(array.parent_offset, bytes, parent.object.length)
+        || !array.parent_offset.is_multiple_of(4)
+    {
+        return Err(Errno::INVAL);
+    }
+    let from = parent.at + array.parent_offset as usize;
+    for fd in sent.buffers[from..from + bytes as usize].chunks_exact(4) {
+        sent.fds.push(pod_read_unaligned(fd));
+    }
+    fix_ups.last = Some((array.parent, array.parent_offset + bytes));
+    Ok(())
+}
+
+/// What the receiver's pass takes besides the bytes.
+pub struct Delivery<'a> {
+    /// The ticket's references.
+    pub granted: &'a [Granted],
+    /// The descriptors as they were installed here.
+    pub fds: &'a [i32],
+    /// Address, in the program, of the first byte of the buffers.
+    pub buffers_address: u64,
+}
+
+/// The receiver's pass: puts handles, addresses and descriptors of this process in place.
+///
+/// `subject` is the (ptr, cookie) of a node of ours. The ticket and the descriptors must match the
+/// objects one to one.
+pub fn receive(
+    data: &mut [u8],
+    offsets: &[u64],
+    buffers: &mut [u8],
+    delivery: &Delivery<'_>,
+    mut subject: impl FnMut(NodeId) -> Option<(u64, u64)>,
+) -> Result<Received, Malformed> {
+    let mut granted = delivery.granted.iter();
+    let mut fds = delivery.fds.iter();
+    let mut array_fds = Vec::new();
+    let mut placed: Vec<Placed> = Vec::new();
+    for (index, &offset) in offsets.iter().enumerate() {
+        let (kind, at) = object_at(data, offset).ok_or(Malformed)?;
+        match kind {
+            BINDER_TYPE_FD => {
+                let mut object: FdObject = read(data, at).ok_or(Malformed)?;
+                object.fd = *fds.next().ok_or(Malformed)? as u64;
+                write(data, at, &object).ok_or(Malformed)?;
+            }
+            BINDER_TYPE_PTR => {
+                let mut object: BufferObject = read(data, at).ok_or(Malformed)?;
+                let from = object.buffer;
+                if !lies_within(from, object.length, buffers.len() as u64) {
+                    return Err(Malformed);
+                }
+                object.buffer = delivery.buffers_address + from;
+                place_pointer(&object, &placed, buffers)?;
+                write(data, at, &object).ok_or(Malformed)?;
+                placed.push(Placed {
+                    index: index as u64,
+                    object,
+                    at: from as usize,
+                    object_at: at,
+                });
+            }
+            BINDER_TYPE_FDA => {
+                let array: FdArrayObject = read(data, at).ok_or(Malformed)?;
+                for place in array_places(&array, &placed)? {
+                    let fd = *fds.next().ok_or(Malformed)?;
+                    write(buffers, place, &fd).ok_or(Malformed)?;
+                    array_fds.push(fd);
+                }
+            }
+            _ => {
+                let object: FlatObject = read(data, at).ok_or(Malformed)?;
+                let object = installed(object, granted.next().ok_or(Malformed)?, &mut subject);
+                write(data, at, &object.ok_or(Malformed)?).ok_or(Malformed)?;
+            }
+        }
+    }
+    if granted.next().is_some() || fds.next().is_some() {
+        return Err(Malformed);
+    }
+    Ok(Received { held: delivery.granted.to_vec(), fds: delivery.fds.to_vec(), array_fds })
+}
+
+fn installed(
+    sent: FlatObject,
+    granted: &Granted,
+    subject: &mut impl FnMut(NodeId) -> Option<(u64, u64)>,
+) -> Option<FlatObject> {
+    let (kind, binder, cookie) = match *granted {
+        Granted::Handle { handle, strength: Strength::Strong, .. } => {
+            (BINDER_TYPE_HANDLE, u64::from(handle), 0)
+        }
+        Granted::Handle { handle, strength: Strength::Weak, .. } => {
+            (BINDER_TYPE_WEAK_HANDLE, u64::from(handle), 0)
+        }
+        Granted::Own { node, strength } => {
+            let (ptr, cookie) = subject(node)?;
+            let kind = match strength {
+                Strength::Strong => BINDER_TYPE_BINDER,
+                Strength::Weak => BINDER_TYPE_WEAK_BINDER,
+            };
+            (kind, ptr, cookie)
+        }
+    };
+    Some(FlatObject { kind, flags: sent.flags, binder, cookie })
+}
+
+fn place_pointer(
+    object: &BufferObject,
+    placed: &[Placed],
+    buffers: &mut [u8],
+) -> Result<(), Malformed> {
+    if object.flags & BUFFER_FLAG_HAS_PARENT == 0 {
+        return Ok(());
+    }
+    let parent = placed.iter().find(|p| p.index == object.parent).ok_or(Malformed)?;
+    if !lies_within(object.parent_offset, 8, parent.object.length) {
+        return Err(Malformed);
+    }
+    let at = parent.at + object.parent_offset as usize;
+    write(buffers, at, &object.buffer).ok_or(Malformed)
+}
+
+fn array_places(
+    array: &FdArrayObject,
+    placed: &[Placed],
+) -> Result<impl Iterator<Item = usize> + use<>, Malformed> {
+    let parent = placed.iter().find(|p| p.index == array.parent).ok_or(Malformed)?;
+    let bytes = array.num_fds.checked_mul(4).ok_or(Malformed)?;
+    if !lies_within(array.parent_offset, bytes, parent.object.length) {
+        return Err(Malformed);
+    }
+    let from = parent.at + array.parent_offset as usize;
+    Ok((from..from + bytes as usize).step_by(4))
+}

@@ -1,0 +1,486 @@
+//! The typed API: a process that calls and serves without command buffers.
+//!
+//! It carries bytes and objects, and nothing of AIDL. One [`Process`] is one opened device; its
+//! threads share it.
+
+use crate::device::OpenError;
+use crate::engine::{Engine, tid};
+use crate::parcel;
+use crate::send::{Data, Outgoing};
+use crate::state::transaction::{Incoming, Target};
+use crate::state::work::Tid;
+use crate::state::{Return, State};
+use baton_abi::control::{Request as BrokerRequest, Strength};
+use baton_abi::lane::MAX_PAYLOAD_BYTES;
+use baton_abi::uapi::*;
+use bytemuck::bytes_of;
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+/// Size of the receive buffer, as libbinder has it.
+pub const RECEIVE_BYTES: usize = (1 << 20) - 8192;
+
+type Handler = dyn Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync;
+type Recipient = Box<dyn FnOnce() + Send>;
+
+/// One opened device.
+#[derive(Clone)]
+pub struct Process {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: Arc<Engine>,
+    objects: RwLock<HashMap<u64, Arc<Handler>>>,
+    recipients: Mutex<HashMap<u64, Recipient>>,
+}
+
+/// Why a call came back without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The target's process is gone, or there is no context manager.
+    #[error("the target is dead")]
+    Dead,
+    /// The target's process is frozen.
+    #[error("the target is frozen")]
+    Frozen,
+    /// The transaction could not be made: too large, no right, no room.
+    #[error("the transaction failed: {0}")]
+    Failed(Errno),
+}
+
+/// What is sent: bytes, and objects at places in them.
+#[derive(Clone, Debug, Default)]
+pub struct Parcel {
+    data: Vec<u8>,
+    offsets: Vec<u64>,
+}
+
+/// An object of this process that can be sent and called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    ptr: u64,
+}
+
+/// A strong reference to an object of another process. Dropped, it is released.
+pub struct Handle {
+    inner: Arc<Inner>,
+    number: u32,
+}
+
+/// A transaction or reply in the receive buffer. Dropped, the buffer is freed.
+pub struct Received<'a> {
+    inner: &'a Arc<Inner>,
+    incoming: Incoming,
+}
+
+/// A transaction to serve.
+pub struct Request<'a> {
+    /// What it brought.
+    pub received: Received<'a>,
+}
+
+impl Parcel {
+    /// An empty one.
+    pub fn new() -> Parcel {
+        Parcel::default()
+    }
+
+    /// The bytes so far.
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// Appends bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> &mut Parcel {
+        self.data.extend_from_slice(bytes);
+        self
+    }
+
+    fn write_flat(&mut self, object: &FlatObject) -> &mut Parcel {
+        self.data.resize(self.data.len().next_multiple_of(4), 0);
+        self.offsets.push(self.data.len() as u64);
+        self.write(bytes_of(object))
+    }
+
+    /// Appends an object of this process.
+    pub fn write_object(&mut self, object: Object) -> &mut Parcel {
+        let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS;
+        let kind = BINDER_TYPE_BINDER;
+        self.write_flat(&FlatObject { kind, flags, binder: object.ptr, cookie: 0 })
+    }
+
+    /// Appends a reference to an object of another process.
+    pub fn write_handle(&mut self, handle: &Handle) -> &mut Parcel {
+        let binder = u64::from(handle.number);
+        self.write_flat(&FlatObject { kind: BINDER_TYPE_HANDLE, flags: 0, binder, cookie: 0 })
+    }
+
+    /// Appends a descriptor. It must stay open until the parcel has been sent.
+    pub fn write_fd(&mut self, fd: BorrowedFd<'_>) -> &mut Parcel {
+        let binder = fd.as_raw_fd() as u64;
+        self.write_flat(&FlatObject { kind: BINDER_TYPE_FD, flags: 0, binder, cookie: 0 })
+    }
+}
+
+impl From<&[u8]> for Parcel {
+    fn from(bytes: &[u8]) -> Parcel {
+        Parcel { data: bytes.to_vec(), offsets: Vec::new() }
+    }
+}
+
+impl Process {
+    /// Opens a context at the broker that listens at `socket`.
+    pub fn open(context: &str, socket: &Path) -> Result<Process, OpenError> {
+        let engine = Engine::open(context, socket)?;
+        let mut state = engine.lock();
+        state.buffers.map(RECEIVE_BYTES);
+        engine.unlock(state);
+        let (objects, recipients) = Default::default();
+        Ok(Process { inner: Arc::new(Inner { engine, objects, recipients }) })
+    }
+
+    /// An object that `handler` serves, on whichever thread serves. It lives as long as the process.
+    /// A one-way transaction's answer is dropped; an `Err` becomes a failed reply.
+    pub fn add_object(
+        &self,
+        handler: impl Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync + 'static,
+    ) -> Object {
+        let ptr = self.inner.engine.lock().next_number();
+        write(&self.inner.objects).insert(ptr, Arc::new(handler));
+        Object { ptr }
+    }
+
+    /// Makes an object the one that others reach by [`Process::context_manager`]. `EBUSY` if the
+    /// context has a manager, `EPERM` if it belongs to another user.
+    pub fn become_context_manager(&self, object: Object) -> Result<(), Errno> {
+        let engine = &self.inner.engine;
+        let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS;
+        let node = engine.lock().context_manager_node(object.ptr, 0, flags);
+        engine.broker.ask(&BrokerRequest::BecomeContextManager { node, flags }).map(drop)
+    }
+
+    /// The context manager's object. `Dead` if there is none.
+    pub fn context_manager(&self) -> Result<Handle, CallError> {
+        let engine = &self.inner.engine;
+        engine.find_manager().map_err(|errno| match errno {
+            Errno::INVAL => CallError::Failed(errno),
+            _ => CallError::Dead,
+        })?;
+        let mut state = engine.lock();
+        let number = state.manager.ok_or(CallError::Dead)?;
+        state.increase(number, Strength::Strong);
+        engine.unlock(state);
+        Ok(Handle { inner: Arc::clone(&self.inner), number })
+    }
+
+    /// A two-way transaction: returns when it has been answered. Meanwhile this thread serves the
+    /// transactions that the call causes back into this process.
+    pub fn call(
+        &self,
+        handle: &Handle,
+        code: u32,
+        parcel: &Parcel,
+    ) -> Result<Received<'_>, CallError> {
+        let tid = tid();
+        self.send(tid, Target::Handle(handle.number), code, TF_ACCEPT_FDS, Ok(parcel));
+        let engine = &self.inner.engine;
+        let mut state = engine.lock();
+        state.thread(tid).return_once = false;
+        loop {
+            state = match engine.await_work(state, tid, false, false) {
+                Ok(state) => state,
+                Err(Errno::INTR) => engine.lock(),
+                Err(_) => return Err(CallError::Dead),
+            };
+            while let Some(item) = state.next_return(tid, false) {
+                match item {
+                    Return::Reply(incoming) => {
+                        engine.unlock(state);
+                        return Ok(Received { inner: &self.inner, incoming });
+                    }
+                    Return::Bare(command @ (BR_FAILED_REPLY | BR_DEAD_REPLY | BR_FROZEN_REPLY)) => {
+                        let errno = -state.thread(tid).error.param;
+                        engine.unlock(state);
+                        return Err(failure(command, errno));
+                    }
+                    item => state = self.attend(state, item),
+                }
+            }
+        }
+    }
+
+    /// A one-way transaction: returns when the target has it or will have it.
+    pub fn one_way(&self, handle: &Handle, code: u32, parcel: &Parcel) -> Result<(), CallError> {
+        let tid = tid();
+        self.send(tid, Target::Handle(handle.number), code, TF_ONE_WAY, Ok(parcel));
+        let engine = &self.inner.engine;
+        let mut state = engine.lock();
+        let mut result = Ok(());
+        while let Some(item) = state.next_return(tid, false) {
+            match item {
+                Return::Bare(command @ (BR_FAILED_REPLY | BR_DEAD_REPLY)) => {
+                    result = Err(failure(command, -state.thread(tid).error.param));
+                }
+                item => state = self.attend(state, item),
+            }
+        }
+        engine.unlock(state);
+        result
+    }
+
+    /// Serves on this thread, with every other one that serves, until the process is closed.
+    /// Returns the reason: `EBADF` after [`Process::close`].
+    pub fn serve(&self) -> Errno {
+        let tid = tid();
+        let engine = &self.inner.engine;
+        let mut state = engine.lock();
+        state.enter_looper(tid);
+        state.thread(tid).return_once = false;
+        loop {
+            let process_work = state.takes_process_work(tid);
+            state = match engine.await_work(state, tid, process_work, false) {
+                Ok(state) => state,
+                Err(Errno::INTR) => engine.lock(),
+                Err(errno) => {
+                    engine.lock().thread_exit(tid);
+                    return errno;
+                }
+            };
+            while let Some(item) = state.next_return(tid, process_work) {
+                state = self.attend(state, item);
+            }
+        }
+    }
+
+    /// Calls `recipient` once when the handle's owner is gone; at once if it is already. It runs on
+    /// a thread that serves.
+    pub fn link_to_death(&self, handle: &Handle, recipient: impl FnOnce() + Send + 'static) {
+        let engine = &self.inner.engine;
+        let mut state = engine.lock();
+        let cookie = state.next_number();
+        let recipients = &mut *lock(&self.inner.recipients);
+        recipients.insert(cookie, Box::new(recipient));
+        state.request_death(handle.number, cookie);
+        engine.unlock(state);
+    }
+
+    /// Ends the process's part: calls under way fail, threads that serve return.
+    pub fn close(&self) {
+        self.inner.engine.close();
+    }
+
+    fn send(
+        &self,
+        tid: Tid,
+        target: Target,
+        code: u32,
+        flags: u32,
+        parcel: Result<&Parcel, Errno>,
+    ) {
+        let mut copy = Vec::new();
+        let outgoing = parcel.and_then(|parcel| {
+            let mut sent = parcel::Sent::default();
+            let mut data = &parcel.data;
+            if !parcel.offsets.is_empty() {
+                copy.clone_from(data);
+                sent = parcel::send(&mut copy, &parcel.offsets, 0, |_, _| Err(Errno::FAULT))?;
+                data = &copy;
+            }
+            if data.len() > MAX_PAYLOAD_BYTES {
+                return Err(Errno::NOSPC);
+            }
+            let (data, offsets) = (Data::Bytes(data), &parcel.offsets[..]);
+            Ok(Outgoing { code, flags, data, offsets, sent })
+        });
+        self.inner.engine.send(tid, target, flags, outgoing);
+    }
+
+    /// Deals with what is no answer: serves, acknowledges, tells recipients.
+    fn attend<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        item: Return,
+    ) -> MutexGuard<'a, State> {
+        let engine = &self.inner.engine;
+        match item {
+            Return::Transaction(incoming, (ptr, _)) => {
+                engine.unlock(state);
+                self.serve_one(incoming, ptr);
+                engine.lock()
+            }
+            Return::Node(news) => {
+                let (ptr, cookie) = news.subject;
+                for command in news.returns {
+                    match command {
+                        BR_ACQUIRE => state.acknowledge(ptr, cookie, Strength::Strong),
+                        BR_INCREFS => state.acknowledge(ptr, cookie, Strength::Weak),
+                        _ => {}
+                    }
+                }
+                state
+            }
+            Return::Cookie(BR_DEAD_BINDER, cookie) => {
+                state.death_done(tid(), cookie);
+                engine.unlock(state);
+                let recipient = lock(&self.inner.recipients).remove(&cookie);
+                if let Some(recipient) = recipient {
+                    recipient();
+                }
+                engine.lock()
+            }
+            // Replies are taken by the call that they answer.
+            Return::Reply(_)
+            | Return::Bare(_)
+            | Return::Cookie(..)
+            | Return::Frozen(..)
+            | Return::Nothing => state,
+        }
+    }
+
+    fn serve_one(&self, incoming: Incoming, ptr: u64) {
+        let two_way = incoming.flags & TF_ONE_WAY == 0;
+        let handler = read(&self.inner.objects).get(&ptr).cloned();
+        let request = Request { received: Received { inner: &self.inner, incoming } };
+        let answer = match handler {
+            Some(handler) => handler(&request),
+            None => Err(Errno::NOENT),
+        };
+        drop(request);
+        if two_way {
+            self.send(tid(), Target::Reply, 0, 0, answer.as_ref().map_err(|errno| *errno));
+        }
+    }
+}
+
+fn failure(command: u32, errno: i32) -> CallError {
+    match command {
+        BR_DEAD_REPLY => CallError::Dead,
+        BR_FROZEN_REPLY => CallError::Frozen,
+        _ => CallError::Failed(Errno::from_raw_os_error(errno.clamp(1, 4095))),
+    }
+}
+
+impl Received<'_> {
+    /// The bytes.
+    pub fn data(&self) -> &[u8] {
+        // SAFETY: the buffer is this value's until it is dropped, and the engine writes to no
+        // buffer that has been delivered; peers never map the receive buffer.
+        unsafe { self.inner.engine.memory.bytes_at(self.incoming.buffer, self.incoming.sizes.0) }
+    }
+
+    /// `TF_*`.
+    pub fn flags(&self) -> u32 {
+        self.incoming.flags
+    }
+
+    fn object(&self, index: usize) -> Option<FlatObject> {
+        let (data_bytes, offsets_bytes) = self.incoming.sizes;
+        if index >= offsets_bytes / 8 {
+            return None;
+        }
+        let at = self.incoming.buffer + data_bytes.next_multiple_of(8) + index * 8;
+        let mut offset = [0; 8];
+        self.inner.engine.memory.read(at, &mut offset);
+        let offset = u64::from_ne_bytes(offset) as usize;
+        let object = self.data().get(offset..offset + size_of::<FlatObject>())?;
+        Some(bytemuck::pod_read_unaligned(object))
+    }
+
+    /// The object with this index as a reference to another process's. `None` if it is something
+    /// else.
+    pub fn handle(&self, index: usize) -> Option<Handle> {
+        let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_HANDLE)?;
+        let number = object.binder as u32;
+        self.inner
+            .engine
+            .lock()
+            .increase(number, Strength::Strong)
+            .then(|| Handle { inner: Arc::clone(self.inner), number })
+    }
+
+    /// The object with this index as one of this process's own, come home.
+    pub fn own_object(&self, index: usize) -> Option<Object> {
+        let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_BINDER)?;
+        Some(Object { ptr: object.binder })
+    }
+
+    /// A duplicate of the descriptor with this index.
+    pub fn fd(&self, index: usize) -> Option<OwnedFd> {
+        let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_FD)?;
+        // SAFETY: installed for this buffer and open until it is dropped.
+        let fd = unsafe { BorrowedFd::borrow_raw(object.binder as i32) };
+        rustix::io::fcntl_dupfd_cloexec(fd, 0).ok()
+    }
+}
+
+impl Drop for Received<'_> {
+    fn drop(&mut self) {
+        let engine = &self.inner.engine;
+        let mut fds = Vec::new();
+        if self.incoming.sizes.1 > 0 {
+            let objects = (0..self.incoming.sizes.1 / 8).filter_map(|index| self.object(index));
+            fds.extend(objects.filter(|o| o.kind == BINDER_TYPE_FD).map(|o| o.binder as i32));
+        }
+        let mut state = engine.lock();
+        if let Some((offset, bytes)) = state.free(Some(self.incoming.buffer), 0) {
+            engine.memory.zero(offset, bytes);
+        }
+        state.close_fds(fds);
+        engine.freed(&mut state);
+        engine.unlock(state);
+    }
+}
+
+impl Request<'_> {
+    /// What is asked.
+    pub fn code(&self) -> u32 {
+        self.received.incoming.code
+    }
+
+    /// The bytes.
+    pub fn data(&self) -> &[u8] {
+        self.received.data()
+    }
+
+    /// The caller's pid, 0 of a one-way transaction, and effective user id.
+    pub fn sender(&self) -> (u32, u32) {
+        self.received.incoming.sender
+    }
+}
+
+impl Clone for Handle {
+    fn clone(&self) -> Handle {
+        self.inner.engine.lock().increase(self.number, Strength::Strong);
+        Handle { inner: Arc::clone(&self.inner), number: self.number }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut state = self.inner.engine.lock();
+        state.decrease(self.number, Strength::Strong);
+        self.inner.engine.unlock(state);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.engine.close();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

@@ -1,0 +1,437 @@
+//! Sending: from a checked departure to a posted message.
+
+use crate::channel::{Channel, Lane};
+use crate::engine::Engine;
+use crate::parcel::Sent;
+use crate::state::buffer::allocation_bytes;
+use crate::state::transaction::{Departure, Refusal, Target, Via};
+use crate::state::work::{Completion, Tid};
+use baton_abi::control::{Reply, Request, TicketId};
+use baton_abi::lane::*;
+use baton_shm::mapping::Mapping;
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// What is to be sent.
+pub struct Outgoing<'a> {
+    /// `binder_transaction_data.code`.
+    pub code: u32,
+    /// `binder_transaction_data.flags`.
+    pub flags: u32,
+    /// The data.
+    pub data: Data<'a>,
+    /// Offsets of objects in the data.
+    pub offsets: &'a [u64],
+    /// What the objects are.
+    pub sent: Sent,
+}
+
+/// Bytes to copy into the lane.
+pub enum Data<'a> {
+    /// Ours.
+    Bytes(&'a [u8]),
+    /// The program's, checked to be readable.
+    Program {
+        /// Where.
+        address: usize,
+        /// How many.
+        bytes: usize,
+    },
+}
+
+impl Data<'_> {
+    fn bytes(&self) -> usize {
+        match self {
+            Data::Bytes(data) => data.len(),
+            Data::Program { bytes, .. } => *bytes,
+        }
+    }
+
+    fn copy_to(&self, map: &Mapping, at: usize) {
+        match *self {
+            Data::Bytes(data) => map.write(at, data),
+            Data::Program { address, bytes } => {
+                // SAFETY: the uapi front end has asked whether the range can be read.
+                unsafe { map.write_from(at, address as *const u8, bytes) }
+            }
+        }
+    }
+}
+
+/// Everything of a message but its place.
+struct Prepared {
+    message: Message,
+    ticket: Option<TicketId>,
+}
+
+impl Outgoing<'_> {
+    fn message(&self, departure: &Departure, chain: usize) -> Message {
+        Message {
+            kind: departure.kind as u32,
+            node: departure.node.0,
+            code: self.code,
+            flags: self.flags,
+            data_bytes: self.data.bytes() as u32,
+            offsets_bytes: size_of_val(self.offsets) as u32,
+            buffers_bytes: self.sent.buffers.len() as u32,
+            fds: self.sent.fds.len() as u16,
+            chain: chain as u16,
+            ..Message::default()
+        }
+    }
+
+    fn write(&self, message: &Message, chain: &[ChainEntry], map: &Mapping, at: usize) {
+        let parts = message.parts().expect("sizes were checked");
+        map.write(at + parts.chain_at, bytemuck::cast_slice(chain));
+        self.data.copy_to(map, at + parts.data_at);
+        map.write(at + parts.offsets_at, bytemuck::cast_slice(self.offsets));
+        map.write(at + parts.buffers_at, &self.sent.buffers);
+    }
+
+    fn allocation(&self) -> usize {
+        let offsets = size_of_val(self.offsets);
+        allocation_bytes(self.data.bytes(), offsets, self.sent.buffers.len(), 0)
+    }
+}
+
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+impl Engine {
+    /// Sends a transaction or a reply for a thread. Whatever comes of it, the thread is told
+    /// through its to-do list. `outgoing` is an error if the program's bytes could not be used.
+    pub fn send(
+        &self,
+        tid: Tid,
+        target: Target,
+        flags: u32,
+        outgoing: Result<Outgoing<'_>, Errno>,
+    ) {
+        if let Target::Handle(0) = target
+            && let Err(errno) = self.find_manager()
+        {
+            let refusal = match errno {
+                Errno::INVAL => Refusal::failed(errno),
+                _ => Refusal::dead(),
+            };
+            let mut state = self.lock();
+            state.refused(tid, refusal);
+            return self.unlock(state);
+        }
+        let nothing = Sent::default();
+        let sent = outgoing.as_ref().map_or(&nothing, |outgoing| &outgoing.sent);
+        let mut state = self.lock();
+        let departed = state.depart(tid, target, flags, sent);
+        let departure = match departed {
+            Ok(departure) => departure,
+            Err((refusal, reply_to)) => {
+                self.refuse(&mut state, tid, refusal, reply_to);
+                return self.unlock(state);
+            }
+        };
+        drop(state);
+        let reply_to = departure.via.filter(|_| departure.kind == Kind::Reply);
+        let result = match outgoing {
+            Err(errno) => Err((departure, Refusal::failed(errno))),
+            Ok(outgoing) => match departure.kind {
+                Kind::Reply => self.send_reply(tid, departure, &outgoing),
+                Kind::OneWay => self.send_one_way(tid, departure, &outgoing),
+                _ => self.send_call(tid, departure, &outgoing),
+            },
+        };
+        if let Err((departure, refusal)) = result {
+            let mut state = self.lock();
+            state.turn_back(departure);
+            self.refuse(&mut state, tid, refusal, reply_to);
+            self.unlock(state);
+        }
+    }
+
+    fn refuse(
+        &self,
+        state: &mut crate::state::State,
+        tid: Tid,
+        refusal: Refusal,
+        reply_to: Option<Via>,
+    ) {
+        match reply_to {
+            Some(via) => {
+                let message = Message {
+                    kind: refusal.kind() as u32,
+                    param: -refusal.errno.raw_os_error(),
+                    ..Message::default()
+                };
+                self.post_answer(via, &message, |_, _| {});
+                state.reply_refused(tid, refusal);
+            }
+            None => state.refused(tid, refusal),
+        }
+    }
+
+    /// Sizes, references and descriptors: all that can still fail.
+    fn prepare(
+        &self,
+        channel: &Channel,
+        departure: &Departure,
+        outgoing: &Outgoing<'_>,
+        chain: usize,
+    ) -> Result<Prepared, Refusal> {
+        let mut message = outgoing.message(departure, chain);
+        if outgoing.data.bytes() > MAX_PAYLOAD_BYTES || message.parts().is_none() {
+            return Err(Refusal::failed(Errno::NOSPC));
+        }
+        let mut ticket = None;
+        if !departure.objects.is_empty() {
+            let objects = departure.objects.clone();
+            let request = Request::Translate { target: departure.peer, objects };
+            match self.broker.ask(&request) {
+                Ok(Reply::Ticket { ticket: granted }) => ticket = Some(granted),
+                Ok(_) => return Err(Refusal::failed(Errno::PROTO)),
+                Err(Errno::SRCH) => return Err(Refusal::dead()),
+                Err(errno) => return Err(Refusal::failed(errno)),
+            }
+            // What the grant means for our own nodes.
+            self.take_events();
+            message.ticket = ticket.map_or(0, |ticket| ticket.0);
+        }
+        if !outgoing.sent.fds.is_empty() {
+            match channel.send_fds(&outgoing.sent.fds) {
+                Ok(number) => message.fds_number = number,
+                Err(errno) => {
+                    self.cancel(departure, ticket);
+                    return Err(Refusal::failed(errno));
+                }
+            }
+        }
+        Ok(Prepared { message, ticket })
+    }
+
+    fn cancel(&self, departure: &Departure, ticket: Option<TicketId>) {
+        if let Some(ticket) = ticket {
+            self.broker.tell(&Request::CancelTicket { target: departure.peer, ticket });
+        }
+    }
+
+    fn send_reply(
+        &self,
+        tid: Tid,
+        departure: Departure,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<(), (Departure, Refusal)> {
+        let via = departure.via.expect("a reply has its lane");
+        let prepared = match self.channel(via.channel) {
+            Some(channel) => match self.prepare(&channel, &departure, outgoing, 0) {
+                Ok(prepared) => prepared,
+                Err(refusal) => return Err((departure, refusal)),
+            },
+            None => return Err((departure, Refusal::dead())),
+        };
+        let message = prepared.message;
+        let posted =
+            self.post_answer(via, &message, |map, at| outgoing.write(&message, &[], map, at));
+        if !posted {
+            self.cancel(&departure, prepared.ticket);
+        }
+        let mut state = self.lock();
+        state.departed(tid, departure, via, 0, Completion::Taken);
+        self.unlock(state);
+        Ok(())
+    }
+
+    fn send_call(
+        &self,
+        tid: Tid,
+        departure: Departure,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<(), (Departure, Refusal)> {
+        match self.try_call(tid, &departure, outgoing) {
+            Ok((channel, via, prepared, token, chain)) => {
+                let nested = departure.via.is_some();
+                let named = chain[1..].iter().any(|entry| entry.process == departure.peer.0);
+                let mut message = prepared.message;
+                message.stamp_ns = now_ns();
+                let mut state = self.lock();
+                state.departed(tid, departure, via, token, Completion::Taken);
+                if self.is_polling()
+                    && let Ok(lane) = channel.lane(via.lane as usize)
+                {
+                    lane.inbox().set_polling(true);
+                }
+                self.unlock(state);
+                self.post_call(&channel, via.lane as usize, nested, named, &message, |map, at| {
+                    outgoing.write(&message, &chain, map, at);
+                });
+                Ok(())
+            }
+            Err(refusal) => Err((departure, refusal)),
+        }
+    }
+
+    #[expect(clippy::type_complexity, reason = "the parts of a call, taken apart at once")]
+    fn try_call(
+        &self,
+        tid: Tid,
+        departure: &Departure,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<(Arc<Channel>, Via, Prepared, u64, Vec<ChainEntry>), Refusal> {
+        let number = self.lock().next_number();
+        let token = self.token(number ^ u64::from(tid) << 40);
+        let us = self.identity.process.0;
+        let mut chain = vec![ChainEntry { process: us, token }];
+        chain.extend(departure.chain.iter().filter(|entry| entry.process != us));
+        chain.truncate(MAX_CHAIN);
+        let lost = |errno| match errno {
+            Errno::SRCH => Refusal::dead(),
+            errno => Refusal::failed(errno),
+        };
+        if let Some(via) = departure.via {
+            let channel = self.channel(via.channel).ok_or(Refusal::dead())?;
+            let prepared = self.prepare(&channel, departure, outgoing, chain.len())?;
+            return Ok((channel, via, prepared, token, chain));
+        }
+        let (channel, lane) = self.lane_to(departure.peer).map_err(lost)?;
+        let prepared = self
+            .refuse_if_frozen(&channel, false)
+            .and_then(|_| self.prepare(&channel, departure, outgoing, chain.len()));
+        match prepared {
+            Ok(prepared) => {
+                let via = channel.via(lane);
+                Ok((channel, via, prepared, token, chain))
+            }
+            Err(refusal) => {
+                channel.give_lane(lane as u32);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn post_call(
+        &self,
+        channel: &Channel,
+        lane: usize,
+        nested: bool,
+        named: bool,
+        message: &Message,
+        body: impl FnOnce(&Mapping, usize),
+    ) {
+        let Ok(areas) = channel.lane(lane) else { return };
+        let areas: Lane<'_> = areas;
+        let reader = areas.post(message, body);
+        if nested {
+            // It goes back to the thread that waits on this lane, which looks by itself.
+            if reader == baton_shm::mailbox::Reader::Polling {
+                channel.ring_socket();
+            }
+            return;
+        }
+        channel.set_ready(lane);
+        channel.announce(named);
+    }
+
+    fn send_one_way(
+        &self,
+        tid: Tid,
+        departure: Departure,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<(), (Departure, Refusal)> {
+        match self.try_one_way(&departure, outgoing) {
+            Ok(completion) => {
+                let mut state = self.lock();
+                let via = Via { channel: baton_abi::control::ChannelId(0), lane: 0 };
+                state.departed(tid, departure, via, 0, completion);
+                self.unlock(state);
+                Ok(())
+            }
+            Err(refusal) => Err((departure, refusal)),
+        }
+    }
+
+    fn try_one_way(
+        &self,
+        departure: &Departure,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<Completion, Refusal> {
+        let channel = self.channel_to(departure.peer).map_err(|errno| match errno {
+            Errno::SRCH => Refusal::dead(),
+            errno => Refusal::failed(errno),
+        })?;
+        let frozen = self.refuse_if_frozen(&channel, true)?;
+        let spam = self.one_way_room(&channel, outgoing.allocation())?;
+        let prepared = self.prepare(&channel, departure, outgoing, 0)?;
+        let mut message = prepared.message;
+        // Order among the one-way transactions of this process is that of the ring.
+        let put = {
+            let mut ends = channel.ends();
+            message.stamp_ns = now_ns();
+            channel.put_one_way(&mut ends, &message, outgoing.allocation(), |map, at| {
+                outgoing.write(&message, &[], map, at);
+            })
+        };
+        if put != Ok(true) {
+            self.cancel(departure, prepared.ticket);
+            return Err(Refusal::failed(Errno::NOSPC));
+        }
+        channel.announce(false);
+        Ok(match (frozen, spam) {
+            (true, _) => Completion::PendingFrozen,
+            (_, true) => Completion::SpamSuspect,
+            _ => Completion::Taken,
+        })
+    }
+
+    /// Whether the target has room, as far as this process can tell: what the target publishes,
+    /// less what is on its way there. True if the target may call it spam.
+    fn one_way_room(&self, channel: &Channel, bytes: usize) -> Result<bool, Refusal> {
+        for attempt in 0..100 {
+            let mut ends = channel.ends();
+            let account = channel.one_way_account(&mut ends);
+            let free = channel.front_word(front::ONE_WAY_FREE) as usize;
+            let size = channel.front_word(front::BUFFER_BYTES) as usize;
+            if size == 0 {
+                return Err(Refusal::dead());
+            }
+            if account.pending_bytes + bytes <= free {
+                let left = free - account.pending_bytes - bytes;
+                let ours = account.pending_bytes + account.taken_bytes + bytes;
+                let many = account.pending + account.taken + 1 > 50;
+                if left >= size / 10 {
+                    ends.spam_told = false;
+                } else if !ends.spam_told && (many || ours > size / 4) {
+                    ends.spam_told = true;
+                    return Ok(true);
+                }
+                return Ok(false);
+            }
+            drop(ends);
+            // A record that the target has just taken may be counted twice for a moment.
+            if attempt > 0 {
+                std::thread::yield_now();
+            }
+        }
+        Err(Refusal::failed(Errno::NOSPC))
+    }
+
+    /// BC_ACQUIRE and BC_INCREFS of a handle that needs the broker.
+    pub(crate) fn increase_remotely(
+        &self,
+        handle: u32,
+        strength: baton_abi::control::Strength,
+        command: u32,
+    ) {
+        let known = self.lock().references.get(handle).is_some();
+        let done = if known {
+            self.broker.ask(&Request::Acquire { handle }).is_ok()
+        } else {
+            handle == 0 && self.find_manager().is_ok()
+        };
+        let mut state = self.lock();
+        match (done, known) {
+            (true, true) => state.upgraded(handle),
+            (true, false) if state.increase(handle, strength) => {}
+            _ => state.invalid_handle(command, handle),
+        }
+        self.unlock(state);
+    }
+}

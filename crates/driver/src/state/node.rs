@@ -1,0 +1,224 @@
+//! Nodes: the objects that this process owns, and what it has been told of their references.
+//!
+//! A node is strong while any process holds it strongly, a transaction carries it, or the program
+//! itself was lent a count. The program hears of each change once, and its acknowledgement
+//! (`BC_ACQUIRE_DONE`) ends the count that it was lent until then.
+
+use super::work::Queue;
+use baton_abi::control::{NodeId, Strength};
+use baton_abi::uapi::*;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// One node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The program's address for it.
+    pub ptr: u64,
+    /// The program's word beside it.
+    pub cookie: u64,
+    /// `flat_binder_object.flags` at its first appearance.
+    pub flags: u32,
+    /// Some process holds it strongly, says the broker.
+    pub remote_strong: bool,
+    /// Some process holds it, says the broker.
+    pub remote_held: bool,
+    /// Translations under way to the broker, strong and of any strength.
+    pub in_transit: Counts,
+    /// Buffers here that hold it, and counts lent to the program.
+    pub local: Counts,
+    has_strong: bool,
+    pending_strong: bool,
+    has_weak: bool,
+    pending_weak: bool,
+    /// Where its work is queued, if it is.
+    pub queued: Option<Queue>,
+    /// A one-way transaction to it is being served: others wait in `one_way_todo`.
+    pub one_way_busy: bool,
+    /// One-way transactions that wait for the one before to be freed.
+    pub one_way_todo: VecDeque<super::transaction::Incoming>,
+}
+
+/// Strong and weak counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Strong ones.
+    pub strong: u32,
+    /// Weak ones.
+    pub weak: u32,
+}
+
+impl Counts {
+    /// The count of this strength.
+    pub fn of(&mut self, strength: Strength) -> &mut u32 {
+        match strength {
+            Strength::Strong => &mut self.strong,
+            Strength::Weak => &mut self.weak,
+        }
+    }
+}
+
+/// What a program is to be told of a node, in the kernel's order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// `BR_INCREFS`, `BR_ACQUIRE`, `BR_RELEASE`, `BR_DECREFS`, as they apply.
+    pub returns: Vec<u32>,
+    /// The node's address and cookie.
+    pub subject: (u64, u64),
+}
+
+impl Node {
+    fn new(ptr: u64, cookie: u64, flags: u32) -> Node {
+        Node {
+            ptr,
+            cookie,
+            flags,
+            remote_strong: false,
+            remote_held: false,
+            in_transit: Counts::default(),
+            local: Counts::default(),
+            has_strong: false,
+            pending_strong: false,
+            has_weak: false,
+            pending_weak: false,
+            queued: None,
+            one_way_busy: false,
+            one_way_todo: VecDeque::new(),
+        }
+    }
+
+    /// Whether anyone needs its object.
+    pub fn is_strong(&self) -> bool {
+        self.remote_strong || self.in_transit.strong > 0 || self.local.strong > 0
+    }
+
+    /// Whether anyone needs its name.
+    pub fn is_held(&self) -> bool {
+        self.is_strong() || self.remote_held || self.in_transit.weak > 0 || self.local.weak > 0
+    }
+
+    /// Whether the program has yet to hear of a change.
+    pub fn has_news(&self) -> bool {
+        self.is_strong() != self.has_strong || self.is_held() != self.has_weak
+    }
+
+    /// Whether the program was told of a reference.
+    pub fn is_known(&self) -> bool {
+        self.has_strong || self.has_weak
+    }
+
+    /// `has_strong_ref` and `has_weak_ref` of BINDER_GET_NODE_DEBUG_INFO.
+    pub fn told(&self) -> (bool, bool) {
+        (self.has_strong, self.has_weak)
+    }
+
+    /// The program needs no news of the references there are.
+    pub fn told_already(&mut self) {
+        (self.has_strong, self.has_weak) = (true, true);
+    }
+
+    /// Takes FDs (`FLAT_BINDER_FLAG_ACCEPTS_FDS`).
+    pub fn accepts_fds(&self) -> bool {
+        self.flags & FLAT_BINDER_FLAG_ACCEPTS_FDS != 0
+    }
+
+    /// Wants the sender's security label with each transaction.
+    pub fn wants_label(&self) -> bool {
+        self.flags & FLAT_BINDER_FLAG_TXN_SECURITY_CTX != 0
+    }
+
+    /// Takes the news, lending the program a count for each reference that it is to acknowledge.
+    pub fn take_news(&mut self) -> News {
+        let (strong, held) = (self.is_strong(), self.is_held());
+        let mut returns = Vec::with_capacity(2);
+        if held && !self.has_weak {
+            (self.has_weak, self.pending_weak) = (true, true);
+            self.local.weak += 1;
+            returns.push(BR_INCREFS);
+        }
+        if strong && !self.has_strong {
+            (self.has_strong, self.pending_strong) = (true, true);
+            self.local.strong += 1;
+            returns.push(BR_ACQUIRE);
+        }
+        if !strong && self.has_strong {
+            self.has_strong = false;
+            returns.push(BR_RELEASE);
+        }
+        if !held && self.has_weak {
+            self.has_weak = false;
+            returns.push(BR_DECREFS);
+        }
+        News { returns, subject: (self.ptr, self.cookie) }
+    }
+
+    /// `BC_ACQUIRE_DONE` or `BC_INCREFS_DONE`. False if nothing was to be acknowledged.
+    pub fn acknowledge(&mut self, strength: Strength) -> bool {
+        let pending = match strength {
+            Strength::Strong => &mut self.pending_strong,
+            Strength::Weak => &mut self.pending_weak,
+        };
+        if !std::mem::take(pending) {
+            return false;
+        }
+        *self.local.of(strength) -= 1;
+        true
+    }
+}
+
+/// All nodes of the process, by name and by the program's address.
+#[derive(Clone, Debug, Default)]
+pub struct Nodes {
+    by_id: HashMap<NodeId, Node>,
+    by_ptr: BTreeMap<u64, NodeId>,
+    last: u64,
+}
+
+impl Nodes {
+    /// The node at an address, made known if it was not.
+    pub fn find_or_add(&mut self, ptr: u64, cookie: u64, flags: u32) -> NodeId {
+        if let Some(&id) = self.by_ptr.get(&ptr) {
+            return id;
+        }
+        self.last += 1;
+        let id = NodeId(self.last);
+        self.by_ptr.insert(ptr, id);
+        self.by_id.insert(id, Node::new(ptr, cookie, flags));
+        id
+    }
+
+    /// By the broker's name.
+    pub fn get(&self, id: NodeId) -> Option<&Node> {
+        self.by_id.get(&id)
+    }
+
+    /// By the broker's name.
+    pub fn get_mut(&mut self, id: NodeId) -> Option<&mut Node> {
+        self.by_id.get_mut(&id)
+    }
+
+    /// By the program's address.
+    pub fn at(&self, ptr: u64) -> Option<NodeId> {
+        self.by_ptr.get(&ptr).copied()
+    }
+
+    /// The first node past an address (BINDER_GET_NODE_DEBUG_INFO).
+    pub fn after(&self, ptr: u64) -> Option<&Node> {
+        let (_, id) = self
+            .by_ptr
+            .range((std::ops::Bound::Excluded(ptr), std::ops::Bound::Unbounded))
+            .next()?;
+        self.by_id.get(id)
+    }
+
+    /// Forgets a node that nobody holds any more.
+    pub fn remove(&mut self, id: NodeId) {
+        if let Some(node) = self.by_id.remove(&id) {
+            self.by_ptr.remove(&node.ptr);
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+}

@@ -1,0 +1,122 @@
+//! References: this process's handles to nodes of others.
+//!
+//! The counts are local. What the broker gave for a handle (grants) goes back to it once the
+//! counts no longer need it: the strong grants when the last strong count goes, all of them with
+//! the last count of all.
+
+use super::node::Counts;
+use baton_abi::control::{NodeId, ProcessId, Strength};
+use std::collections::BTreeMap;
+
+/// One handle.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    /// Who owns the node.
+    pub owner: ProcessId,
+    /// The owner's name for it.
+    pub node: NodeId,
+    /// The node's flags.
+    pub flags: u32,
+    /// The program's counts and those of buffers that hold the handle.
+    pub counts: Counts,
+    /// Transactions being sent to the node: the grants stay while there are any.
+    pub sending: u32,
+    /// Grants not yet returned: strong ones, and all.
+    pub grants: (u32, u32),
+    /// The owner is gone.
+    pub dead: bool,
+    /// The program wants to know of the node's death.
+    pub death: Option<super::death::Notice>,
+    /// The program wants to know of the owner's freezing.
+    pub freeze: Option<super::freeze::Notice>,
+}
+
+impl Reference {
+    /// A handle that has just been granted.
+    pub fn new(owner: ProcessId, node: NodeId, flags: u32) -> Reference {
+        Reference {
+            owner,
+            node,
+            flags,
+            counts: Counts::default(),
+            sending: 0,
+            grants: (0, 0),
+            dead: false,
+            death: None,
+            freeze: None,
+        }
+    }
+
+    /// One more grant from the broker.
+    pub fn grant(&mut self, strength: Strength) {
+        self.grants.1 += 1;
+        if strength == Strength::Strong {
+            self.grants.0 += 1;
+        }
+    }
+
+    /// Grants that are not needed any more, strong and all, and whether the handle goes.
+    pub fn surplus(&mut self) -> Option<((u32, u32), bool)> {
+        if self.counts.strong > 0 || self.sending > 0 {
+            return None;
+        }
+        if self.counts.weak == 0 {
+            return Some((std::mem::take(&mut self.grants), true));
+        }
+        let strong = std::mem::take(&mut self.grants.0);
+        // One grant of the handle itself stays; a strong grant becomes a weak one in its place.
+        let all = strong.min(self.grants.1 - 1);
+        self.grants.1 -= all;
+        (strong > 0).then_some(((strong, all), false))
+    }
+}
+
+/// All handles of the process.
+#[derive(Clone, Debug, Default)]
+pub struct References {
+    by_handle: BTreeMap<u32, Reference>,
+}
+
+impl References {
+    /// By handle.
+    pub fn get(&self, handle: u32) -> Option<&Reference> {
+        self.by_handle.get(&handle)
+    }
+
+    /// By handle.
+    pub fn get_mut(&mut self, handle: u32) -> Option<&mut Reference> {
+        self.by_handle.get_mut(&handle)
+    }
+
+    /// A handle that the broker named, known already or not.
+    pub fn granted(
+        &mut self,
+        handle: u32,
+        owner: ProcessId,
+        node: NodeId,
+        flags: u32,
+    ) -> &mut Reference {
+        let reference =
+            self.by_handle.entry(handle).or_insert_with(|| Reference::new(owner, node, flags));
+        debug_assert!(
+            reference.owner == owner && reference.node == node,
+            "the broker reused {handle}"
+        );
+        reference
+    }
+
+    /// Forgets a handle.
+    pub fn remove(&mut self, handle: u32) -> Option<Reference> {
+        self.by_handle.remove(&handle)
+    }
+
+    /// Every handle.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Reference)> {
+        self.by_handle.iter_mut().map(|(&handle, reference)| (handle, reference))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_handle.len()
+    }
+}

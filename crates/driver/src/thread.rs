@@ -1,0 +1,28 @@
+//! The control thread's start, and what a child of fork does.
+
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::io::Errno;
+
+/// Starts a thread on which no signal handler of the program runs.
+pub fn start(body: impl FnOnce() + Send + 'static) -> Result<(), Errno> {
+    // SAFETY: plain data; both masks are ours and initialised by the calls.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let started = std::thread::Builder::new().name("baton-control".into()).spawn(body);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        started.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+    }
+}
+
+/// Replaces a descriptor by nothing in this process, keeping its number taken.
+pub fn close_in_child(fd: BorrowedFd<'_>) {
+    if let Ok(null) =
+        rustix::fs::open("/dev/null", rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
+    {
+        // SAFETY: both are open; the number stays valid, so its owner may close it as ever.
+        unsafe { libc::dup3(null.as_raw_fd(), fd.as_raw_fd(), libc::O_CLOEXEC) };
+    }
+}

@@ -1,0 +1,124 @@
+//! The program's own memory, named by addresses in ioctl arguments.
+//!
+//! The kernel answers `EFAULT` for a bad address. Here a bad address would be a fault of the whole
+//! program, so an address is asked about before it is used: a system call with an argument that
+//! is refused after it has been read (or that only writes) tells for some 60 ns a page. Between
+//! question and use another thread may unmap the memory; that is the program's own race.
+
+use rustix::io::Errno;
+
+const PAGE: usize = 4096;
+const SIGSET_BYTES: usize = 8;
+
+/// Which access is asked about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// Whether the 8 aligned bytes around `address` can be accessed. A write probe overwrites them.
+fn probe(address: usize, access: Access) -> Result<(), Errno> {
+    let aligned = address & !(SIGSET_BYTES - 1);
+    if aligned == 0 {
+        // To the system call a null pointer means "none".
+        return Err(Errno::FAULT);
+    }
+    let (how, set, old) = match access {
+        // No such `how`: EINVAL, but only once the set has been copied in.
+        Access::Read => (-1, aligned, 0),
+        // No new set: the old one is copied out.
+        Access::Write => (libc::SIG_BLOCK, 0, aligned),
+    };
+    // SAFETY: the kernel checks both addresses itself; a changed mask is impossible without a set,
+    // and with an unknown `how`.
+    let result = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, set, old, SIGSET_BYTES) };
+    let faulted =
+        result < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT);
+    if faulted { Err(Errno::FAULT) } else { Ok(()) }
+}
+
+fn check(address: usize, bytes: usize, access: Access) -> Result<(), Errno> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let last = address.checked_add(bytes - 1).ok_or(Errno::FAULT)?;
+    let mut at = address;
+    loop {
+        probe(at, access)?;
+        if at / PAGE == last / PAGE {
+            return Ok(());
+        }
+        at = (at / PAGE + 1) * PAGE;
+    }
+}
+
+/// `EFAULT` unless all of the range can be read.
+pub fn readable(address: usize, bytes: usize) -> Result<(), Errno> {
+    check(address, bytes, Access::Read)
+}
+
+/// `EFAULT` unless all of the range can be written. What is in it is lost in places.
+pub fn writable(address: usize, bytes: usize) -> Result<(), Errno> {
+    let first = address.checked_next_multiple_of(SIGSET_BYTES).ok_or(Errno::FAULT)?;
+    match bytes.checked_sub(first - address) {
+        Some(whole) if whole >= SIGSET_BYTES => {
+            check(first, whole - whole % SIGSET_BYTES, Access::Write)
+        }
+        _ => readable(address, bytes),
+    }
+}
+
+/// Copies from the program.
+pub fn copy_in(address: usize, into: &mut [u8]) -> Result<(), Errno> {
+    readable(address, into.len())?;
+    // SAFETY: readable, as just asked; bytes have no invalid value. Our own slice cannot overlap
+    // memory that the program named unless it guesses at our heap, and then it is its own.
+    unsafe { std::ptr::copy(address as *const u8, into.as_mut_ptr(), into.len()) };
+    Ok(())
+}
+
+/// Reads a value of the uapi.
+pub fn read<T: bytemuck::AnyBitPattern>(address: usize) -> Result<T, Errno> {
+    readable(address, size_of::<T>())?;
+    // SAFETY: readable, as just asked; any bit pattern is a T.
+    Ok(unsafe { std::ptr::read_unaligned(address as *const T) })
+}
+
+/// Writes a value of the uapi where one has been read from.
+pub fn write<T: bytemuck::NoUninit>(address: usize, value: &T) -> Result<(), Errno> {
+    readable(address, size_of::<T>())?;
+    // SAFETY: mapped, as just asked, and an argument that the program lent for writing.
+    unsafe { std::ptr::write_unaligned(address as *mut T, *value) };
+    Ok(())
+}
+
+/// Writes bytes into a range that [`writable`] has accepted.
+pub fn copy_out(address: usize, from: &[u8]) {
+    // SAFETY: accepted by `writable` in this call of the program's; see the module.
+    unsafe { std::ptr::copy(from.as_ptr(), address as *mut u8, from.len()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_addresses_are_errors() {
+        let mut bytes = [1u8; 4];
+        for address in [0, 8, usize::MAX - 2, 1 << 60] {
+            assert_eq!(copy_in(address, &mut bytes), Err(Errno::FAULT), "{address:#x}");
+            assert_eq!(writable(address, 64), Err(Errno::FAULT), "{address:#x}");
+        }
+        let constant: &'static str = "read-only memory of the test program, long enough";
+        assert_eq!(writable(constant.as_ptr() as usize, constant.len()), Err(Errno::FAULT));
+        assert_eq!(readable(constant.as_ptr() as usize, constant.len()), Ok(()));
+    }
+
+    #[test]
+    fn the_probe_stays_inside_the_range() {
+        let mut bytes = [0xa5u8; 48];
+        writable(bytes[5..].as_mut_ptr() as usize, 30).unwrap();
+        assert!(bytes[..5].iter().chain(&bytes[35..]).all(|&byte| byte == 0xa5));
+    }
+}

@@ -1,0 +1,167 @@
+//! The typed API over a real broker: every party a device of its own.
+mod support;
+
+use baton_driver::process::{CallError, Parcel, Process};
+use rustix::fd::AsFd;
+use std::sync::mpsc;
+use std::thread;
+use support::Broker;
+
+fn server(broker: &Broker) -> Process {
+    let process = Process::open("binder", &broker.socket).unwrap();
+    let object = process.add_object(|request| {
+        let mut reply = Parcel::new();
+        reply.write(request.data()).write(&request.code().to_ne_bytes());
+        Ok(reply)
+    });
+    process.become_context_manager(object).unwrap();
+    let serving = process.clone();
+    thread::spawn(move || serving.serve());
+    process
+}
+
+#[test]
+fn a_call_is_answered() {
+    let broker = Broker::start();
+    let server = server(&broker);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    for bytes in [0, 1, 4, 124, 4096, 65536, 900_000] {
+        let data: Vec<u8> = (0..bytes).map(|i| i as u8).collect();
+        let reply = client.call(&manager, 7, &data[..].into()).unwrap();
+        assert_eq!(&reply.data()[..bytes], &data[..]);
+        assert_eq!(&reply.data()[bytes..], &7u32.to_ne_bytes());
+    }
+    server.close();
+}
+
+#[test]
+fn a_context_without_manager_is_dead_and_too_much_fails() {
+    let broker = Broker::start();
+    let client = Process::open("binder", &broker.socket).unwrap();
+    assert_eq!(client.context_manager().err(), Some(CallError::Dead));
+    let server = server(&broker);
+    let manager = client.context_manager().unwrap();
+    let too_much = vec![0; 2 << 20];
+    let result = client.call(&manager, 1, &too_much[..].into()).map(drop);
+    assert!(matches!(result, Err(CallError::Failed(_))), "{result:?}");
+    assert!(client.call(&manager, 1, &Parcel::new()).is_ok());
+    server.close();
+}
+
+#[test]
+fn a_call_back_reaches_the_waiting_thread() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let inner = server.clone();
+    let object = server.add_object(move |request| {
+        let callback = request.received.handle(0).unwrap();
+        let answer = inner.call(&callback, 2, &request.data()[..4].into()).unwrap();
+        Ok(answer.data().into())
+    });
+    server.become_context_manager(object).unwrap();
+    let serving = server.clone();
+    thread::spawn(move || serving.serve());
+
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let caller = thread::current().id();
+    let callback = client.add_object(move |request| {
+        assert_eq!(thread::current().id(), caller);
+        Ok(request.data().iter().map(|byte| byte + 1).collect::<Vec<u8>>()[..].into())
+    });
+    let manager = client.context_manager().unwrap();
+    for _ in 0..100 {
+        let mut parcel = Parcel::new();
+        parcel.write(&[1, 2, 3, 4]).write_object(callback);
+        let reply = client.call(&manager, 1, &parcel).unwrap();
+        assert_eq!(reply.data(), [2, 3, 4, 5]);
+    }
+    server.close();
+}
+
+#[test]
+fn a_death_ends_calls_and_is_told() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let (entered, is_entered) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    let may_leave = std::sync::Mutex::new(may_leave);
+    let object = server.add_object(move |_| {
+        entered.send(()).unwrap();
+        let _ = may_leave.lock().unwrap().recv();
+        Ok(Parcel::new())
+    });
+    server.become_context_manager(object).unwrap();
+    let serving = server.clone();
+    thread::spawn(move || serving.serve());
+
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let (told, is_told) = mpsc::channel();
+    client.link_to_death(&manager, move || told.send(()).unwrap());
+    let listening = client.clone();
+    thread::spawn(move || listening.serve());
+    let call = {
+        let (client, manager) = (client.clone(), manager.clone());
+        thread::spawn(move || client.call(&manager, 1, &Parcel::new()).map(drop))
+    };
+    is_entered.recv().unwrap();
+    server.close();
+    assert_eq!(call.join().unwrap(), Err(CallError::Dead));
+    is_told.recv().unwrap();
+    drop(leave);
+    client.close();
+}
+
+#[test]
+fn one_way_transactions_keep_their_order() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let (seen, is_seen) = mpsc::channel();
+    let object = server.add_object(move |request| {
+        seen.send(u32::from_ne_bytes(request.data().try_into().unwrap())).unwrap();
+        Ok(Parcel::new())
+    });
+    server.become_context_manager(object).unwrap();
+    for _ in 0..3 {
+        let serving = server.clone();
+        thread::spawn(move || serving.serve());
+    }
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    for number in 0..1000u32 {
+        while client.one_way(&manager, 1, &number.to_ne_bytes()[..].into()).is_err() {
+            thread::yield_now();
+        }
+    }
+    for number in 0..1000 {
+        assert_eq!(is_seen.recv().unwrap(), number);
+    }
+    server.close();
+}
+
+#[test]
+fn a_descriptor_arrives_as_the_same_file() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let object = server.add_object(|request| {
+        let pipe = request.received.fd(0).unwrap();
+        rustix::io::write(&pipe, b"through").unwrap();
+        Ok(Parcel::new())
+    });
+    server.become_context_manager(object).unwrap();
+    let serving = server.clone();
+    thread::spawn(move || serving.serve());
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let mut parcel = Parcel::new();
+    parcel.write_fd(writer.as_fd());
+    drop(client.call(&manager, 1, &parcel).unwrap());
+    drop((parcel, writer));
+    let mut text = [0; 16];
+    assert_eq!(rustix::io::read(&reader, &mut text).unwrap(), 7);
+    // The server's copies are closed: the pipe ends.
+    assert_eq!(rustix::io::read(&reader, &mut text).unwrap(), 0);
+    server.close();
+}

@@ -1,0 +1,62 @@
+//! binderfs' `binder-control`: contexts are added at the broker.
+
+use crate::paths::{self, settings};
+use baton_abi::control::{MAX_PACKET_BYTES, Reply, Request, VERSION, decode, encode};
+use baton_abi::uapi::{BINDER_CTL_ADD, BinderfsDevice};
+use libc::{c_int, size_t};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use std::ffi::{CStr, CString};
+
+/// An ioctl on `binder-control`.
+///
+/// # Safety
+/// The argument of `BINDER_CTL_ADD` is the address of a `binderfs_device`.
+pub unsafe fn ioctl(request: u32, argument: size_t) -> Result<c_int, Errno> {
+    if request != BINDER_CTL_ADD {
+        return Err(Errno::INVAL);
+    }
+    let device = argument as *mut BinderfsDevice;
+    if device.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: by this function's contract; the copy need not be aligned.
+    let copy = unsafe { device.read_unaligned() };
+    let name = CStr::from_bytes_until_nul(&copy.name).map_err(|_| Errno::NAMETOOLONG)?;
+    add(name.to_str().map_err(|_| Errno::INVAL)?)?;
+    // SAFETY: as above. Contexts have no device numbers; 0, 0 is what the caller gets to see.
+    unsafe { device.write_unaligned(BinderfsDevice { major: 0, minor: 0, ..copy }) };
+    Ok(0)
+}
+
+fn add(name: &str) -> Result<(), Errno> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(&settings().socket)?)?;
+    ask(&socket, &Request::Observe { version: VERSION })?;
+    ask(&socket, &Request::AddContext { name: name.to_owned() })?;
+    // The context is there, with or without a placeholder to show it.
+    let path = CString::new(format!("/dev/binderfs/{name}")).map_err(|_| Errno::INVAL)?;
+    if let Some(placeholder) = paths::placeholder(&path) {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let _ = rustix::fs::open(&placeholder, flags, Mode::from_raw_mode(0o666));
+    }
+    Ok(())
+}
+
+fn ask(socket: &OwnedFd, request: &Request) -> Result<(), Errno> {
+    rustix::net::send(socket, &encode(request), SendFlags::NOSIGNAL)?;
+    let mut packet = vec![0; MAX_PACKET_BYTES];
+    let (bytes, _) = rustix::net::recv(socket, packet.as_mut_slice(), RecvFlags::empty())?;
+    match decode(&packet[..bytes]) {
+        Some(Reply::Done) => Ok(()),
+        Some(Reply::Refused { errno }) => Err(Errno::from_raw_os_error(errno)),
+        _ => Err(Errno::PROTO),
+    }
+}

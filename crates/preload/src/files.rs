@@ -1,0 +1,304 @@
+//! Descriptors come and go: `open`, `close`, `dup`, `fcntl` and their kin.
+//!
+//! A program's device descriptor is a duplicate of the engine's memfd, so that the program's own
+//! system calls on it (`mmap`, `F_GETFD`, passing it to `exec`) do what they should with nobody's
+//! help. A descriptor that some call not seen here has closed (an inline system call) is noticed
+//! when its number comes back from `open` or `dup`.
+
+use crate::paths::{self, Place, place, settings};
+use crate::table::{self, Open};
+use crate::{real, trap};
+use baton_driver::device::{Device, OpenError};
+use libc::{FILE, c_char, c_int, c_uint, mode_t, size_t};
+use rustix::fd::IntoRawFd;
+use rustix::io::{Errno, fcntl_dupfd_cloexec, fcntl_setfd};
+use std::ffi::CStr;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Opens what the path stands for, or leaves it to `real` with the path to use.
+///
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn open_by(
+    path: *const c_char,
+    flags: c_int,
+    real: impl FnOnce(*const c_char) -> c_int,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    let Some((name, place)) = (unsafe { place_of(path) }) else { return arrived(real(path)) };
+    let looks_only = flags & (libc::O_PATH | libc::O_DIRECTORY) != 0;
+    let opened = match place {
+        Place::Device(context) if !looks_only => open_device(context, flags),
+        Place::Control if !looks_only => open_control(flags),
+        _ => {
+            let placeholder = paths::placeholder(name);
+            return arrived(real(placeholder.as_deref().map_or(path, CStr::as_ptr)));
+        }
+    };
+    opened.unwrap_or_else(|errno| real::fail(errno.raw_os_error()))
+}
+
+/// A path with what it is to us, if it is anything.
+///
+/// # Safety
+/// `path` is null or a C string that outlives the result.
+pub unsafe fn place_of<'a>(path: *const c_char) -> Option<(&'a CStr, Place<'a>)> {
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: by this function's contract.
+    let path = unsafe { CStr::from_ptr(path) };
+    Some((path, place(path)?))
+}
+
+/// A descriptor that the system has just made is not ours, whatever the table says.
+fn arrived(fd: c_int) -> c_int {
+    if table::is_mine(fd) && table::is_owner() {
+        forget(fd);
+    }
+    fd
+}
+
+/// Drops a table entry with `errno` unchanged: the last one closes its device.
+fn forget(fd: c_int) {
+    let errno = real::errno();
+    drop(table::remove(fd));
+    real::set_errno(errno);
+}
+
+fn open_device(context: &str, flags: c_int) -> Result<c_int, Errno> {
+    let device = Device::open(context, &settings().socket).map_err(|error| {
+        tell(&error);
+        error.errno()
+    })?;
+    let file = fcntl_dupfd_cloexec(device.file(), 0)?;
+    let nonblocking = flags & libc::O_NONBLOCK != 0;
+    if nonblocking {
+        rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::NONBLOCK)?;
+    }
+    let fd = enter(file, flags, Open::Device { device, nonblocking: nonblocking.into() })?;
+    trap::arm();
+    Ok(fd)
+}
+
+fn open_control(flags: c_int) -> Result<c_int, Errno> {
+    let file = rustix::fs::memfd_create("binder-control", rustix::fs::MemfdFlags::CLOEXEC)?;
+    enter(file, flags, Open::Control)
+}
+
+/// Puts a fresh descriptor into the table, as inheritable as the program asked for.
+fn enter(file: rustix::fd::OwnedFd, flags: c_int, open: Open) -> Result<c_int, Errno> {
+    if flags & libc::O_CLOEXEC == 0 {
+        fcntl_setfd(&file, rustix::io::FdFlags::empty())?;
+    }
+    let fd = file.into_raw_fd();
+    if !table::insert(fd, Arc::new(open)) {
+        // SAFETY: the descriptor is this function's own and nobody else has seen it.
+        unsafe { real::close(fd) };
+        return Err(Errno::MFILE);
+    }
+    Ok(fd)
+}
+
+/// One line, once a process: clients try again in a loop, and each failure also has its errno.
+fn tell(error: &OpenError) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    let OpenError::NoBroker { socket, .. } = error else { return };
+    if TOLD.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let line = format!(
+        "baton: no broker at {socket}: start one with `baton broker` or run the program by `baton run`\n"
+    );
+    // SAFETY: the bytes are a live string's. Straight to the descriptor: the program's buffered
+    // streams are its own.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+}
+
+/// A duplicate of `from` has become `to`.
+fn duplicated(from: c_int, to: c_int) -> c_int {
+    if to < 0 || from == to || !(table::is_mine(from) || table::is_mine(to)) || !table::is_owner() {
+        return to;
+    }
+    match table::get(from).and_then(|open| open.clone()) {
+        Some(open) => {
+            forget(to);
+            if !table::insert(to, open) {
+                // SAFETY: the duplicate was made for our caller, who has not seen it yet.
+                unsafe { real::close(to) };
+                return real::fail(libc::EMFILE);
+            }
+        }
+        None => forget(to),
+    }
+    to
+}
+
+macro_rules! opens {
+    ($($name:ident($([$before:ident: $kind:ty])? path, flags $(, $mode:ident: $mode_kind:ty)?);)*) => {$(
+        /// As the C library's.
+        ///
+        /// # Safety
+        /// `path` is null or a C string.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $($before: $kind,)? path: *const c_char, flags: c_int $(, $mode: $mode_kind)?
+        ) -> c_int {
+            // SAFETY: the caller's arguments, the path replaced by another C string at most.
+            unsafe {
+                open_by(path, flags, |path| real::$name($($before,)? path, flags $(, $mode)?))
+            }
+        }
+    )*};
+}
+
+opens! {
+    open(path, flags, mode: mode_t);
+    open64(path, flags, mode: mode_t);
+    openat([dir: c_int] path, flags, mode: mode_t);
+    openat64([dir: c_int] path, flags, mode: mode_t);
+    __open_2(path, flags);
+    __open64_2(path, flags);
+    __openat_2([dir: c_int] path, flags);
+    __openat64_2([dir: c_int] path, flags);
+}
+
+macro_rules! fopens {
+    ($($name:ident)*) => {$(
+        /// As the C library's. Devices are not streams: only plain files of ours are redirected.
+        ///
+        /// # Safety
+        /// Both arguments are C strings.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
+            // SAFETY: by this function's contract.
+            let placeholder = match unsafe { place_of(path) } {
+                Some((name, Place::Plain)) => paths::placeholder(name),
+                Some(_) => {
+                    real::set_errno(libc::EINVAL);
+                    return null_mut();
+                }
+                None => None,
+            };
+            // SAFETY: the caller's arguments, the path replaced by another C string at most.
+            unsafe { real::$name(placeholder.as_deref().map_or(path, CStr::as_ptr), mode) }
+        }
+    )*};
+}
+
+fopens! { fopen fopen64 }
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's: nobody else may be using the descriptor as their own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    // Out of the table first: once it is closed, another thread may be given the same number.
+    let open = if table::is_mine(fd) && table::is_owner() { table::remove(fd) } else { None };
+    // SAFETY: the caller's argument.
+    let result = unsafe { real::close(fd) };
+    if open.is_some() {
+        let errno = real::errno();
+        drop(open);
+        real::set_errno(errno);
+    }
+    result
+}
+
+/// Devices among the descriptors are closed one by one before the rest: an engine has
+/// descriptors of its own, which it must let go of before their numbers are taken from it.
+fn leave_range(first: c_uint, last: c_uint) {
+    if table::is_owner() {
+        for fd in table::in_range(first as usize, last as usize) {
+            // SAFETY: the caller is about to close this descriptor itself.
+            unsafe { close(fd) };
+        }
+    }
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As `close`, for every descriptor in the range.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    if flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
+        leave_range(first, last);
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real::close_range(first, last, flags) }
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As `close`, for every descriptor from `first`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    leave_range(first.max(0) as c_uint, c_uint::MAX);
+    // SAFETY: the caller's argument.
+    unsafe { real::closefrom(first) }
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// None beyond the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    // SAFETY: the caller's argument.
+    duplicated(fd, unsafe { real::dup(fd) })
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As `close` for `to`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    duplicated(from, unsafe { real::dup2(from, to) })
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As `close` for `to`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    duplicated(from, unsafe { real::dup3(from, to, flags) })
+}
+
+fn after_fcntl(fd: c_int, command: c_int, argument: size_t, result: c_int) -> c_int {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
+        libc::F_SETFL if result == 0 => {
+            if let Some(open) = table::get(fd).as_deref().and_then(Option::as_deref) {
+                open.set_nonblocking(argument as c_int & libc::O_NONBLOCK != 0);
+            }
+            result
+        }
+        _ => result,
+    }
+}
+
+macro_rules! fcntls {
+    ($($name:ident)*) => {$(
+        /// As the C library's.
+        ///
+        /// # Safety
+        /// The argument is what the command takes.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: size_t) -> c_int {
+            // SAFETY: the caller's arguments.
+            let result = unsafe { real::$name(fd, command, argument) };
+            after_fcntl(fd, command, argument, result)
+        }
+    )*};
+}
+
+fcntls! { fcntl fcntl64 }

@@ -1,0 +1,45 @@
+//! The interposer: unmodified Binder programs on Baton's driver.
+//!
+//! Loaded by `LD_PRELOAD`, it stands before the C library for the calls by which a program uses
+//! `/dev/binder`:
+//!
+//! - [`paths`]: which paths are ours; [`status`]: calls that look at them.
+//! - [`files`]: descriptors come and go; [`table`]: which are ours, and what they stand for.
+//! - [`device`], [`poll`]: what is done with them; [`control`]: `binder-control`.
+//! - [`trap`]: `ioctl` as an inline system call; [`signals`]: so that SIGSYS stays ours.
+//! - [`real`]: the C library's own functions.
+//!
+//! **Invariant**: for a path or descriptor that is not ours, every function here is the C
+//! library's: the same result and errno, after a test without locks or system calls.
+//!
+//! The engine's own system calls do not come by here: it makes them through rustix, inline. What
+//! the standard library calls does, and is passed on.
+#![cfg(all(target_os = "linux", target_env = "gnu", target_endian = "little"))]
+
+mod control;
+mod device;
+mod files;
+mod paths;
+mod poll;
+mod real;
+mod signals;
+mod status;
+mod table;
+mod trap;
+
+/// Run by the dynamic loader before the program's `main`.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = construct;
+
+extern "C" fn construct() {
+    if paths::settings().trap {
+        trap::handle();
+    }
+    // SAFETY: the handler is a function of this library, which is never unloaded.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+}
+
+extern "C" fn in_child() {
+    table::forked();
+}

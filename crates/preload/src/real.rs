@@ -1,0 +1,168 @@
+//! The C library's own functions: the next definition after ours, found once for each name.
+//!
+//! Each is looked up at its first use rather than in the constructor, since other libraries'
+//! constructors run before ours and may call us. The variadic ones (`open`, `fcntl`, `ioctl`) are
+//! declared with their longest fixed form: on x86-64 and aarch64 an integer argument travels in
+//! the same register either way.
+
+use libc::{
+    DIR, FILE, c_char, c_int, c_uint, c_ulong, c_void, epoll_event, fd_set, gid_t, mode_t, nfds_t,
+    off_t, pollfd, sigaction as SigAction, sighandler_t, sigset_t, size_t, ssize_t, stat as Stat,
+    statx as Statx, timespec, timeval, uid_t,
+};
+use std::ffi::CStr;
+use std::mem::transmute;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Puts a value into the calling thread's `errno`.
+pub fn set_errno(errno: c_int) {
+    // SAFETY: the C library's errno location is valid for the life of the thread.
+    unsafe { *libc::__errno_location() = errno }
+}
+
+/// The calling thread's `errno`.
+pub fn errno() -> c_int {
+    // SAFETY: as in `set_errno`.
+    unsafe { *libc::__errno_location() }
+}
+
+/// `-1` with an `errno`, as a C function fails.
+pub fn fail(errno: c_int) -> c_int {
+    set_errno(errno);
+    -1
+}
+
+/// Address of the next definition of a name, null if there is none.
+fn next(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    // Relaxed is enough: the pointer is to code, and two threads that look it up find the same.
+    let cached = cache.load(Ordering::Relaxed);
+    if !cached.is_null() {
+        return cached;
+    }
+    // SAFETY: the name is a C string; RTLD_NEXT searches the objects loaded after this one.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    cache.store(found, Ordering::Relaxed);
+    found
+}
+
+macro_rules! real {
+    ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty, else $failed:expr;)*) => {$(
+        /// The C library's function of this name; `ENOSYS` where it has none.
+        ///
+        /// # Safety
+        /// As the C function's.
+        pub unsafe fn $name($($argument: $kind),*) -> $result {
+            static ADDRESS: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+            const NAME: &CStr = match CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
+                Ok(name) => name,
+                Err(_) => panic!("an identifier has no zero byte"),
+            };
+            let address = next(&ADDRESS, NAME);
+            if address.is_null() {
+                set_errno(libc::ENOSYS);
+                return $failed;
+            }
+            // SAFETY: the address is of the C library's function of this name, whose C
+            // declaration this signature repeats; the caller vouches for the arguments.
+            unsafe {
+                transmute::<*mut c_void, unsafe extern "C" fn($($kind),*) -> $result>(address)(
+                    $($argument),*
+                )
+            }
+        }
+    )*};
+}
+
+real! {
+    open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, else -1;
+    open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, else -1;
+    openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, else -1;
+    openat64(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, else -1;
+    __open_2(path: *const c_char, flags: c_int) -> c_int, else -1;
+    __open64_2(path: *const c_char, flags: c_int) -> c_int, else -1;
+    __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int, else -1;
+    __openat64_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int, else -1;
+    fopen(path: *const c_char, mode: *const c_char) -> *mut FILE, else null_mut();
+    fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE, else null_mut();
+    close(fd: c_int) -> c_int, else -1;
+    close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, else -1;
+    closefrom(first: c_int) -> (), else Default::default();
+    dup(fd: c_int) -> c_int, else -1;
+    dup2(from: c_int, to: c_int) -> c_int, else -1;
+    dup3(from: c_int, to: c_int, flags: c_int) -> c_int, else -1;
+    fcntl(fd: c_int, command: c_int, argument: size_t) -> c_int, else -1;
+    fcntl64(fd: c_int, command: c_int, argument: size_t) -> c_int, else -1;
+    ioctl(fd: c_int, request: c_ulong, argument: size_t) -> c_int, else -1;
+    mmap(address: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t)
+        -> *mut c_void, else libc::MAP_FAILED;
+    mmap64(address: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t)
+        -> *mut c_void, else libc::MAP_FAILED;
+
+    stat(path: *const c_char, out: *mut Stat) -> c_int, else -1;
+    stat64(path: *const c_char, out: *mut Stat) -> c_int, else -1;
+    lstat(path: *const c_char, out: *mut Stat) -> c_int, else -1;
+    lstat64(path: *const c_char, out: *mut Stat) -> c_int, else -1;
+    fstat(fd: c_int, out: *mut Stat) -> c_int, else -1;
+    fstat64(fd: c_int, out: *mut Stat) -> c_int, else -1;
+    fstatat(dir: c_int, path: *const c_char, out: *mut Stat, flags: c_int) -> c_int, else -1;
+    fstatat64(dir: c_int, path: *const c_char, out: *mut Stat, flags: c_int) -> c_int, else -1;
+    __xstat(version: c_int, path: *const c_char, out: *mut Stat) -> c_int, else -1;
+    __xstat64(version: c_int, path: *const c_char, out: *mut Stat) -> c_int, else -1;
+    __lxstat(version: c_int, path: *const c_char, out: *mut Stat) -> c_int, else -1;
+    __lxstat64(version: c_int, path: *const c_char, out: *mut Stat) -> c_int, else -1;
+    __fxstat(version: c_int, fd: c_int, out: *mut Stat) -> c_int, else -1;
+    __fxstat64(version: c_int, fd: c_int, out: *mut Stat) -> c_int, else -1;
+    __fxstatat(version: c_int, dir: c_int, path: *const c_char, out: *mut Stat, flags: c_int)
+        -> c_int, else -1;
+    __fxstatat64(version: c_int, dir: c_int, path: *const c_char, out: *mut Stat, flags: c_int)
+        -> c_int, else -1;
+    statx(dir: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut Statx) -> c_int, else -1;
+    access(path: *const c_char, mode: c_int) -> c_int, else -1;
+    euidaccess(path: *const c_char, mode: c_int) -> c_int, else -1;
+    eaccess(path: *const c_char, mode: c_int) -> c_int, else -1;
+    faccessat(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int, else -1;
+    realpath(path: *const c_char, out: *mut c_char) -> *mut c_char, else null_mut();
+    __realpath_chk(path: *const c_char, out: *mut c_char, room: size_t) -> *mut c_char, else null_mut();
+    readlink(path: *const c_char, out: *mut c_char, room: size_t) -> ssize_t, else -1;
+    readlinkat(dir: c_int, path: *const c_char, out: *mut c_char, room: size_t) -> ssize_t, else -1;
+    getxattr(path: *const c_char, name: *const c_char, out: *mut c_void, room: size_t) -> ssize_t, else -1;
+    lgetxattr(path: *const c_char, name: *const c_char, out: *mut c_void, room: size_t) -> ssize_t, else -1;
+    listxattr(path: *const c_char, out: *mut c_char, room: size_t) -> ssize_t, else -1;
+    llistxattr(path: *const c_char, out: *mut c_char, room: size_t) -> ssize_t, else -1;
+    opendir(path: *const c_char) -> *mut DIR, else null_mut();
+    chmod(path: *const c_char, mode: mode_t) -> c_int, else -1;
+    fchmod(fd: c_int, mode: mode_t) -> c_int, else -1;
+    fchmodat(dir: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int, else -1;
+    chown(path: *const c_char, user: uid_t, group: gid_t) -> c_int, else -1;
+    lchown(path: *const c_char, user: uid_t, group: gid_t) -> c_int, else -1;
+    fchown(fd: c_int, user: uid_t, group: gid_t) -> c_int, else -1;
+    fchownat(dir: c_int, path: *const c_char, user: uid_t, group: gid_t, flags: c_int) -> c_int, else -1;
+
+    poll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int, else -1;
+    __poll_chk(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int, room: size_t) -> c_int, else -1;
+    ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int, else -1;
+    __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t)
+        -> c_int, else -1;
+    select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval)
+        -> c_int, else -1;
+    pselect(
+        count: c_int,
+        read: *mut fd_set,
+        write: *mut fd_set,
+        except: *mut fd_set,
+        timeout: *const timespec,
+        mask: *const sigset_t
+    ) -> c_int, else -1;
+    epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int, else -1;
+
+    sigaction(signal: c_int, action: *const SigAction, old: *mut SigAction) -> c_int, else -1;
+    signal(signal: c_int, handler: sighandler_t) -> sighandler_t, else libc::SIG_ERR;
+    bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, else libc::SIG_ERR;
+    sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, else libc::SIG_ERR;
+    __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, else libc::SIG_ERR;
+    sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int, else -1;
+    pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int, else libc::ENOSYS;
+}

@@ -1,0 +1,327 @@
+//! Calls that look at a path or change its attributes: `stat`, `access`, `realpath`, `chmod`.
+//!
+//! They go to the placeholder of the path. What a placeholder cannot say (that it is a character
+//! device, that its real path is the one in `/dev`) is put right in the answer; changes of mode or
+//! owner are accepted and have no effect, since who may open a context is the broker's to decide.
+
+use crate::files::place_of;
+use crate::paths::{self, Place};
+use crate::{real, table};
+use libc::{
+    AT_EMPTY_PATH, DIR, c_char, c_int, c_uint, c_void, gid_t, mode_t, size_t, ssize_t,
+    stat as Stat, statx as Statx, uid_t,
+};
+
+/// Everybody may open a device; the broker refuses whom it must.
+const DEVICE_MODE: u32 = libc::S_IFCHR | 0o666;
+/// The kernel's "misc" major, and its mark of a minor that nobody reserved.
+const DEVICE_NUMBER: (u32, u32) = (10, 255);
+
+/// Calls `real` with the path, or with the placeholder of a path of ours; says what place it was.
+///
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn redirect<'a, R>(
+    path: *const c_char,
+    real: impl FnOnce(*const c_char) -> R,
+) -> (R, Option<Place<'a>>) {
+    // SAFETY: by this function's contract; the caller keeps the path for as long as it calls.
+    let Some((name, place)) = (unsafe { place_of(path) }) else { return (real(path), None) };
+    match paths::placeholder(name) {
+        Some(placeholder) => (real(placeholder.as_ptr()), Some(place)),
+        None => (real(path), None),
+    }
+}
+
+/// Whether a call at a directory and path is about the descriptor itself.
+///
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn is_my_descriptor(dir: c_int, path: *const c_char, flags: c_int) -> bool {
+    // SAFETY: by this function's contract; only the first byte is read.
+    flags & AT_EMPTY_PATH != 0 && table::is_mine(dir) && (path.is_null() || unsafe { *path == 0 })
+}
+
+/// Turns the answer about a placeholder or a memfd into one about a character device.
+///
+/// # Safety
+/// `out` was filled by a `stat` that succeeded.
+unsafe fn as_device(out: *mut Stat) {
+    // SAFETY: by this function's contract.
+    let out = unsafe { &mut *out };
+    out.st_mode = DEVICE_MODE;
+    out.st_rdev = libc::makedev(DEVICE_NUMBER.0, DEVICE_NUMBER.1);
+    out.st_size = 0;
+    out.st_blocks = 0;
+}
+
+/// # Safety
+/// As `redirect`, and `real` fills `out` when it returns 0.
+unsafe fn stat_by(
+    path: *const c_char,
+    out: *mut Stat,
+    real: impl FnOnce(*const c_char) -> c_int,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    let (result, place) = unsafe { redirect(path, real) };
+    if result == 0 && place.is_some_and(Place::is_device) {
+        // SAFETY: `real` succeeded.
+        unsafe { as_device(out) };
+    }
+    result
+}
+
+macro_rules! stats {
+    ($($name:ident($([$version:ident])? path);)*) => {$(
+        /// As the C library's.
+        ///
+        /// # Safety
+        /// `path` is a C string and `out` has room for the answer.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $($version: c_int,)? path: *const c_char, out: *mut Stat,
+        ) -> c_int {
+            // SAFETY: the caller's arguments, the path replaced by another C string at most.
+            unsafe { stat_by(path, out, |path| real::$name($($version,)? path, out)) }
+        }
+    )*};
+}
+
+stats! {
+    stat(path);
+    stat64(path);
+    lstat(path);
+    lstat64(path);
+    __xstat([version] path);
+    __xstat64([version] path);
+    __lxstat([version] path);
+    __lxstat64([version] path);
+}
+
+macro_rules! fstats {
+    ($($name:ident($([$version:ident])? fd);)*) => {$(
+        /// As the C library's.
+        ///
+        /// # Safety
+        /// `out` has room for the answer.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($version: c_int,)? fd: c_int, out: *mut Stat) -> c_int {
+            // SAFETY: the caller's arguments.
+            let result = unsafe { real::$name($($version,)? fd, out) };
+            if result == 0 && table::is_mine(fd) {
+                // SAFETY: the call succeeded.
+                unsafe { as_device(out) };
+            }
+            result
+        }
+    )*};
+}
+
+fstats! {
+    fstat(fd);
+    fstat64(fd);
+    __fxstat([version] fd);
+    __fxstat64([version] fd);
+}
+
+macro_rules! fstatats {
+    ($($name:ident($([$version:ident])? dir);)*) => {$(
+        /// As the C library's.
+        ///
+        /// # Safety
+        /// `path` is a C string and `out` has room for the answer.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $($version: c_int,)? dir: c_int, path: *const c_char, out: *mut Stat, flags: c_int,
+        ) -> c_int {
+            // SAFETY: the caller's arguments, the path replaced by another C string at most.
+            unsafe {
+                let call = |path| real::$name($($version,)? dir, path, out, flags);
+                let result = stat_by(path, out, call);
+                if result == 0 && is_my_descriptor(dir, path, flags) {
+                    as_device(out);
+                }
+                result
+            }
+        }
+    )*};
+}
+
+fstatats! {
+    fstatat(dir);
+    fstatat64(dir);
+    __fxstatat([version] dir);
+    __fxstatat64([version] dir);
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// `path` is a C string and `out` has room for the answer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn statx(
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    out: *mut Statx,
+) -> c_int {
+    // SAFETY: the caller's arguments, the path replaced by another C string at most.
+    unsafe {
+        let (result, place) = redirect(path, |path| real::statx(dir, path, flags, mask, out));
+        let device = place.is_some_and(Place::is_device) || is_my_descriptor(dir, path, flags);
+        if result == 0 && device {
+            (*out).stx_mode = DEVICE_MODE as u16;
+            ((*out).stx_rdev_major, (*out).stx_rdev_minor) = DEVICE_NUMBER;
+            ((*out).stx_size, (*out).stx_blocks) = (0, 0);
+        }
+        result
+    }
+}
+
+macro_rules! redirected {
+    ($($name:ident($([$before:ident: $before_kind:ty])? path $(, $after:ident: $kind:ty)*) -> $result:ty;)*) => {$(
+        /// As the C library's, on the placeholder of a path of ours.
+        ///
+        /// # Safety
+        /// As the C library's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $($before: $before_kind,)? path: *const c_char $(, $after: $kind)*
+        ) -> $result {
+            // SAFETY: the caller's arguments, the path replaced by another C string at most.
+            unsafe { redirect(path, |path| real::$name($($before,)? path $(, $after)*)).0 }
+        }
+    )*};
+}
+
+redirected! {
+    access(path, mode: c_int) -> c_int;
+    euidaccess(path, mode: c_int) -> c_int;
+    eaccess(path, mode: c_int) -> c_int;
+    faccessat([dir: c_int] path, mode: c_int, flags: c_int) -> c_int;
+    readlink(path, out: *mut c_char, room: size_t) -> ssize_t;
+    readlinkat([dir: c_int] path, out: *mut c_char, room: size_t) -> ssize_t;
+    getxattr(path, name: *const c_char, out: *mut c_void, room: size_t) -> ssize_t;
+    lgetxattr(path, name: *const c_char, out: *mut c_void, room: size_t) -> ssize_t;
+    listxattr(path, out: *mut c_char, room: size_t) -> ssize_t;
+    llistxattr(path, out: *mut c_char, room: size_t) -> ssize_t;
+    opendir(path) -> *mut DIR;
+}
+
+macro_rules! ignored {
+    ($($name:ident($([$before:ident: $before_kind:ty])? path $(, $after:ident: $kind:ty)*);)*) => {$(
+        /// As the C library's; nothing happens to a path of ours.
+        ///
+        /// # Safety
+        /// As the C library's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $($before: $before_kind,)? path: *const c_char $(, $after: $kind)*
+        ) -> c_int {
+            // SAFETY: the caller's arguments.
+            unsafe {
+                match place_of(path) {
+                    Some(_) => access(path, libc::F_OK),
+                    None => real::$name($($before,)? path $(, $after)*),
+                }
+            }
+        }
+    )*};
+}
+
+ignored! {
+    chmod(path, mode: mode_t);
+    fchmodat([dir: c_int] path, mode: mode_t, flags: c_int);
+    chown(path, user: uid_t, group: gid_t);
+    lchown(path, user: uid_t, group: gid_t);
+    fchownat([dir: c_int] path, user: uid_t, group: gid_t, flags: c_int);
+}
+
+/// As the C library's; nothing happens to a device.
+///
+/// # Safety
+/// None beyond the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fchmod(fd: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the caller's arguments.
+    if table::is_mine(fd) { 0 } else { unsafe { real::fchmod(fd, mode) } }
+}
+
+/// As the C library's; nothing happens to a device.
+///
+/// # Safety
+/// None beyond the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fchown(fd: c_int, user: uid_t, group: gid_t) -> c_int {
+    // SAFETY: the caller's arguments.
+    if table::is_mine(fd) { 0 } else { unsafe { real::fchown(fd, user, group) } }
+}
+
+/// A path of ours that exists is its own real path.
+///
+/// # Safety
+/// `path` is null or a C string; `out` is null or has room for `PATH_MAX` bytes.
+unsafe fn real_path_by(
+    path: *const c_char,
+    out: *mut c_char,
+    real: impl FnOnce(*const c_char) -> *mut c_char,
+) -> *mut c_char {
+    // SAFETY: by this function's contract.
+    let Some((name, _)) = (unsafe { place_of(path) }) else { return real(path) };
+    // SAFETY: as above. Fails with the errno that the caller is to see.
+    if unsafe { access(path, libc::F_OK) } != 0 {
+        return std::ptr::null_mut();
+    }
+    let bytes = name.to_bytes();
+    let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
+    // SAFETY: places are shorter than PATH_MAX, which is the room in `out` by this function's
+    // contract; the caller frees what malloc gave.
+    unsafe {
+        let out = if out.is_null() { libc::malloc(bytes.len() + 1).cast() } else { out };
+        if !out.is_null() {
+            out.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len());
+            *out.add(bytes.len()) = 0;
+        }
+        out
+    }
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realpath(path: *const c_char, out: *mut c_char) -> *mut c_char {
+    // SAFETY: the caller's arguments.
+    unsafe { real_path_by(path, out, |path| real::realpath(path, out)) }
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __realpath_chk(
+    path: *const c_char,
+    out: *mut c_char,
+    room: size_t,
+) -> *mut c_char {
+    // SAFETY: the caller's arguments; too little room is the C library's to report.
+    unsafe {
+        if room < libc::PATH_MAX as size_t {
+            return real::__realpath_chk(path, out, room);
+        }
+        real_path_by(path, out, |path| real::__realpath_chk(path, out, room))
+    }
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
+    // SAFETY: the caller's argument.
+    unsafe { realpath(path, std::ptr::null_mut()) }
+}

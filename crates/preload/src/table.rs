@@ -1,0 +1,168 @@
+//! Which of the process's descriptors are Baton's.
+//!
+//! Every `close`, `poll` and `ioctl` of the program comes by here, nearly all for descriptors that
+//! are not ours: one relaxed load of a bitmap sends them on. A descriptor that is ours has an
+//! [`Open`], as a file descriptor has an open file description: duplicates share it, and a call
+//! under way keeps it when another thread closes the descriptor.
+//!
+//! ```text
+//!   MINE  bit per descriptor  ----->  OPENS[fd]: ArcSwapOption<Open>  ----->  Open { device, ... }
+//! ```
+//!
+//! The bit is set after the slot is filled and cleared before the slot is emptied; a reader that
+//! sees the bit and finds no `Open` takes the descriptor for closed, which it is.
+//!
+//! **Invariant**: only the process that opened a device changes the table. The child of a `vfork`
+//! has descriptors of its own but our memory: what it closes must not be closed for its parent.
+
+use arc_swap::{ArcSwapOption, Guard};
+use baton_driver::device::Device;
+use libc::c_int;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+
+/// Descriptors at and beyond this number are never ours: a device that lands there is refused
+/// with `EMFILE`. The slots are zero pages until they are used.
+pub const LIMIT: usize = 1 << 16;
+
+/// What an open descriptor of ours stands for.
+#[derive(Debug)]
+pub enum Open {
+    /// A context's device.
+    Device {
+        /// The engine behind it.
+        device: Arc<Device>,
+        /// `O_NONBLOCK`, as last set through the C library.
+        nonblocking: AtomicBool,
+    },
+    /// binderfs' `binder-control`.
+    Control,
+}
+
+impl Open {
+    /// The device, unless this is `binder-control`.
+    pub fn device(&self) -> Option<&Arc<Device>> {
+        match self {
+            Open::Device { device, .. } => Some(device),
+            Open::Control => None,
+        }
+    }
+
+    /// Takes note of `O_NONBLOCK`.
+    pub fn set_nonblocking(&self, value: bool) {
+        if let Open::Device { nonblocking, .. } = self {
+            // Relaxed: a caller that changes the flag during a call gets either behaviour.
+            nonblocking.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+static MINE: [AtomicU64; LIMIT / 64] = [const { AtomicU64::new(0) }; LIMIT / 64];
+static OPENS: [ArcSwapOption<Open>; LIMIT] = [const { ArcSwapOption::const_empty() }; LIMIT];
+/// The process that the table belongs to; 0 until something is in it.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+
+fn index(fd: c_int) -> Option<usize> {
+    usize::try_from(fd).ok().filter(|fd| *fd < LIMIT)
+}
+
+fn bit(fd: usize) -> (&'static AtomicU64, u64) {
+    (&MINE[fd / 64], 1 << (fd % 64))
+}
+
+/// The cheap test: whether `get` may find something.
+#[inline]
+pub fn is_mine(fd: c_int) -> bool {
+    index(fd).is_some_and(|fd| {
+        let (word, mask) = bit(fd);
+        // Relaxed: the slot's own load orders what is read through it.
+        word.load(Ordering::Relaxed) & mask != 0
+    })
+}
+
+/// What the descriptor stands for, kept alive by the guard.
+#[inline]
+pub fn get(fd: c_int) -> Option<Guard<Option<Arc<Open>>>> {
+    if !is_mine(fd) {
+        return None;
+    }
+    let guard = OPENS[index(fd)?].load();
+    guard.is_some().then_some(guard)
+}
+
+/// Whether this process may change the table: not the child of a `vfork`.
+pub fn is_owner() -> bool {
+    let owner = OWNER.load(Ordering::Relaxed);
+    owner == 0 || owner == std::process::id() as i32
+}
+
+/// Makes the descriptor stand for `open`. False if it is beyond [`LIMIT`].
+pub fn insert(fd: c_int, open: Arc<Open>) -> bool {
+    let Some(fd) = index(fd) else { return false };
+    OWNER.store(std::process::id() as i32, Ordering::Relaxed);
+    OPENS[fd].store(Some(open));
+    let (word, mask) = bit(fd);
+    word.fetch_or(mask, Ordering::Release);
+    true
+}
+
+/// Forgets a descriptor that is about to be closed, or has turned out to be someone else's.
+/// Dropping the last `Open` of a device closes it.
+pub fn remove(fd: c_int) -> Option<Arc<Open>> {
+    let fd = index(fd).filter(|_| is_mine(fd))?;
+    let (word, mask) = bit(fd);
+    word.fetch_and(!mask, Ordering::AcqRel);
+    OPENS[fd].swap(None)
+}
+
+/// Every descriptor of ours from `first` to `last`, by a look at each word of the bitmap.
+pub fn in_range(first: usize, last: usize) -> impl Iterator<Item = c_int> {
+    let last = last.min(LIMIT - 1);
+    let words = if first <= last { first / 64..last / 64 + 1 } else { 0..0 };
+    words.flat_map(move |word| {
+        let mut bits = MINE[word].load(Ordering::Relaxed);
+        std::iter::from_fn(move || {
+            (bits != 0).then(|| {
+                let low = bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                word * 64 + low
+            })
+        })
+        .filter(move |fd| (first..=last).contains(fd))
+        .map(|fd| fd as c_int)
+    })
+}
+
+/// In the child after fork: the table is the child's own now, its devices are not.
+pub fn forked() {
+    if OWNER.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    OWNER.store(std::process::id() as i32, Ordering::Relaxed);
+    for fd in in_range(0, LIMIT - 1) {
+        if let Some(device) = get(fd).as_deref().and_then(|open| open.as_ref()?.device()) {
+            device.forked();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_exactly_the_descriptors_in_it() {
+        for fd in [40_000, 40_063, 40_064, 40_200] {
+            assert!(insert(fd, Arc::new(Open::Control)));
+        }
+        let found = |first, last| in_range(first, last).collect::<Vec<_>>();
+        assert_eq!(found(40_000, 40_199), [40_000, 40_063, 40_064]);
+        assert_eq!(found(40_001, usize::MAX), [40_063, 40_064, 40_200]);
+        assert_eq!(found(40_065, 40_064), [0; 0]);
+        assert!(remove(40_063).is_some() && remove(40_063).is_none());
+        assert!(get(40_063).is_none() && get(40_064).is_some());
+        assert_eq!(found(40_001, 40_199), [40_064]);
+        assert!(!insert(LIMIT as c_int, Arc::new(Open::Control)));
+        assert!(!is_mine(-1));
+    }
+}
