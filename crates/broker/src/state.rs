@@ -287,6 +287,3 @@ impl State {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -8,6 +8,7 @@ use crate::limits::Resource;
 use baton_abi::control::{Event, Granted, Object, ProcessId, Strength, TicketId};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
 
 /// An object that may be granted.
 enum Step {
@@ -36,8 +37,8 @@ impl State {
                 Step::Grant { key, strength, flags } => {
                     if !self.processes.contains_key(&key.owner) {
                         dead_owners.insert(key.owner);
-                    } else if !self.nodes.contains_key(&key) {
-                        self.nodes.insert(key, Node::new(flags));
+                    } else if let Entry::Vacant(unknown) = self.nodes.entry(key) {
+                        unknown.insert(Node::new(flags));
                         self.charge(from, Resource::Nodes);
                     }
                     self.grant(target, key, strength, out)
