@@ -23,7 +23,9 @@ pub(crate) enum Why {
     NotGreeted,
     #[error("is one of too many connections that are no engine's")]
     Crowd,
-    #[error("does not take its replies: {0}")]
+    #[error("does not read its replies")]
+    Unread,
+    #[error("could not be sent a reply: {0}")]
     Reply(Errno),
     #[error("was refused: {0}")]
     Refused(Errno),

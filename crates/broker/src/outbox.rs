@@ -3,7 +3,7 @@
 //! The broker never waits for an engine. What the socket does not take is kept here, in order, up
 //! to a bound; an engine that lets even that fill up is disconnected.
 
-use crate::packet;
+use crate::packet::{self, Sent};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -63,10 +63,9 @@ impl Outbox {
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Backlog, Failed> {
         if self.packets.is_empty() {
-            match packet::send(&self.socket, &bytes, descriptors) {
-                Ok(()) => return Ok(Backlog::Empty),
-                Err(Errno::AGAIN) => (),
-                Err(errno) => return Err(Failed::Socket(errno)),
+            match packet::send(&self.socket, &bytes, descriptors).map_err(Failed::Socket)? {
+                Sent::Now | Sent::Closed => return Ok(Backlog::Empty),
+                Sent::Full => (),
             }
         }
         self.bytes += bytes.len();
@@ -90,14 +89,13 @@ impl Outbox {
     pub fn flush(&mut self) -> Result<Backlog, Failed> {
         while let Some(packet) = self.packets.front() {
             let descriptors: Vec<_> = packet.descriptors.iter().map(|fd| fd.as_fd()).collect();
-            match packet::send(&self.socket, &packet.bytes, &descriptors) {
-                Ok(()) => {
+            match packet::send(&self.socket, &packet.bytes, &descriptors).map_err(Failed::Socket)? {
+                Sent::Now | Sent::Closed => {
                     self.bytes -= packet.bytes.len();
                     self.descriptors -= packet.descriptors.len();
                     self.packets.pop_front();
                 }
-                Err(Errno::AGAIN) => return Ok(Backlog::Standing),
-                Err(errno) => return Err(Failed::Socket(errno)),
+                Sent::Full => return Ok(Backlog::Standing),
             }
         }
         Ok(Backlog::Empty)

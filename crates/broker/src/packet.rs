@@ -38,7 +38,8 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
     let received = loop {
         let mut parts = [IoSliceMut::new(buffer)];
         match rustix::net::recvmsg(&socket, &mut parts, &mut control, flags) {
-            Err(Errno::INTR) => (),
+            // A peer that closes with unread packets leaves one such error before what it sent.
+            Err(Errno::INTR | Errno::CONNRESET) => (),
             other => break other,
         }
     };
@@ -63,12 +64,23 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
     }
 }
 
-/// `EAGAIN` while the receiver's queue is full.
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The receiver has it.
+    Now,
+    /// The receiver's queue is full.
+    Full,
+    /// The receiver closed its end, and cares no more. Its death is told by its own descriptors,
+    /// after what it sent before.
+    Closed,
+}
+
 pub(crate) fn send(
     socket: impl AsFd,
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
-) -> Result<(), Errno> {
+) -> Result<Sent, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
@@ -77,8 +89,11 @@ pub(crate) fn send(
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     loop {
         match rustix::net::sendmsg(&socket, &[IoSlice::new(bytes)], &mut control, flags) {
+            Ok(_) => return Ok(Sent::Now),
             Err(Errno::INTR) => (),
-            other => return other.map(|_| ()),
+            Err(Errno::AGAIN) => return Ok(Sent::Full),
+            Err(Errno::PIPE | Errno::CONNRESET) => return Ok(Sent::Closed),
+            Err(errno) => return Err(errno),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::connection::{Engine, Role};
 use crate::deliver::socket_pair;
 use crate::front::Front;
 use crate::outbox::Outbox;
-use crate::packet::{self, Received};
+use crate::packet::{self, Received, Sent};
 use crate::peer::Credentials;
 use crate::poll::{ConnectionId, Source};
 use crate::run::Broker;
@@ -158,7 +158,11 @@ impl Broker {
             shorten(report);
         }
         let socket = &self.connections[&id].socket;
-        packet::send(socket, &control::encode(&reply), descriptor.as_slice()).map_err(Why::Reply)
+        match packet::send(socket, &control::encode(&reply), descriptor.as_slice()) {
+            Ok(Sent::Now | Sent::Closed) => Ok(()),
+            Ok(Sent::Full) => Err(Why::Unread),
+            Err(errno) => Err(Why::Reply(errno)),
+        }
     }
 
     /// Adds what only the front pages say.

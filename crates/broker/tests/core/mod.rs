@@ -1,6 +1,6 @@
 //! A state and its processes, with the words of the tests.
 
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 
 use baton_abi::control::*;
 use baton_broker::limits::Limits;

@@ -156,6 +156,27 @@ pub fn greet(
     receive(&socket).map(|(bytes, descriptors)| (decode(&bytes).unwrap(), descriptors))
 }
 
+/// A connection of an observer.
+pub fn observe(path: &Path) -> OwnedFd {
+    let socket = connect(path).unwrap();
+    assert_eq!(ask(&socket, &Request::Observe { version: VERSION }), Some(Reply::Done));
+    socket
+}
+
+/// A reply, or `None` if the broker closed the connection instead.
+pub fn ask(socket: impl AsFd, request: &Request) -> Option<Reply> {
+    greet(socket, request, &[]).map(|(reply, _)| reply)
+}
+
+/// A listening socket of a test's own.
+pub fn listen(path: &Path) -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    rustix::net::listen(&socket, 8).unwrap();
+    socket
+}
+
 pub struct Fake {
     pub requests: OwnedFd,
     pub events: OwnedFd,
@@ -198,6 +219,13 @@ impl Fake {
 
     pub fn event(&self) -> Event {
         self.event_with_descriptors().0
+    }
+
+    /// The next event, if it is there already.
+    pub fn event_now(&self) -> Option<Event> {
+        let mut bytes = vec![0; MAX_PACKET_BYTES];
+        let (length, _) = recv(&self.events, &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
+        decode(&bytes[..length])
     }
 
     pub fn event_with_descriptors(&self) -> (Event, Vec<OwnedFd>) {
