@@ -23,6 +23,8 @@ pub(crate) enum Why {
     NotGreeted,
     #[error("is one of too many connections that are no engine's")]
     Crowd,
+    #[error("floods another with cancelled tickets")]
+    Flood,
     #[error("does not read its replies")]
     Unread,
     #[error("could not be sent a reply: {0}")]

@@ -5,10 +5,10 @@ use crate::outbox::{Backlog, Failed};
 use crate::poll::{ConnectionId, Source};
 use crate::run::Broker;
 use crate::state::Effect;
-use baton_abi::control::{self, ChannelId, End, Event, ProcessId};
+use baton_abi::control::{ChannelId, End, Event, ProcessId};
 use baton_abi::lane::CHANNEL_BYTES;
 use baton_shm::mapping;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::collections::VecDeque;
@@ -40,7 +40,7 @@ impl Broker {
             while let Some(effect) = work.pop_front() {
                 match effect {
                     Effect::Event { to, event } => {
-                        if let Err(why) = self.send(to, &event, &[]) {
+                        if let Err(why) = self.send(to, &event, Vec::new()) {
                             doomed.push_back((to, why.into()));
                         }
                     }
@@ -98,13 +98,13 @@ impl Broker {
         &mut self,
         to: ProcessId,
         event: &Event,
-        descriptors: &[BorrowedFd<'_>],
+        descriptors: Vec<OwnedFd>,
     ) -> Result<(), Failed> {
         let Some(id) = self.engines.get(&to).copied() else { return Ok(()) };
         let Some(engine) = self.connections.get_mut(&id).and_then(|c| c.engine()) else {
             return Ok(());
         };
-        match engine.outbox.push(control::encode(event), descriptors)? {
+        match engine.outbox.push(event, descriptors)? {
             Backlog::Empty | Backlog::Standing => Ok(()),
             Backlog::Begun => self
                 .poll
@@ -120,20 +120,21 @@ impl Broker {
         client: ProcessId,
         server: ProcessId,
     ) -> Result<Vec<(ProcessId, Why)>, Errno> {
-        let memory = channel_memory()?;
-        let (client_socket, server_socket) = socket_pair()?;
-        let front = self.engine(server).ok_or(Errno::SRCH)?.front.file();
-        let front = rustix::io::fcntl_dupfd_cloexec(front, 0)?;
+        // Everything that can fail comes before the first event.
+        let (client_memory, (client_socket, server_socket)) = (channel_memory()?, socket_pair()?);
+        let copy = |file| rustix::io::fcntl_dupfd_cloexec(file, 0);
+        let server_memory = copy(client_memory.as_fd())?;
+        let front = copy(self.engine(server).ok_or(Errno::SRCH)?.front.file())?;
         let event = |end, peer| {
             let peer = self.state.identity(peer).ok_or(Errno::SRCH)?.clone();
             Ok(Event::Channel { channel, end, peer })
         };
         let (to_server, to_client) = (event(End::Server, client)?, event(End::Client, server)?);
-        let server_gets = [memory.as_fd(), server_socket.as_fd()];
-        let client_gets = [memory.as_fd(), client_socket.as_fd(), front.as_fd()];
+        let server_gets = vec![server_memory, server_socket];
+        let client_gets = vec![client_memory, client_socket, front];
         let mut problems = Vec::new();
         for (to, event, descriptors) in
-            [(server, to_server, &server_gets[..]), (client, to_client, &client_gets[..])]
+            [(server, to_server, server_gets), (client, to_client, client_gets)]
         {
             if let Err(why) = self.send(to, &event, descriptors) {
                 problems.push((to, why.into()));

@@ -1,17 +1,20 @@
 //! The broker's end of one engine's event socket.
 //!
 //! The broker never waits for an engine. What the socket does not take is kept here, in order, up
-//! to a bound; an engine that lets even that fill up is disconnected.
+//! to a bound; an engine that lets even that fill up is disconnected. Before that, from half the
+//! bound on, requests of others that would add to it are refused, so that nobody can have an
+//! engine disconnected that was stopped for a while.
 
 use crate::packet::{self, Sent};
+use baton_abi::control::{self, Event, ProcessId};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Most bytes kept: packets are small, but for tickets of many objects.
 const MAX_BYTES: usize = 32 << 20;
-/// Most descriptors kept, of those that the broker itself may have open.
-const MAX_DESCRIPTORS: usize = 4_096;
+/// Descriptors kept from which on no channel is opened.
+const MANY_DESCRIPTORS: usize = 2_048;
 
 /// Why an engine gets no more events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +39,7 @@ pub(crate) enum Backlog {
 struct Packet {
     bytes: Vec<u8>,
     descriptors: Vec<OwnedFd>,
+    cancelled_by: Option<ProcessId>,
 }
 
 pub(crate) struct Outbox {
@@ -44,60 +48,92 @@ pub(crate) struct Outbox {
     packets: VecDeque<Packet>,
     bytes: usize,
     descriptors: usize,
+    cancels: BTreeMap<ProcessId, usize>,
 }
 
 impl Outbox {
     /// Keeps at most so many packets.
     pub fn new(socket: OwnedFd, max_packets: usize) -> Outbox {
-        Outbox { socket, max_packets, packets: VecDeque::new(), bytes: 0, descriptors: 0 }
+        Outbox {
+            socket,
+            max_packets,
+            packets: VecDeque::new(),
+            bytes: 0,
+            descriptors: 0,
+            cancels: BTreeMap::new(),
+        }
     }
 
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Appends an event. The descriptors are duplicated only if it has to wait.
-    pub fn push(
-        &mut self,
-        bytes: Vec<u8>,
-        descriptors: &[BorrowedFd<'_>],
-    ) -> Result<Backlog, Failed> {
-        if self.packets.is_empty() {
-            match packet::send(&self.socket, &bytes, descriptors).map_err(Failed::Socket)? {
-                Sent::Now | Sent::Closed => return Ok(Backlog::Empty),
-                Sent::Full => (),
-            }
+    /// Whether so much waits that nobody should add to it who can be refused.
+    pub fn is_crowded(&self) -> bool {
+        self.packets.len() >= self.max_packets / 2
+            || self.bytes >= MAX_BYTES / 2
+            || self.descriptors >= MANY_DESCRIPTORS
+    }
+
+    /// Cancelled tickets of a sender that wait. To cancel cannot be refused.
+    pub fn cancels_of(&self, sender: ProcessId) -> usize {
+        self.cancels.get(&sender).copied().unwrap_or_default()
+    }
+
+    /// Appends an event.
+    pub fn push(&mut self, event: &Event, descriptors: Vec<OwnedFd>) -> Result<Backlog, Failed> {
+        let bytes = control::encode(event);
+        let cancelled_by = match event {
+            Event::TicketCancelled { from, .. } => Some(*from),
+            _ => None,
+        };
+        let packet = Packet { bytes, descriptors, cancelled_by };
+        if self.packets.is_empty() && self.try_send(&packet)? == Attempt::Done {
+            return Ok(Backlog::Empty);
         }
-        self.bytes += bytes.len();
-        self.descriptors += descriptors.len();
-        if self.packets.len() >= self.max_packets
-            || self.bytes > MAX_BYTES
-            || self.descriptors > MAX_DESCRIPTORS
-        {
+        self.bytes += packet.bytes.len();
+        if self.packets.len() >= self.max_packets || self.bytes > MAX_BYTES {
             return Err(Failed::Full);
         }
-        let descriptors = descriptors
-            .iter()
-            .map(|descriptor| rustix::io::fcntl_dupfd_cloexec(descriptor, 0))
-            .collect::<Result<Vec<OwnedFd>, Errno>>()
-            .map_err(Failed::Socket)?;
-        self.packets.push_back(Packet { bytes, descriptors });
+        self.descriptors += packet.descriptors.len();
+        if let Some(sender) = packet.cancelled_by {
+            *self.cancels.entry(sender).or_default() += 1;
+        }
+        self.packets.push_back(packet);
         Ok(if self.packets.len() == 1 { Backlog::Begun } else { Backlog::Standing })
     }
 
     /// Sends what has been waiting, as far as the socket takes it.
     pub fn flush(&mut self) -> Result<Backlog, Failed> {
         while let Some(packet) = self.packets.front() {
-            let descriptors: Vec<_> = packet.descriptors.iter().map(|fd| fd.as_fd()).collect();
-            match packet::send(&self.socket, &packet.bytes, &descriptors).map_err(Failed::Socket)? {
-                Sent::Now | Sent::Closed => {
-                    self.bytes -= packet.bytes.len();
-                    self.descriptors -= packet.descriptors.len();
-                    self.packets.pop_front();
+            if self.try_send(packet)? == Attempt::Later {
+                return Ok(Backlog::Standing);
+            }
+            let packet = self.packets.pop_front().expect("just sent");
+            self.bytes -= packet.bytes.len();
+            self.descriptors -= packet.descriptors.len();
+            if let Some(sender) = packet.cancelled_by {
+                let waiting = self.cancels.get_mut(&sender).expect("was counted");
+                *waiting -= 1;
+                if *waiting == 0 {
+                    self.cancels.remove(&sender);
                 }
-                Sent::Full => return Ok(Backlog::Standing),
             }
         }
         Ok(Backlog::Empty)
     }
+
+    fn try_send(&self, packet: &Packet) -> Result<Attempt, Failed> {
+        let descriptors: Vec<_> = packet.descriptors.iter().map(AsFd::as_fd).collect();
+        match packet::send(&self.socket, &packet.bytes, &descriptors).map_err(Failed::Socket)? {
+            Sent::Now | Sent::Closed => Ok(Attempt::Done),
+            Sent::Full => Ok(Attempt::Later),
+        }
+    }
+}
+
+#[derive(PartialEq)]
+enum Attempt {
+    Done,
+    Later,
 }

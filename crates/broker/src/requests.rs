@@ -15,6 +15,10 @@ use baton_abi::control::{
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
+/// Tickets that a sender may have cancelled before their target reads of it. Tickets for a target
+/// that reads nothing are refused long before, so that no correct engine gets here.
+const WAITING_CANCELS: usize = 1024;
+
 impl Broker {
     /// Handles requests of a connection, at most so many.
     pub fn read(&mut self, id: ConnectionId, at_most: usize) {
@@ -120,6 +124,9 @@ impl Broker {
             Request::Freeze { pid, .. } | Request::FrozenInfo { pid } => Some(pid),
             _ => None,
         };
+        if let Some(errno) = self.crowd(process, &request)? {
+            return self.reply(id, Reply::Refused { errno: errno.raw_os_error() }, None);
+        }
         let mut effects = Vec::new();
         let reply = self.state.request(process, request, &mut effects);
         let failed = self.carry_out(effects, None);
@@ -137,6 +144,27 @@ impl Broker {
             (Some(reply), None) => reply,
         };
         self.reply(id, reply, None)
+    }
+
+    /// Why a request is refused that would add to the events of somebody who does not read them.
+    fn crowd(&mut self, from: ProcessId, request: &Request) -> Result<Option<Errno>, Why> {
+        let errno = match request {
+            Request::Translate { .. } | Request::ContextManager => Errno::NOSPC,
+            Request::OpenChannel { .. } => Errno::MFILE,
+            Request::CancelTicket { target, .. } => {
+                let waiting = self.engine(*target).map(|engine| engine.outbox.cancels_of(from));
+                return match waiting {
+                    Some(WAITING_CANCELS..) => Err(Why::Flood),
+                    _ => Ok(None),
+                };
+            }
+            _ => return Ok(None),
+        };
+        let told = self.state.told_by(from, request);
+        let crowded = told
+            .into_iter()
+            .any(|process| self.engine(process).is_some_and(|engine| engine.outbox.is_crowded()));
+        Ok(crowded.then_some(errno))
     }
 
     fn outstanding(&mut self, asker: ProcessId, pid: u32) -> u32 {

@@ -25,12 +25,12 @@ pub use effect::{Effect, Violation};
 pub use node::NodeKey;
 
 use crate::limits::{Limits, Resource, Usage};
-use baton_abi::control::{ChannelId, Event, Identity, ProcessId, Reply, Request};
+use baton_abi::control::{ChannelId, Event, Identity, Object, ProcessId, Reply, Request};
 use context::Context;
 use node::Node;
 use process::Process;
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The broker's truth. Maps are ordered so that equal runs give equal effects.
 #[derive(Clone, Debug)]
@@ -157,6 +157,27 @@ impl State {
         };
         let refused = |errno: Errno| Reply::Refused { errno: errno.raw_os_error() };
         Some(answer.unwrap_or_else(refused))
+    }
+
+    /// Those whom a ticket, a grant or a channel would tell something if it is granted, and who
+    /// would therefore suffer from a flood of them.
+    pub fn told_by(&self, from: ProcessId, request: &Request) -> BTreeSet<ProcessId> {
+        let Some(process) = self.processes.get(&from) else { return BTreeSet::new() };
+        let owner = |handle| process.handles.get(handle).map(|handle| handle.key.owner);
+        match request {
+            Request::Translate { target, objects } => {
+                let handles = objects.iter().filter_map(|object| match object {
+                    Object::Handle { handle, .. } => owner(*handle),
+                    Object::Node { .. } => None,
+                });
+                handles.chain([*target]).collect()
+            }
+            Request::ContextManager => {
+                self.manager_of(from).map(|manager| manager.owner).into_iter().collect()
+            }
+            Request::OpenChannel { target } => BTreeSet::from([from, *target]),
+            _ => BTreeSet::new(),
+        }
     }
 
     /// A process ended or was disconnected: its grants return, its nodes die, and everybody who

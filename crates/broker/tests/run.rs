@@ -229,9 +229,10 @@ fn a_report_too_long_for_a_packet_loses_its_details() {
         let objects = (0..2000).map(|node| object((round + 1) << 40 | node)).collect();
         let translate = Request::Translate { target: manager.id(), objects };
         assert!(matches!(client.ask(translate), Some(Reply::Ticket { .. })));
-        (manager.events(), client.events());
+        manager.events();
+        client.events();
     }
-    let Some(Reply::Report(report)) = ask(&observe(&daemon.path), &Request::Report) else {
+    let Some(Reply::Report(report)) = ask(observe(&daemon.path), &Request::Report) else {
         panic!()
     };
     let processes = &report.contexts[0].processes;

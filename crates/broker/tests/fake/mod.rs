@@ -254,6 +254,7 @@ pub fn manager_and_client(path: &Path) -> (Fake, Fake) {
     assert!(matches!(client.ask(Request::ContextManager), Some(Reply::Ticket { .. })));
     let open = Request::OpenChannel { target: manager.id() };
     assert_eq!(client.ask(open), Some(Reply::Done));
-    (manager.events(), client.events());
+    manager.events();
+    client.events();
     (manager, client)
 }
