@@ -157,7 +157,8 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The directory exists, and nobody but its owner can put another socket into it.
+/// The directory exists, and not everybody can put another socket into it. Its group may: with
+/// the usual umask of a user's own group it can in every directory that the user makes.
 fn prepare_directory(path: &Path, access: Access) -> Result<(), RunError> {
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -177,7 +178,7 @@ fn prepare_directory(path: &Path, access: Access) -> Result<(), RunError> {
     }
     let status =
         std::fs::metadata(directory).map_err(|error| RunError::of("stat", directory)(io(error)))?;
-    let (writable_by_others, sticky) = (status.mode() & 0o022 != 0, status.mode() & 0o1000 != 0);
+    let (writable_by_others, sticky) = (status.mode() & 0o002 != 0, status.mode() & 0o1000 != 0);
     let owned = status.uid() == 0 || status.uid() == rustix::process::geteuid().as_raw();
     if !owned || (writable_by_others && !sticky) {
         return Err(RunError::of("trust others not to replace a socket in", directory)(
