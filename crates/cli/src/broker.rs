@@ -93,7 +93,10 @@ fn passed_listener() -> Option<OwnedFd> {
     // SAFETY: by LISTEN_PID and LISTEN_FDS the descriptor was passed to this very process, which
     // has not looked at it before.
     #[allow(unsafe_code)]
-    Some(unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) })
+    let listener = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) };
+    // systemd passes it blocking, and the broker waits for nobody.
+    rustix::io::ioctl_fionbio(&listener, true).ok()?;
+    Some(listener)
 }
 
 /// Readable once SIGTERM or SIGINT has come.

@@ -31,6 +31,10 @@ const PING: u32 = special(*b"_PNG");
 const INTERFACE: u32 = special(*b"_NTF");
 /// Flag of a reply that is a status of the transport, in place of data.
 const TF_STATUS_CODE: u32 = 0x08;
+/// Statuses of Android's `Errors.h`: negative errnos, and numbers of its own.
+const UNKNOWN_TRANSACTION: i32 = -74;
+const BAD_TYPE: i32 = i32::MIN + 1;
+const PERMISSION_DENIED: i32 = -1;
 
 /// Where the service manager is.
 #[derive(Args)]
@@ -166,10 +170,21 @@ fn transport_status(answer: &Received<'_>) -> Option<i32> {
     is_status.then(|| Reader::new(answer.data()).i32().unwrap_or(0)).filter(|status| *status != 0)
 }
 
+/// The service's side would not have the call at all.
+fn refusal(tried: &str, status: i32) -> Failure {
+    let wrong = match status {
+        UNKNOWN_TRANSACTION => "it does not know this method".to_owned(),
+        BAD_TYPE => "the arguments are not what the method takes".to_owned(),
+        PERMISSION_DENIED => "it does not permit this".to_owned(),
+        status => format!("it answers with status {status}"),
+    };
+    Failure::new(tried, wrong)
+}
+
 fn no_manager(tried: &str, context: &str) -> Failure {
     Failure::new(tried, format!("context {context:?} has no context manager"))
         .kind(Kind::NoManager)
-        .advice("start a service manager in it, for example `baton run -- rsb_hub`")
+        .advice(format_args!("start one, for example `baton run --context {context} -- rsb_hub`"))
 }
 
 fn misunderstood(tried: &str, how: &str) -> Failure {
@@ -234,7 +249,7 @@ pub fn ping(args: &NameArgs, socket: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::new(&tried, error))?;
     let time_us = started.elapsed().as_secs_f64() * 1e6;
     match transport_status(&answer) {
-        Some(status) => Err(Failure::new(tried, format!("it answers with status {status}"))),
+        Some(status) => Err(refusal(&tried, status)),
         None => show(&format!("Service {name}: alive ({time_us:.1} us)\n")),
     }
 }
@@ -257,7 +272,7 @@ pub fn call(args: &CallArgs, socket: &Path) -> Result<(), Failure> {
         .call(&service, args.code, &parcel)
         .map_err(|error| Failure::new(&tried, error))?;
     match transport_status(&answer) {
-        Some(status) => Err(Failure::new(tried, format!("it answers with status {status}"))),
+        Some(status) => Err(refusal(&tried, status)),
         None => show(&parcel::dump(answer.data())),
     }
 }

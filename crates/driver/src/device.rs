@@ -170,7 +170,7 @@ impl Device {
 
     /// A descriptor that polls readable while the device would (`POLLIN`): level-triggered work of
     /// the process or of the calling thread. To be polled in place of the device's own.
-    pub fn readable(&self) -> BorrowedFd<'_> {
+    pub fn readable(&self) -> Result<BorrowedFd<'static>, Errno> {
         self.engine.readable()
     }
 

@@ -25,6 +25,7 @@ use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -48,7 +49,8 @@ pub struct Engine {
     /// One word a thread, to wait for work of its own; never removed, as threads are few.
     own_words: Mutex<HashMap<Tid, &'static AtomicU32>>,
     polling: AtomicBool,
-    pollable: OwnedFd,
+    /// An eventfd for each thread that polls.
+    pollables: Mutex<HashMap<Tid, &'static OwnedFd>>,
     epoll: OwnedFd,
     stop: OwnedFd,
     barriers: AtomicU64,
@@ -64,6 +66,19 @@ struct Channels {
     incoming: Vec<Arc<Channel>>,
     outgoing: HashMap<ProcessId, Vec<Arc<Channel>>>,
 }
+
+fn set_readable(pollable: &OwnedFd, readable: bool) {
+    let mut count = [0; 8];
+    if readable {
+        let _ = rustix::io::write(pollable, &1u64.to_ne_bytes());
+    } else {
+        let _ = rustix::io::read(pollable, &mut count);
+    }
+}
+
+/// How long a call may lie in its lane before the server's control thread is asked to look: all
+/// of the server's threads are busy, and there may be no room.
+const UNTAKEN: std::time::Duration = std::time::Duration::from_millis(1);
 
 const EVENTS: u64 = 0;
 const STOP: u64 = 1;
@@ -92,7 +107,6 @@ impl Engine {
         mapping::forbid_new_writers(&memory_file).map_err(system("fcntl"))?;
         let (broker, identity) = Broker::connect(socket, context, page.as_fd())?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let pollable = rustix::event::eventfd(0, flags).map_err(system("eventfd"))?;
         let stop = rustix::event::eventfd(0, flags).map_err(system("eventfd"))?;
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)
             .map_err(system("epoll_create"))?;
@@ -108,7 +122,7 @@ impl Engine {
             program_map: AtomicUsize::new(0),
             own_words: Mutex::default(),
             polling: AtomicBool::new(false),
-            pollable,
+            pollables: Mutex::default(),
             epoll,
             stop,
             barriers: AtomicU64::new(0),
@@ -140,16 +154,29 @@ impl Engine {
         self.memory_file.as_fd()
     }
 
-    /// Polls readable while a thread would find work; polling threads cost the others a doorbell
-    /// over the socket, so it begins with the first use.
-    pub fn readable(&self) -> BorrowedFd<'_> {
-        if !self.polling.swap(true, Ordering::SeqCst) {
-            let mut state = self.lock();
-            self.publish(&state);
-            self.accept(&mut state, None);
-            self.carry_out(&mut state);
+    /// Polls readable while the calling thread would find work. Polling threads cost the others a
+    /// doorbell over the socket, so it begins with the first use.
+    pub fn readable(&self) -> Result<BorrowedFd<'static>, Errno> {
+        let tid = tid();
+        let mut state = self.lock();
+        self.polling.store(true, Ordering::SeqCst);
+        let pollable = match lock(&self.pollables).entry(tid) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(place) => {
+                let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+                // Never closed: the program's epoll may hold it.
+                place.insert(Box::leak(Box::new(rustix::event::eventfd(0, flags)?)))
+            }
+        };
+        if let Some(calling) = state.thread(tid).calls_on()
+            && let Some(channel) = self.channel(calling.via.channel)
+        {
+            channel.lane(calling.via.lane as usize)?.inbox().set_polling(true);
         }
-        self.pollable.as_fd()
+        self.publish(&state);
+        self.accept(&mut state, None);
+        self.carry_out(&mut state);
+        Ok(pollable.as_fd())
     }
 
     /// Whether [`Engine::close`] was called, or this is a child of fork.
@@ -173,7 +200,10 @@ impl Engine {
         }
         self.publish(state);
         if self.is_polling() {
-            self.set_readable(state.has_any_work() || self.has_answer(state));
+            for (&tid, pollable) in lock(&self.pollables).iter() {
+                let readable = state.would_read(tid) || self.has_answer(state, tid);
+                set_readable(pollable, readable);
+            }
         }
     }
 
@@ -230,24 +260,16 @@ impl Engine {
         put(front::ONE_WAY_FREE, state.buffers.one_way_free());
         put(front::BUFFER_USED, used);
         put(front::BUFFERS, buffers);
-        put(front::OUTSTANDING, state.outstanding as usize);
+        put(front::OUTSTANDING, state.pending_calls());
         put(front::THREADS, state.threads.len());
         put(front::LOOPERS, loopers);
         self.front.double_word(front::TRANSACTIONS).store(state.received, Ordering::Relaxed);
     }
 
-    fn set_readable(&self, readable: bool) {
-        let mut count = [0; 8];
-        if readable {
-            let _ = rustix::io::write(&self.pollable, &1u64.to_ne_bytes());
-        } else {
-            let _ = rustix::io::read(&self.pollable, &mut count);
-        }
-    }
-
     /// A caller that polls may have been answered.
-    fn has_answer(&self, state: &State) -> bool {
-        state.threads.values().filter_map(|thread| thread.calls_on()).any(|calling| {
+    fn has_answer(&self, state: &State, tid: Tid) -> bool {
+        let calling = state.threads.get(&tid).and_then(|thread| thread.calls_on());
+        calling.is_some_and(|calling| {
             self.channel(calling.via.channel).is_some_and(|channel| {
                 channel.lane(calling.via.lane as usize).is_ok_and(|lane| !lane.inbox().is_empty())
             })
@@ -780,9 +802,22 @@ impl Engine {
                 continue;
             }
             if nonblocking {
+                self.hurry(&mut state, tid);
                 return Err(Errno::AGAIN);
             }
             state = self.sleep(state, tid, process_work)?;
+        }
+    }
+
+    /// A call that nobody has taken in yet: its server's control thread can tell whether it will
+    /// be taken at all.
+    fn hurry(&self, state: &mut State, tid: Tid) {
+        if let Some(calling) = state.thread(tid).calls_on()
+            && let Some(channel) = self.channel(calling.via.channel)
+            && let Ok(lane) = channel.lane(calling.via.lane as usize)
+            && !lane.outbox().is_empty()
+        {
+            channel.ring_socket();
         }
     }
 
@@ -798,7 +833,16 @@ impl Engine {
             let lane = channel.lane(via.lane as usize)?;
             state.set_waiting(tid, Waiting::Lane(via));
             drop(state);
-            lane.inbox().wait(Some(FAR_AHEAD))
+            let untaken = !lane.outbox().is_empty();
+            match lane.inbox().wait(Some(if untaken { UNTAKEN } else { FAR_AHEAD })) {
+                Err(Wait::TimedOut) => {
+                    if !lane.outbox().is_empty() {
+                        channel.ring_socket();
+                    }
+                    lane.inbox().wait(Some(FAR_AHEAD))
+                }
+                outcome => outcome,
+            }
         } else if process_work {
             state.set_waiting(tid, Waiting::Bell);
             let announced = self.bell().announce();
@@ -837,10 +881,23 @@ impl Engine {
     /// Applies every event that has come.
     pub fn take_events(&self) {
         let _events = lock(&self.events);
+        let mut news = false;
         loop {
             match self.broker.next_event() {
-                Ok(Some((event, fds))) => self.apply(event, fds),
-                Ok(None) => return,
+                Ok(Some((event, fds))) => {
+                    self.apply(event, fds);
+                    news = true;
+                }
+                Ok(None) => {
+                    // A peer may have been faster than its event: what it posted has rung for
+                    // nobody, or was left for later.
+                    if news {
+                        let mut state = self.lock();
+                        self.accept(&mut state, None);
+                        self.carry_out(&mut state);
+                    }
+                    return;
+                }
                 Err(_) => {
                     if !self.broker_lost.swap(true, Ordering::SeqCst)
                         && !self.closed.load(Ordering::Acquire)
@@ -856,14 +913,7 @@ impl Engine {
 
     fn apply(&self, event: Event, fds: Vec<OwnedFd>) {
         match event {
-            Event::Channel { channel, end, peer } => {
-                let process = peer.process;
-                self.add_channel(channel, end, peer, fds);
-                // The client may have been faster: its first call has rung for nobody.
-                let mut state = self.lock();
-                self.accept(&mut state, Some(process));
-                self.carry_out(&mut state);
-            }
+            Event::Channel { channel, end, peer } => self.add_channel(channel, end, peer, fds),
             Event::Barrier { number } => {
                 self.barrier_seen.fetch_max(number, Ordering::AcqRel);
             }

@@ -1,4 +1,23 @@
-//! Binder's driver of one process.
+//! Binder's driver of one process: what `drivers/android/binder.c` keeps for a `binder_proc`, inside
+//! that process.
+//!
+//! - [`state`]: nodes, references, threads, to-do lists, the receive buffer's allocator,
+//!   transactions, deaths, freezes. No I/O: commands in, returns and effects out.
+//! - [`engine`]: the runner: the state's lock, what the state wants done, the threads' sleep, the
+//!   broker's events, the hidden control thread. `send`: the way out of a transaction.
+//! - `channel`: the memory and the socket that this process shares with one other.
+//! - [`parcel`]: a transaction's objects, on both sides, as functions over copies.
+//! - `control`: the two sockets to the broker. `maps`: where the program has mapped a file.
+//!   `user`: the program's memory by address. `thread`: starting the control thread.
+//! - Front ends: [`device`], the uapi byte for byte; [`process`], the typed API.
+//!
+//! **Invariant**: what a peer wrote is used only as a copy that has been checked, and a check that
+//! fails costs that peer its channel and nobody else anything. A right (a grant, a reference in a
+//! transaction, a descriptor) never comes from a peer's bytes: it comes from the broker's events or
+//! from the kernel by the channel's socket.
+//!
+//! **Invariant**: [`state`] makes no system call and reads no clock; `unsafe` stands in the files
+//! that `crates/abi/tests/layers.rs` names, with the reason for each.
 mod channel;
 mod control;
 pub mod device;
@@ -10,3 +29,6 @@ mod send;
 pub mod state;
 mod thread;
 mod user;
+
+/// Where the broker listens.
+pub use baton_abi::place;

@@ -1,7 +1,11 @@
 //! The typed API: a process that calls and serves without command buffers.
 //!
 //! It carries bytes and objects, and nothing of AIDL. One [`Process`] is one opened device; its
-//! threads share it.
+//! threads share it. Handles and parcels are of the process that made them: with another one they
+//! are `EINVAL`, never some other object that has the same number there.
+//!
+//! A signal does not end a call: it is waited for again, as libbinder does. A transaction that has
+//! been sent cannot be taken back, and its late answer must not be taken for the next one's.
 
 use crate::device::OpenError;
 use crate::engine::{Engine, tid};
@@ -14,7 +18,7 @@ use baton_abi::control::{Request as BrokerRequest, Strength};
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
 use bytemuck::bytes_of;
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,6 +29,7 @@ pub const RECEIVE_BYTES: usize = (1 << 20) - 8192;
 
 type Handler = dyn Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync;
 type Recipient = Box<dyn FnOnce() + Send>;
+type Recipients = HashMap<u64, Vec<Recipient>>;
 
 /// One opened device.
 #[derive(Clone)]
@@ -35,7 +40,8 @@ pub struct Process {
 struct Inner {
     engine: Arc<Engine>,
     objects: RwLock<HashMap<u64, Arc<Handler>>>,
-    recipients: Mutex<HashMap<u64, Recipient>>,
+    /// By the cookie of the one notice that a handle has.
+    recipients: Mutex<Recipients>,
 }
 
 /// Why a call came back without an answer.
@@ -52,20 +58,26 @@ pub enum CallError {
     Failed(Errno),
 }
 
-/// What is sent: bytes, and objects at places in them.
-#[derive(Clone, Debug, Default)]
+/// What is sent: bytes, and objects at places in them. It keeps the handles and the descriptors
+/// that it was given for itself until it is dropped.
+#[derive(Clone, Default)]
 pub struct Parcel {
     data: Vec<u8>,
     offsets: Vec<u64>,
+    handles: Vec<Handle>,
+    fds: Vec<Arc<OwnedFd>>,
 }
 
-/// An object of this process that can be sent and called.
+/// An object of this process that can be sent and called. Only its own process knows it: in a
+/// parcel of another one it is an object that nobody serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
     ptr: u64,
 }
 
 /// A strong reference to an object of another process. Dropped, it is released.
+///
+/// As in the kernel, number 0 stands for whoever is the context manager when it is called.
 pub struct Handle {
     inner: Arc<Inner>,
     number: u32,
@@ -116,19 +128,42 @@ impl Parcel {
     /// Appends a reference to an object of another process.
     pub fn write_handle(&mut self, handle: &Handle) -> &mut Parcel {
         let binder = u64::from(handle.number);
+        // The number must not come to mean another object before the parcel is sent.
+        self.handles.push(handle.clone());
         self.write_flat(&FlatObject { kind: BINDER_TYPE_HANDLE, flags: 0, binder, cookie: 0 })
     }
 
-    /// Appends a descriptor. It must stay open until the parcel has been sent.
+    /// Appends a descriptor. It must stay open until the parcel has been sent; for a reply, which
+    /// is sent after its handler has returned, see [`Parcel::write_owned_fd`].
     pub fn write_fd(&mut self, fd: BorrowedFd<'_>) -> &mut Parcel {
         let binder = fd.as_raw_fd() as u64;
         self.write_flat(&FlatObject { kind: BINDER_TYPE_FD, flags: 0, binder, cookie: 0 })
+    }
+
+    /// Appends a descriptor, which is closed with the parcel.
+    pub fn write_owned_fd(&mut self, fd: OwnedFd) -> &mut Parcel {
+        self.write_fd(fd.as_fd());
+        self.fds.push(Arc::new(fd));
+        self
+    }
+
+    /// `EINVAL` if it holds a handle of another process.
+    fn check_owner(&self, inner: &Arc<Inner>) -> Result<(), Errno> {
+        let ours = |handle: &Handle| Arc::ptr_eq(&handle.inner, inner);
+        if self.handles.iter().all(ours) { Ok(()) } else { Err(Errno::INVAL) }
+    }
+}
+
+impl std::fmt::Debug for Parcel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (bytes, objects) = (self.data.len(), self.offsets.len());
+        f.debug_struct("Parcel").field("bytes", &bytes).field("objects", &objects).finish()
     }
 }
 
 impl From<&[u8]> for Parcel {
     fn from(bytes: &[u8]) -> Parcel {
-        Parcel { data: bytes.to_vec(), offsets: Vec::new() }
+        Parcel { data: bytes.to_vec(), ..Parcel::default() }
     }
 }
 
@@ -185,6 +220,7 @@ impl Process {
         code: u32,
         parcel: &Parcel,
     ) -> Result<Received<'_>, CallError> {
+        self.check(handle, parcel)?;
         let tid = tid();
         self.send(tid, Target::Handle(handle.number), code, TF_ACCEPT_FDS, Ok(parcel));
         let engine = &self.inner.engine;
@@ -215,6 +251,7 @@ impl Process {
 
     /// A one-way transaction: returns when the target has it or will have it.
     pub fn one_way(&self, handle: &Handle, code: u32, parcel: &Parcel) -> Result<(), CallError> {
+        self.check(handle, parcel)?;
         let tid = tid();
         self.send(tid, Target::Handle(handle.number), code, TF_ONE_WAY, Ok(parcel));
         let engine = &self.inner.engine;
@@ -230,6 +267,15 @@ impl Process {
         }
         engine.unlock(state);
         result
+    }
+
+    fn check(&self, handle: &Handle, parcel: &Parcel) -> Result<(), CallError> {
+        if self.inner.engine.is_closed() {
+            return Err(CallError::Failed(Errno::BADF));
+        }
+        let ours = Arc::ptr_eq(&handle.inner, &self.inner);
+        let owner = if ours { parcel.check_owner(&self.inner) } else { Err(Errno::INVAL) };
+        owner.map_err(CallError::Failed)
     }
 
     /// Serves on this thread, with every other one that serves, until the process is closed.
@@ -256,19 +302,30 @@ impl Process {
         }
     }
 
-    /// Calls `recipient` once when the handle's owner is gone; at once if it is already. It runs on
-    /// a thread that serves.
+    /// Calls `recipient` once when the handle's owner is gone; soon, if it is already. It runs on a
+    /// thread that serves. It is forgotten if the process drops its last handle to the object.
     pub fn link_to_death(&self, handle: &Handle, recipient: impl FnOnce() + Send + 'static) {
         let engine = &self.inner.engine;
         let mut state = engine.lock();
+        let mut recipients = lock(&self.inner.recipients);
+        let cookie = state.references.get(handle.number).and_then(|r| r.death).map(|d| d.cookie);
+        if let Some(waiting) = cookie.and_then(|cookie| recipients.get_mut(&cookie)) {
+            waiting.push(Box::new(recipient));
+            return;
+        }
+        // A handle has one notice: one that has been told makes way for the next.
+        if let Some(told) = cookie {
+            state.clear_death(tid(), handle.number, told);
+        }
         let cookie = state.next_number();
-        let recipients = &mut *lock(&self.inner.recipients);
-        recipients.insert(cookie, Box::new(recipient));
+        recipients.insert(cookie, vec![Box::new(recipient)]);
         state.request_death(handle.number, cookie);
+        drop(recipients);
         engine.unlock(state);
     }
 
-    /// Ends the process's part: calls under way fail, threads that serve return.
+    /// Ends the process's part: calls under way are dead, new ones fail with `EBADF`, threads that
+    /// serve return.
     pub fn close(&self) {
         self.inner.engine.close();
     }
@@ -283,6 +340,7 @@ impl Process {
     ) {
         let mut copy = Vec::new();
         let outgoing = parcel.and_then(|parcel| {
+            parcel.check_owner(&self.inner)?;
             let mut sent = parcel::Sent::default();
             let mut data = &parcel.data;
             if !parcel.offsets.is_empty() {
@@ -326,8 +384,8 @@ impl Process {
             Return::Cookie(BR_DEAD_BINDER, cookie) => {
                 state.death_done(tid(), cookie);
                 engine.unlock(state);
-                let recipient = lock(&self.inner.recipients).remove(&cookie);
-                if let Some(recipient) = recipient {
+                let told = lock(&self.inner.recipients).remove(&cookie);
+                for recipient in told.unwrap_or_default() {
                     recipient();
                 }
                 engine.lock()
@@ -456,6 +514,12 @@ impl Clone for Handle {
     fn clone(&self) -> Handle {
         self.inner.engine.lock().increase(self.number, Strength::Strong);
         Handle { inner: Arc::clone(&self.inner), number: self.number }
+    }
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Handle({})", self.number)
     }
 }
 

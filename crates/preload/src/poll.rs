@@ -19,7 +19,7 @@ const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;
 /// The descriptor to wait for in place of a device's, valid while the guard is kept.
 fn stand_in(fd: c_int) -> Option<(c_int, OpenGuard)> {
     let guard = table::get(fd)?;
-    let stand_in = guard.as_deref()?.device()?.readable().as_raw_fd();
+    let stand_in = guard.as_deref()?.device()?.readable().ok()?.as_raw_fd();
     Some((stand_in, guard))
 }
 

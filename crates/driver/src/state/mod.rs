@@ -22,7 +22,7 @@ use node::{News, Nodes};
 use peer::Peer;
 use reference::References;
 use rustix::io::Errno;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use thread::{Frame, Thread, Waiting};
 use transaction::{Buffer, Incoming, Via};
 use work::{Completion, Queue, Tid, Todo, Work};
@@ -107,6 +107,8 @@ pub struct State {
     pub received: u64,
     todo: Todo,
     tickets: HashMap<(ProcessId, TicketId), Vec<Granted>>,
+    /// Tickets whose message has been dropped and whose event has not come.
+    disowned: HashSet<(ProcessId, TicketId)>,
     /// Threads to find by what their call gave out.
     tokens: HashMap<u64, Tid>,
     told_deaths: Vec<death::Told>,
@@ -134,6 +136,7 @@ impl State {
             received: 0,
             todo: Todo::default(),
             tickets: HashMap::new(),
+            disowned: HashSet::new(),
             tokens: HashMap::new(),
             told_deaths: Vec::new(),
             cleared_freezes: Vec::new(),
@@ -151,6 +154,16 @@ impl State {
     /// Whether [`State::take_effects`] has any.
     pub fn has_effects(&self) -> bool {
         !self.effects.is_empty()
+    }
+
+    /// Whether nothing waits for its other half: no ticket for its message, no call for its
+    /// answer, no notice for its acknowledgement.
+    pub fn is_settled(&self) -> bool {
+        self.tickets.is_empty()
+            && self.disowned.is_empty()
+            && self.tokens.is_empty()
+            && self.told_deaths.is_empty()
+            && self.cleared_freezes.is_empty()
     }
 
     fn effect(&mut self, effect: Effect) {
@@ -209,9 +222,18 @@ impl State {
         process || thread.todo.urgent || thread.return_once
     }
 
-    /// Whether any thread that polls would find something.
-    pub fn has_any_work(&self) -> bool {
-        !self.todo.is_empty() || self.threads.values().any(|thread| thread.todo.urgent)
+    /// Whether a read by this thread would find something that is here already.
+    pub fn would_read(&self, tid: Tid) -> bool {
+        let available = |thread: &Thread| thread.is_available();
+        let thread = self.threads.get(&tid);
+        thread.is_some_and(|thread| thread.todo.urgent)
+            || thread.is_none_or(available) && !self.todo.is_empty()
+    }
+
+    /// Two-way transactions received and not answered, and threads that wait for an answer: what
+    /// keeps a process from being frozen.
+    pub fn pending_calls(&self) -> usize {
+        self.outstanding as usize + self.tokens.len()
     }
 
     /// Sleeping loopers are what keeps the driver from asking for more.
@@ -323,6 +345,7 @@ impl State {
                 }
                 Frame::Calling(calling) => {
                     self.tokens.remove(&calling.token);
+                    self.end_sending(calling.handle);
                     if calling.owns_lane && !calling.dead {
                         self.effect(Effect::Abandon(calling.via));
                     }
@@ -512,11 +535,12 @@ impl State {
                     self.hold(granted);
                 }
                 self.tickets.insert((from, ticket), objects);
+                if self.disowned.remove(&(from, ticket)) {
+                    self.drop_ticket(from, ticket);
+                }
             }
             Event::TicketCancelled { from, ticket } => {
-                for granted in self.tickets.remove(&(from, ticket)).unwrap_or_default() {
-                    self.let_go(&granted);
-                }
+                self.release_ticket(from, ticket);
             }
             Event::References { node: id, strong, held, holder } => {
                 if let Some((process, may_call)) = holder {
@@ -555,16 +579,30 @@ impl State {
         true
     }
 
+    /// A message that nobody takes had this ticket: its references go back, now or when they come.
+    pub fn drop_ticket(&mut self, from: ProcessId, ticket: TicketId) {
+        if ticket != TicketId(0) && !self.release_ticket(from, ticket) {
+            self.disowned.insert((from, ticket));
+        }
+    }
+
+    fn release_ticket(&mut self, from: ProcessId, ticket: TicketId) -> bool {
+        let Some(held) = self.tickets.remove(&(from, ticket)) else { return false };
+        for granted in &held {
+            self.let_go(granted);
+        }
+        true
+    }
+
     fn peer_gone(&mut self, process: ProcessId) {
         self.peers.remove(&process);
         let mut lost: Vec<_> =
             self.tickets.keys().filter(|(from, _)| *from == process).copied().collect();
         lost.sort_unstable();
-        for key in lost {
-            for granted in self.tickets.remove(&key).unwrap_or_default() {
-                self.let_go(&granted);
-            }
+        for (from, ticket) in lost {
+            self.release_ticket(from, ticket);
         }
+        self.disowned.retain(|(from, _)| *from != process);
         let handles: Vec<u32> = self
             .references
             .iter_mut()

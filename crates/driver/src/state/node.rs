@@ -30,6 +30,9 @@ pub struct Node {
     pending_strong: bool,
     has_weak: bool,
     pending_weak: bool,
+    /// It is the context manager's, or it is being asked whether it may be: the program is told
+    /// nothing of it. Counts the requests, all but one of which fail.
+    manages: u32,
     /// Where its work is queued, if it is.
     pub queued: Option<Queue>,
     /// A one-way transaction to it is being served: others wait in `one_way_todo`.
@@ -80,6 +83,7 @@ impl Node {
             pending_strong: false,
             has_weak: false,
             pending_weak: false,
+            manages: 0,
             queued: None,
             one_way_busy: false,
             one_way_todo: VecDeque::new(),
@@ -98,7 +102,8 @@ impl Node {
 
     /// Whether the program has yet to hear of a change.
     pub fn has_news(&self) -> bool {
-        self.is_strong() != self.has_strong || self.is_held() != self.has_weak
+        let differs = self.is_strong() != self.has_strong || self.is_held() != self.has_weak;
+        self.manages == 0 && differs
     }
 
     /// Whether the program was told of a reference.
@@ -108,12 +113,20 @@ impl Node {
 
     /// `has_strong_ref` and `has_weak_ref` of BINDER_GET_NODE_DEBUG_INFO.
     pub fn told(&self) -> (bool, bool) {
-        (self.has_strong, self.has_weak)
+        let manages = self.manages > 0;
+        (self.has_strong || manages, self.has_weak || manages)
     }
 
-    /// The program needs no news of the references there are.
-    pub fn told_already(&mut self) {
-        (self.has_strong, self.has_weak) = (true, true);
+    /// The program gives it to be the context manager's: it needs no news of it.
+    pub fn manage(&mut self) {
+        self.manages += 1;
+        self.local = Counts { strong: self.local.strong + 1, weak: self.local.weak + 1 };
+    }
+
+    /// It was refused: what the program was told before is what it knows.
+    pub fn do_not_manage(&mut self) {
+        self.manages -= 1;
+        self.local = Counts { strong: self.local.strong - 1, weak: self.local.weak - 1 };
     }
 
     /// Takes FDs (`FLAT_BINDER_FLAG_ACCEPTS_FDS`).
@@ -130,6 +143,9 @@ impl Node {
     pub fn take_news(&mut self) -> News {
         let (strong, held) = (self.is_strong(), self.is_held());
         let mut returns = Vec::with_capacity(2);
+        if !self.has_news() {
+            return News { returns, subject: (self.ptr, self.cookie) };
+        }
         if held && !self.has_weak {
             (self.has_weak, self.pending_weak) = (true, true);
             self.local.weak += 1;
@@ -215,6 +231,11 @@ impl Nodes {
         if let Some(node) = self.by_id.remove(&id) {
             self.by_ptr.remove(&node.ptr);
         }
+    }
+
+    /// Every node, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.by_id.iter().map(|(&id, node)| (id, node))
     }
 
     /// How many there are.

@@ -19,7 +19,8 @@ pub struct Reference {
     pub flags: u32,
     /// The program's counts and those of buffers that hold the handle.
     pub counts: Counts,
-    /// Transactions being sent to the node: the grants stay while there are any.
+    /// Transactions to the node that are being sent or wait for their answer: the grants stay while
+    /// there are any.
     pub sending: u32,
     /// Grants not yet returned: strong ones, and all.
     pub grants: (u32, u32),
@@ -108,6 +109,11 @@ impl References {
     /// Forgets a handle.
     pub fn remove(&mut self, handle: u32) -> Option<Reference> {
         self.by_handle.remove(&handle)
+    }
+
+    /// Every handle.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Reference)> {
+        self.by_handle.iter().map(|(&handle, reference)| (handle, reference))
     }
 
     /// Every handle.

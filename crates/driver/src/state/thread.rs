@@ -20,6 +20,8 @@ pub struct Calling {
     pub via: Via,
     /// Who was called.
     pub peer: ProcessId,
+    /// The handle that was called: the right to call has to last until the message is taken.
+    pub handle: Option<u32>,
     /// What the call gave out for this thread, so that nested calls find it.
     pub token: u64,
     /// The lane is this call's own, not one that was turned round.

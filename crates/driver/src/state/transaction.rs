@@ -6,7 +6,6 @@
 //! [`State::deliver`] or [`State::answered`] queues it.
 
 use super::buffer::{Offset, allocation_bytes};
-use super::node::Counts;
 use super::thread::{Calling, ExtendedError, Frame};
 use super::work::{Completion, Queue, Tid, Work};
 use super::{Effect, Return, State};
@@ -339,7 +338,7 @@ impl State {
     pub fn departed(
         &mut self,
         tid: Tid,
-        departure: Departure,
+        mut departure: Departure,
         via: Via,
         token: u64,
         completion: Completion,
@@ -348,7 +347,8 @@ impl State {
         match departure.kind {
             Kind::Request => {
                 let owns_lane = departure.via.is_none();
-                let calling = Calling { via, peer: departure.peer, token, owns_lane, dead: false };
+                let (peer, handle) = (departure.peer, departure.handle.take());
+                let calling = Calling { via, peer, handle, token, owns_lane, dead: false };
                 self.tokens.insert(token, tid);
                 let thread = self.thread(tid);
                 thread.stack.push(Frame::Calling(calling));
@@ -377,12 +377,16 @@ impl State {
             }
             self.node_changed(id);
         }
-        if let Some(handle) = departure.handle {
-            if let Some(reference) = self.references.get_mut(handle) {
-                reference.sending -= 1;
-            }
-            self.return_grants(handle);
+        self.end_sending(departure.handle);
+    }
+
+    /// A transaction to this handle is on its way no more.
+    pub(super) fn end_sending(&mut self, handle: Option<u32>) {
+        let Some(handle) = handle else { return };
+        if let Some(reference) = self.references.get_mut(handle) {
+            reference.sending -= 1;
         }
+        self.return_grants(handle);
     }
 
     /// The sender's thread is told of a refusal.
@@ -588,6 +592,7 @@ impl State {
     fn pop_call(&mut self, tid: Tid) {
         if let Some(Frame::Calling(calling)) = self.thread(tid).stack.pop() {
             self.tokens.remove(&calling.token);
+            self.end_sending(calling.handle);
         }
     }
 
@@ -624,8 +629,13 @@ impl State {
 
     // ---- serving and freeing ----------------------------------------------------------------
 
-    pub(super) fn start_serving(&mut self, tid: Tid, incoming: Incoming) -> Return {
+    pub(super) fn start_serving(&mut self, tid: Tid, mut incoming: Incoming) -> Return {
         self.hand_over(&incoming);
+        if incoming.serving.as_ref().is_some_and(|serving| !self.peers.contains_key(&serving.peer))
+        {
+            // The caller is dead: there is no process with that number any more.
+            incoming.sender.0 = 0;
+        }
         let node = incoming.node.and_then(|node| self.nodes.get(node));
         let subject = node.map_or((0, 0), |node| (node.ptr, node.cookie));
         if let Some(serving) = &incoming.serving {
@@ -711,16 +721,14 @@ impl State {
     /// Makes a node of this process the context manager's: it is told of no references to it.
     pub fn context_manager_node(&mut self, ptr: u64, cookie: u64, flags: u32) -> NodeId {
         let id = self.nodes.find_or_add(ptr, cookie, flags);
-        let node = self.nodes.get_mut(id).expect("just found");
-        node.local = Counts { strong: node.local.strong + 1, weak: node.local.weak + 1 };
-        node.told_already();
+        self.nodes.get_mut(id).expect("just found").manage();
         id
     }
 
     /// The broker refused: the node is as it was.
     pub fn not_context_manager(&mut self, id: NodeId) {
         if let Some(node) = self.nodes.get_mut(id) {
-            node.local = Counts { strong: node.local.strong - 1, weak: node.local.weak - 1 };
+            node.do_not_manage();
         }
         self.node_changed(id);
     }

@@ -1,0 +1,75 @@
+# `make` alone says what there is to make.
+
+CARGO ?= cargo
+BATON := target/release/baton
+RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
+# The programs in tests/rsbinder have a target directory of their own.
+LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
+	$(CARGO) clippy --quiet --locked $(RSBINDER) --target-dir target/rsbinder/inline
+SCRIPTS := .ci/run scripts/demo scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run
+
+.PHONY: help
+help:
+	@echo 'make demo       two Binder programs talk on a kernel without Binder; what a call costs'
+	@echo 'make setup      install what building and testing needs'
+	@echo 'make build      build baton: $(BATON)'
+	@echo 'make test       all tests'
+	@echo 'make lint       what clippy, rustdoc and shellcheck have to say'
+	@echo 'make fmt        format the sources'
+	@echo 'make bench      measure calls beside other ways to make them'
+
+.PHONY: demo
+demo:
+	@scripts/demo
+
+.PHONY: setup
+setup:
+	@scripts/setup
+
+.PHONY: build
+build:
+	@echo 'build: baton'
+	@$(CARGO) build --release --quiet
+
+.PHONY: test test-workspace test-uapi test-rsbinder
+test: test-workspace test-uapi test-rsbinder
+
+test-workspace: setup
+	@echo 'test: workspace'
+	@$(CARGO) test --workspace --quiet
+
+test-uapi: setup build
+	@echo 'test: the driver behind its ioctl interface'
+	@$(MAKE) --quiet --no-print-directory -C tests/uapi
+	@scripts/with-binder $(BATON) run -- target/uapi-test
+
+test-rsbinder: setup build
+	@echo 'test: rsbinder programs, system calls made inline'
+	@tests/rsbinder/build
+	@tests/rsbinder/run --form inline
+	@echo 'test: rsbinder programs, system calls made through libc'
+	@tests/rsbinder/run --form libc
+
+.PHONY: lint
+lint: setup
+	@echo 'lint: clippy'
+	@$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	@$(LINT_RSBINDER) -- -D warnings
+	@echo 'lint: rustdoc'
+	@RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --quiet --workspace --no-deps
+	@echo 'lint: shellcheck'
+	@shellcheck $(SCRIPTS)
+
+.PHONY: fmt fmt-check
+fmt:
+	@$(CARGO) fmt --all
+	@$(CARGO) fmt $(RSBINDER)
+
+fmt-check:
+	@echo 'fmt-check'
+	@$(CARGO) fmt --all --check
+	@$(CARGO) fmt $(RSBINDER) --check
+
+.PHONY: bench
+bench: build
+	@$(BATON) bench rpc

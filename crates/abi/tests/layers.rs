@@ -1,0 +1,236 @@
+//! The laws of the workspace: who may depend on whom, and where `unsafe` may stand.
+//!
+//! A missing dependency is a law (ARCHITECTURE.md, Invariants). Dev-dependencies are free: a test
+//! may bring anybody together.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Normal and build dependencies among our own crates: all that are allowed.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("baton-abi", &[]),
+    ("baton-shm", &[]),
+    // Pure state over the wire format and the memory; broker and driver meet in bytes only.
+    ("baton-driver", &["baton-abi", "baton-shm"]),
+    ("baton-broker", &["baton-abi", "baton-shm"]),
+    ("baton-preload", &["baton-abi", "baton-driver"]),
+    ("baton-capi", &["baton-driver"]),
+    ("baton-cli", &["baton-abi", "baton-broker", "baton-driver", "baton-bench"]),
+    ("baton-bench", &["baton-abi", "baton-broker", "baton-driver"]),
+];
+
+/// Where `unsafe` may stand, and why it cannot be elsewhere. A name that ends in a slash is a
+/// directory.
+const UNSAFE: &[(&str, &str)] = &[
+    ("shm/src/mapping.rs", "maps memory that others write"),
+    ("driver/src/user.rs", "reads and writes the program's memory by address"),
+    ("driver/src/thread.rs", "signal masks, and descriptors in a child of fork"),
+    ("driver/src/process.rs", "lends the receive buffer, and descriptors named in it"),
+    ("driver/src/engine.rs", "closes descriptors that it has installed, by number"),
+    ("driver/src/send.rs", "copies from the program's memory"),
+    ("driver/src/channel.rs", "duplicates the program's descriptors, by number"),
+    ("preload/src/", "stands in for functions of the C library"),
+    ("capi/src/", "pointers from C"),
+    ("cli/src/broker.rs", "takes over a listening socket by number"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Edges between packages of the workspace that `allowed` does not have.
+fn forbidden(metadata: &Value, allowed: &[(&str, &[&str])]) -> Vec<String> {
+    let allowed: BTreeMap<_, _> = allowed.iter().copied().collect();
+    let packages = metadata["packages"].as_array().unwrap();
+    let name = |of: &Value| of["name"].as_str().unwrap().to_owned();
+    let ours: BTreeSet<String> = packages.iter().map(name).collect();
+    let mut found = Vec::new();
+    for package in packages {
+        let from = name(package);
+        let Some(may) = allowed.get(from.as_str()) else {
+            found.push(format!("{from} has no place in the layers: give it one"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let to = name(dependency);
+            let counts = dependency["kind"] != "dev" && ours.contains(&to);
+            if counts && !may.contains(&to.as_str()) {
+                found.push(format!("{from} -> {to}"));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn no_crate_depends_on_one_that_it_must_not_know() {
+    assert_eq!(forbidden(&metadata(), ALLOWED), [""; 0]);
+}
+
+#[test]
+fn a_forbidden_edge_is_named() {
+    let metadata = serde_json::json!({ "packages": [
+        { "name": "one", "dependencies": [
+            { "name": "two", "kind": null },
+            { "name": "three", "kind": "dev" },
+            { "name": "four", "kind": "build" },
+            { "name": "published", "kind": null },
+        ] },
+        { "name": "two", "dependencies": [] },
+        { "name": "three", "dependencies": [] },
+        { "name": "four", "dependencies": [] },
+    ] });
+    let check = |allowed: &[(&str, &[&str])], expected: &[&str]| {
+        assert_eq!(forbidden(&metadata, allowed), expected);
+    };
+    check(&[("one", &["two", "four"]), ("two", &[]), ("three", &[]), ("four", &[])], &[]);
+    check(&[("one", &["two"]), ("two", &[]), ("three", &[]), ("four", &[])], &["one -> four"]);
+    check(
+        &[("one", &["two", "four"]), ("two", &[]), ("three", &[])],
+        &["four has no place in the layers: give it one"],
+    );
+}
+
+/// Every Rust file of the workspace, by its path under `crates`.
+fn sources() -> Vec<(String, String)> {
+    let crates = root().join("crates");
+    let mut found = Vec::new();
+    let mut open = vec![crates.clone()];
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(&crates).unwrap().to_str().unwrap().to_owned();
+                found.push((name, std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The code of each line, without comments and what stands in strings.
+fn code(text: &str) -> Vec<String> {
+    let plain = |line: &str| {
+        let mut code = String::new();
+        let mut quoted = false;
+        let mut before = ' ';
+        for character in line.chars() {
+            match character {
+                // A quote character in quotes is no string's end: '"'.
+                '"' if before != '\\' && before != '\'' => quoted = !quoted,
+                '/' if before == '/' && !quoted => break,
+                _ if !quoted => code.push(character),
+                _ => {}
+            }
+            before = character;
+        }
+        code
+    };
+    text.lines().map(plain).collect()
+}
+
+/// Whether the word stands in the line of code, itself and not as part of another.
+fn has_word(line: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        !line[..at].ends_with(is_part) && !line[at + word.len()..].starts_with(is_part)
+    })
+}
+
+/// Opens a block or is one of the impls that promise something; not an `unsafe fn`, whose promise
+/// is its caller's, nor an attribute.
+fn is_promise(line: &str) -> bool {
+    ["unsafe {", "unsafe impl"].iter().any(|form| line.contains(form))
+}
+
+/// Lines of a file whose promise no comment within three lines above explains.
+fn unexplained(text: &str) -> Vec<usize> {
+    let comments: Vec<&str> = text.lines().collect();
+    let says = |line: &str| line.contains("SAFETY:");
+    let mut found = Vec::new();
+    for (index, line) in code(text).iter().enumerate().filter(|(_, line)| is_promise(line)) {
+        // A comment of several lines counts by its last one.
+        let near = (index.saturating_sub(3)..=index).rev().any(|at| {
+            let mut first = at;
+            while first > 0 && comments[first].trim_start().starts_with("//") {
+                if says(comments[first]) {
+                    return true;
+                }
+                first -= 1;
+            }
+            says(comments[at])
+        });
+        if !near && !line.trim_start().starts_with("#[") {
+            found.push(index + 1);
+        }
+    }
+    found
+}
+
+#[test]
+fn unsafe_stands_only_where_it_must() {
+    let may = |name: &str| {
+        UNSAFE.iter().any(|(place, _)| match place.strip_suffix('/') {
+            Some(_) => name.starts_with(place),
+            None => name == *place,
+        })
+    };
+    let strays: Vec<String> = sources()
+        .into_iter()
+        .filter(|(name, _)| name.contains("/src/") && !may(name))
+        .filter(|(_, text)| code(text).iter().any(|line| has_word(line, "unsafe")))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(strays, [""; 0], "files with unsafe that is not theirs to use");
+}
+
+#[test]
+fn every_place_for_unsafe_uses_it() {
+    let sources = sources();
+    for (place, reason) in UNSAFE {
+        let used = sources
+            .iter()
+            .filter(|(name, _)| name.starts_with(place))
+            .any(|(_, text)| code(text).iter().any(|line| has_word(line, "unsafe")));
+        assert!(used, "{place} ({reason}) needs no unsafe any more: take it off the list");
+    }
+}
+
+#[test]
+fn every_unsafe_block_says_why_it_is_sound() {
+    let silent: Vec<String> = sources()
+        .iter()
+        .flat_map(|(name, text)| {
+            unexplained(text).into_iter().map(move |line| format!("{name}:{line}"))
+        })
+        .collect();
+    assert_eq!(silent, [""; 0], "unsafe without a SAFETY comment above it");
+}
+
+#[test]
+fn the_scan_sees_code_and_nothing_else() {
+    let check = |text: &str, expected: &[usize]| assert_eq!(unexplained(text), expected, "{text}");
+    check("// SAFETY: fine\nlet a = unsafe { f() };", &[]);
+    check("// SAFETY: a comment\n// of two lines\nlet a =\n    unsafe { f() };", &[]);
+    check("let a = unsafe { f() };", &[1]);
+    check("// SAFETY: too far\n\n\n\nunsafe { f() }", &[5]);
+    check("// unsafe { f() }\nlet a = \"unsafe { f() }\";", &[]);
+    check("unsafe fn f() {}", &[]);
+    assert!(has_word("unsafe {", "unsafe") && has_word("pub unsafe fn", "unsafe"));
+    assert!(!has_word("#![forbid(unsafe_code)]", "unsafe") && !has_word("is_unsafe", "unsafe"));
+}

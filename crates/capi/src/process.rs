@@ -1,0 +1,313 @@
+//! Opening a context, objects, calls, serving, deaths.
+
+use crate::parcel::baton_parcel;
+use crate::received::baton_received;
+use crate::{give, given, given_mut, guard, guard_or, take_back};
+use baton_driver::place::socket_path;
+use baton_driver::process::{CallError, Handle, Object, Process};
+use rustix::io::Errno;
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+/// An opened context: one party that calls and is called.
+pub struct baton_process {
+    pub(crate) process: Arc<Process>,
+}
+
+/// A name for an object that this process serves.
+pub struct baton_object {
+    pub(crate) object: Object,
+    pub(crate) process: Arc<Process>,
+}
+
+/// A strong reference to an object of another process.
+pub struct baton_handle {
+    pub(crate) handle: Handle,
+    pub(crate) process: Arc<Process>,
+}
+
+/// Serves one transaction: fills `reply` and returns 0, or returns a negative errno, which the
+/// caller gets in place of the reply. Of a one-way transaction both are dropped.
+///
+/// It runs on whichever thread serves, on several at a time. `request` and `reply` are valid until
+/// it returns, and are not to be freed. It must return: no longjmp, no exception.
+pub type baton_handler = Option<
+    unsafe extern "C" fn(
+        request: *const baton_received,
+        reply: *mut baton_parcel,
+        user: *mut c_void,
+    ) -> c_int,
+>;
+
+/// Told once of a death, on a thread that serves. It must return: no longjmp, no exception.
+pub type baton_recipient = Option<unsafe extern "C" fn(user: *mut c_void)>;
+
+/// The C program's own pointer.
+struct User(*mut c_void);
+
+impl User {
+    fn get(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+// SAFETY: it is only passed back to functions that the header says run on any thread.
+unsafe impl Send for User {}
+// SAFETY: as above, on several threads at a time.
+unsafe impl Sync for User {}
+
+pub(crate) fn call_errno(error: CallError) -> Errno {
+    match error {
+        CallError::Dead => Errno::PIPE,
+        CallError::Frozen => Errno::AGAIN,
+        CallError::Failed(errno) => errno,
+    }
+}
+
+/// Opens a context ("binder", "hwbinder", "vndbinder" or one that was added) at the broker that
+/// listens at `socket`. Null: at `$BATON_SOCKET`, or else at the user's or the system's broker.
+///
+/// # Safety
+/// `context` is a C string, `socket` is null or one, `out` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_open(
+    context: *const c_char,
+    socket: *const c_char,
+    out: *mut *mut baton_process,
+) -> c_int {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let out = unsafe { given_mut(out)? };
+        if context.is_null() {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: a C string, by this function's contract.
+        let context = unsafe { CStr::from_ptr(context) }.to_str().map_err(|_| Errno::INVAL)?;
+        let socket = if socket.is_null() {
+            socket_path(rustix::process::geteuid().as_raw())
+        } else {
+            // SAFETY: a C string, by this function's contract.
+            let bytes = unsafe { CStr::from_ptr(socket) }.to_bytes();
+            Path::new(OsStr::from_bytes(bytes)).to_owned()
+        };
+        let process = Process::open(context, &socket).map_err(|error| error.errno())?;
+        Ok(give(out, baton_process { process: Arc::new(process) }))
+    })
+}
+
+/// Ends the process's part: calls under way are `-EPIPE`, new ones `-EBADF`, threads that serve
+/// return, others see it die.
+/// Everything stays valid until it is freed. May be called from a handler.
+///
+/// # Safety
+/// `process` is null or from `baton_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_shut_down(process: *const baton_process) -> c_int {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        unsafe { given(process)? }.process.close();
+        Ok(0)
+    })
+}
+
+/// Shuts down and frees. Objects, handles and what was received are freed on their own, before or
+/// after.
+///
+/// # Safety
+/// `process` is null or from `baton_open`, and used by nobody from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_close(process: *mut baton_process) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        baton_shut_down(process);
+        take_back(process);
+    }
+}
+
+/// Adds an object that `handler` serves. It lives as long as the process, whether or not the name
+/// `*out` is freed; `user` must stay valid as long.
+///
+/// # Safety
+/// `process` is null or from `baton_open`, `out` is valid, and `handler` is what its type says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_add_object(
+    process: *const baton_process,
+    handler: baton_handler,
+    user: *mut c_void,
+    out: *mut *mut baton_object,
+) -> c_int {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let (process, out) = unsafe { (&given(process)?.process, given_mut(out)?) };
+        let handler = handler.ok_or(Errno::INVAL)?;
+        let user = User(user);
+        // Weak: the process owns its objects.
+        let owner: Weak<Process> = Arc::downgrade(process);
+        let object = process.add_object(move |request| {
+            let process = owner.upgrade().ok_or(Errno::NODEV)?;
+            let view = baton_received::of_request(request, &process);
+            let mut reply = baton_parcel::default();
+            // SAFETY: both live until it returns; the rest is `baton_add_object`'s contract.
+            let result = unsafe { handler(&view, &mut reply, user.get()) };
+            match result {
+                0 => reply.into_parcel(&process),
+                -4095..0 => Err(Errno::from_raw_os_error(-result)),
+                _ => Err(Errno::PROTO),
+            }
+        });
+        Ok(give(out, baton_object { object, process: Arc::clone(process) }))
+    })
+}
+
+/// Frees the name of an object. The object stays.
+///
+/// # Safety
+/// `object` is null or from this library, and used by nobody from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_object_free(object: *mut baton_object) {
+    // SAFETY: by this function's contract.
+    unsafe { take_back(object) }
+}
+
+/// Makes an object the one that others reach by `baton_context_manager`.
+///
+/// # Safety
+/// `object` is null or from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_become_context_manager(object: *const baton_object) -> c_int {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let object = unsafe { given(object)? };
+        object.process.become_context_manager(object.object).map(|()| 0)
+    })
+}
+
+/// A handle to the context manager's object; `-EPIPE` if the context has none, `-EINVAL` if it is
+/// this process.
+///
+/// # Safety
+/// `process` is null or from `baton_open`, `out` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_context_manager(
+    process: *const baton_process,
+    out: *mut *mut baton_handle,
+) -> c_int {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let (process, out) = unsafe { (&given(process)?.process, given_mut(out)?) };
+        let handle = process.context_manager().map_err(call_errno)?;
+        Ok(give(out, baton_handle { handle, process: Arc::clone(process) }))
+    })
+}
+
+/// One more handle to the same object.
+///
+/// # Safety
+/// `handle` is null or from this library, `out` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_handle_clone(
+    handle: *const baton_handle,
+    out: *mut *mut baton_handle,
+) -> c_int {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let (from, out) = unsafe { (given(handle)?, given_mut(out)?) };
+        let (handle, process) = (from.handle.clone(), Arc::clone(&from.process));
+        Ok(give(out, baton_handle { handle, process }))
+    })
+}
+
+/// Releases the reference and frees the handle.
+///
+/// # Safety
+/// `handle` is null or from this library, and used by nobody from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_handle_free(handle: *mut baton_handle) {
+    // SAFETY: by this function's contract.
+    unsafe { take_back(handle) }
+}
+
+/// A two-way transaction: returns when it has been answered, with the reply in `*out`. Meanwhile
+/// this thread serves what the call causes back into this process. Signals do not end it.
+///
+/// # Safety
+/// `handle` and `parcel` are null or from this library, `out` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_call(
+    handle: *const baton_handle,
+    code: u32,
+    parcel: *const baton_parcel,
+    out: *mut *mut baton_received,
+) -> c_int {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let (to, parcel, out) = unsafe { (given(handle)?, given(parcel)?, given_mut(out)?) };
+        let process = Arc::clone(&to.process);
+        let parcel = parcel.for_process(&process)?;
+        let received = process.call(&to.handle, code, parcel).map_err(call_errno)?;
+        // SAFETY: borrowed from `process`, which is handed over with it.
+        let received = unsafe { baton_received::of_reply(received, &process) };
+        Ok(give(out, received))
+    })
+}
+
+/// A one-way transaction: returns when the target has it or will have it, without an answer.
+///
+/// # Safety
+/// `handle` and `parcel` are null or from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_one_way(
+    handle: *const baton_handle,
+    code: u32,
+    parcel: *const baton_parcel,
+) -> c_int {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let (to, parcel) = unsafe { (given(handle)?, given(parcel)?) };
+        let parcel = parcel.for_process(&to.process)?;
+        to.process.one_way(&to.handle, code, parcel).map(|()| 0).map_err(call_errno)
+    })
+}
+
+/// Serves on this thread, beside all others that serve, until the process is shut down: `-EBADF`.
+///
+/// # Safety
+/// `process` is null or from `baton_open`, and valid when this begins.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_serve(process: *const baton_process) -> c_int {
+    guard(|| {
+        // SAFETY: by this function's contract. A count of our own: `baton_close` may free the
+        // pointer while this thread waits.
+        let process = Arc::clone(&unsafe { given(process)? }.process);
+        Err(process.serve())
+    })
+}
+
+/// Calls `recipient` once when the handle's owner is dead; soon, if it is already. Forgotten if
+/// this process frees its last handle to the object before.
+///
+/// # Safety
+/// `handle` is null or from this library, `recipient` is what its type says, and `user` stays
+/// valid until it has been called or the process is freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_link_to_death(
+    handle: *const baton_handle,
+    recipient: baton_recipient,
+    user: *mut c_void,
+) -> c_int {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let to = unsafe { given(handle)? };
+        let recipient = recipient.ok_or(Errno::INVAL)?;
+        let user = User(user);
+        to.process.link_to_death(&to.handle, move || {
+            guard_or((), || {
+                // SAFETY: `baton_link_to_death`'s contract.
+                unsafe { recipient(user.get()) }
+            });
+        });
+        Ok(0)
+    })
+}

@@ -1,0 +1,99 @@
+//! The library as C programs get it: both of its forms, between processes.
+
+use baton_broker::{Config, limits::Limits};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Builds the library as this test was built, and says where both of its forms are.
+fn libraries() -> [PathBuf; 2] {
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--lib", "--package", "baton-capi", "--message-format=json"]);
+    if !cfg!(debug_assertions) {
+        build.arg("--release");
+    }
+    let output = build.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let built: Vec<PathBuf> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|message| message["target"]["name"] == "baton")
+        .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
+        .map(|file| PathBuf::from(file.as_str().unwrap()))
+        .collect();
+    ["libbaton.so", "libbaton.a"].map(|name| {
+        built.iter().find(|file| file.ends_with(name)).expect("cargo builds both forms").clone()
+    })
+}
+
+/// What the pkg-config file says that a static link needs.
+fn private_libraries() -> Vec<String> {
+    let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/baton.pc.in");
+    let template = std::fs::read_to_string(template).unwrap();
+    let line = template.lines().find_map(|line| line.strip_prefix("Libs.private:")).unwrap();
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+fn compile(program: &Path, library: &Path, rest: &[String]) {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
+        .arg(here.join("include"))
+        .arg(here.join("tests/ping.c"))
+        .arg(library)
+        .args(rest)
+        .arg("-o")
+        .arg(program)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn converse(program: &Path, directory: &Path) {
+    let socket = directory.join("broker.sock");
+    let (theirs, ours) = rustix::pipe::pipe().unwrap();
+    let config = Config {
+        socket: socket.clone(),
+        listener: None,
+        until_idle: false,
+        contexts: Vec::new(),
+        stop: Some(theirs),
+        limits: Limits::default(),
+    };
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let broker = std::thread::spawn(move || {
+        baton_broker::run(config, move || ready.send(()).unwrap()).unwrap();
+    });
+    is_ready.recv().unwrap();
+    let run = |part| {
+        let mut command = Command::new(program);
+        command.arg(part).arg(&socket).env("BATON_SOCKET", &socket).stdin(Stdio::null());
+        command
+    };
+    let mut server = run("server").stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let client = if line == "ready\n" { Some(run("client").status().unwrap()) } else { None };
+    if !client.is_some_and(|status| status.success()) {
+        let _ = server.kill();
+    }
+    let status = server.wait().unwrap();
+    rustix::io::write(&ours, b"x").unwrap();
+    broker.join().unwrap();
+    assert!(client.is_some_and(|status| status.success()), "client: {client:?}");
+    assert!(status.success(), "server: {status:?}");
+}
+
+#[test]
+fn c_programs_converse() {
+    let directory = tempfile::tempdir().unwrap();
+    let [shared, archive] = libraries();
+    let program = directory.path().join("ping-shared");
+    let rpath = format!("-Wl,-rpath,{}", shared.parent().unwrap().display());
+    compile(&program, &shared, &[rpath]);
+    converse(&program, directory.path());
+    let program = directory.path().join("ping-static");
+    compile(&program, &archive, &private_libraries());
+    converse(&program, directory.path());
+}

@@ -1,0 +1,213 @@
+//! One simulated process: its engine's state, its program, and its threads inside the driver.
+
+use crate::glue::Blocked;
+use crate::program::{Pins, Program, Underway};
+use crate::wire::Subject;
+use baton_abi::control::{ChannelId, Event, Identity, ProcessId, Reply, Request, TicketId};
+use baton_abi::lane::ChainEntry;
+use baton_driver::state::State;
+use baton_driver::state::thread::{Frame, Waiting};
+use baton_driver::state::transaction::{Departure, Via};
+use baton_driver::state::work::{Completion, Tid};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Size of a receive buffer: small, so that histories fill it.
+pub const BUFFER_BYTES: usize = 8192;
+
+pub struct Party {
+    pub identity: Identity,
+    pub state: State,
+    pub program: Program,
+    pub threads: BTreeMap<Tid, Thread>,
+    /// The broker's events that this process has not read.
+    pub events: VecDeque<Event>,
+    /// Requests that the broker has not read, with the thread that waits for an answer.
+    pub requests: VecDeque<(Request, Option<Tid>)>,
+    /// Which thread has a question open: one at a time.
+    pub asking: Option<Tid>,
+    /// The control thread waits for this barrier, with what was blocked before.
+    pub control: Option<(u64, Vec<Blocked>)>,
+    pub barriers: u64,
+    pub barrier_seen: u64,
+    /// The broker's word on the front page.
+    pub frozen: bool,
+    pub fds: BTreeSet<i32>,
+    pub last_fd: i32,
+    pub last_tid: Tid,
+    /// Descriptors that came with a buffer and are the program's to close.
+    pub arrived: BTreeMap<usize, Vec<i32>>,
+}
+
+#[derive(Debug)]
+pub struct Thread {
+    pub stage: Stage,
+    pub answer: Option<Reply>,
+    pub underway: Underway,
+    /// The last transaction was refused, and the thread has not read so.
+    pub refused: bool,
+    /// Calls that were posted and have not been answered.
+    pub calls: u32,
+    /// A looper that never leaves.
+    pub main: bool,
+}
+
+/// Where a thread is; each variant is a point between two of the driver's critical sections.
+#[derive(Debug)]
+pub enum Stage {
+    Program,
+    FindManager(After),
+    Route(Box<Sending>),
+    OpenChannel(Box<Sending>),
+    Translate(Box<Sending>),
+    Translated(Box<Sending>),
+    Post(Box<Sending>),
+    Posted(Box<Sending>),
+    Acquire(u32),
+    BecomeManager { ptr: u64, node: baton_abi::control::NodeId },
+    IsFrozen { handle: u32 },
+    Freeze,
+    Read { process_work: bool, nonblocking: bool },
+    Asleep { process_work: bool, waiting: Waiting, awake: bool },
+    CatchUp { process_work: bool, nonblocking: bool, number: u64, before: Vec<Blocked> },
+}
+
+/// What the thread wanted handle 0 for.
+#[derive(Debug)]
+pub enum After {
+    Send(Box<Sending>),
+    Count(baton_abi::control::Strength),
+}
+
+/// A transaction on its way out.
+#[derive(Debug)]
+pub struct Sending {
+    pub target: baton_driver::state::transaction::Target,
+    pub flags: u32,
+    pub pins: Pins,
+    pub sent: baton_driver::parcel::Sent,
+    pub data_bytes: u32,
+    pub departure: Option<Departure>,
+    pub subjects: Vec<Subject>,
+    pub via: Option<Via>,
+    pub reply_to: Option<Via>,
+    pub channel: ChannelId,
+    pub ticket: Option<TicketId>,
+    pub token: u64,
+    pub chain: Vec<ChainEntry>,
+    pub completion: Completion,
+    pub posted: bool,
+}
+
+impl Thread {
+    pub fn new(main: bool) -> Thread {
+        Thread {
+            stage: Stage::Program,
+            answer: None,
+            underway: Underway::new(),
+            refused: false,
+            calls: 0,
+            main,
+        }
+    }
+}
+
+impl Party {
+    pub fn new(identity: Identity) -> Party {
+        let mut state = State::new(identity.process);
+        state.buffers.map(BUFFER_BYTES);
+        Party {
+            identity,
+            state,
+            program: Program::default(),
+            threads: BTreeMap::new(),
+            events: VecDeque::new(),
+            requests: VecDeque::new(),
+            asking: None,
+            control: None,
+            barriers: 0,
+            barrier_seen: 0,
+            frozen: false,
+            fds: BTreeSet::new(),
+            last_fd: 0,
+            last_tid: 0,
+            arrived: BTreeMap::new(),
+        }
+    }
+
+    pub fn id(&self) -> ProcessId {
+        self.identity.process
+    }
+
+    pub fn start_thread(&mut self, main: bool, looper: bool) -> Tid {
+        self.last_tid += 1;
+        let tid = self.last_tid;
+        self.threads.insert(tid, Thread::new(main));
+        self.state.thread(tid);
+        if looper {
+            self.state.enter_looper(tid);
+        }
+        tid
+    }
+
+    /// A thread that sent an object stays until it has read that it is acquired: nobody else keeps
+    /// the object until then. One whose lane has been turned round stays until it has been turned
+    /// back: both ends would take the end of the one call for that of the other.
+    pub fn may_exit(&self, tid: Tid) -> bool {
+        let thread = &self.threads[&tid];
+        let turned = |frame: &Frame| matches!(frame, Frame::Calling(calling) if !calling.owns_lane);
+        !thread.main
+            && thread.underway.iter().all(|pins| pins.objects.is_empty())
+            && !self.state.threads[&tid].stack.iter().any(turned)
+    }
+
+    pub fn thread(&mut self, tid: Tid) -> &mut Thread {
+        self.threads.get_mut(&tid).expect("a thread of this process")
+    }
+
+    /// Whether a thread could go on.
+    pub fn is_runnable(&self, tid: Tid) -> bool {
+        let thread = &self.threads[&tid];
+        match &thread.stage {
+            Stage::Asleep { awake, .. } => *awake,
+            Stage::CatchUp { number, .. } => {
+                self.barrier_seen >= *number || !self.events.is_empty()
+            }
+            _ if self.asking == Some(tid) => thread.answer.is_some(),
+            _ => true,
+        }
+    }
+
+    /// Asks the broker. False if another thread's question is open: try again.
+    pub fn ask(&mut self, tid: Tid, request: Request) -> bool {
+        if self.asking.is_some() {
+            return false;
+        }
+        self.asking = Some(tid);
+        self.requests.push_back((request, Some(tid)));
+        true
+    }
+
+    /// The answer to the thread's question.
+    pub fn answer(&mut self, tid: Tid) -> Reply {
+        assert_eq!(self.asking.take(), Some(tid));
+        self.thread(tid).answer.take().expect("runnable only with its answer")
+    }
+
+    pub fn install_fd(&mut self) -> i32 {
+        self.last_fd += 1;
+        self.fds.insert(self.last_fd);
+        self.last_fd
+    }
+
+    pub fn wake(&mut self, matches: impl Fn(Waiting) -> bool) -> bool {
+        for thread in self.threads.values_mut() {
+            if let Stage::Asleep { waiting, awake: awake @ false, .. } = &mut thread.stage
+                && matches(*waiting)
+            {
+                *awake = true;
+                return true;
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,131 @@
+//! What the typed API promises beyond a call that goes well.
+mod support;
+
+use baton_driver::process::{CallError, Parcel, Process};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::sync::mpsc;
+use std::thread;
+use support::Broker;
+
+fn serve(process: &Process) {
+    let serving = process.clone();
+    thread::spawn(move || serving.serve());
+}
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+#[test]
+fn a_signal_changes_nothing_of_a_call() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let (entered, is_entered) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    let may_leave = std::sync::Mutex::new(may_leave);
+    let object = server.add_object(move |request| {
+        if request.code() == 1 {
+            entered.send(()).unwrap();
+            may_leave.lock().unwrap().recv().unwrap();
+        }
+        Ok(request.code().to_ne_bytes()[..].into())
+    });
+    server.become_context_manager(object).unwrap();
+    serve(&server);
+
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let (known, is_known) = mpsc::channel();
+    let caller = thread::spawn(move || {
+        // SAFETY: the calling thread's own name.
+        known.send(unsafe { libc::pthread_self() }).unwrap();
+        for code in [1, 2] {
+            let reply = client.call(&manager, code, &Parcel::new()).unwrap();
+            assert_eq!(reply.data(), code.to_ne_bytes());
+        }
+    });
+    let thread = is_known.recv().unwrap();
+    is_entered.recv().unwrap();
+    // SAFETY: a handler without SA_RESTART that does nothing, and a thread that still runs.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as *const () as usize;
+        libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
+        for _ in 0..20 {
+            libc::pthread_kill(thread, libc::SIGUSR1);
+            thread::yield_now();
+        }
+    }
+    leave.send(()).unwrap();
+    caller.join().unwrap();
+    server.close();
+}
+
+#[test]
+fn every_recipient_hears_of_the_death() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let object = server.add_object(|_| Ok(Parcel::new()));
+    server.become_context_manager(object).unwrap();
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let again = manager.clone();
+    let (told, is_told) = mpsc::channel();
+    let link = |handle, name| {
+        let told = told.clone();
+        client.link_to_death(handle, move || told.send(name).unwrap());
+    };
+    link(&manager, "first");
+    link(&again, "second");
+    serve(&client);
+    server.close();
+    let mut names = [is_told.recv().unwrap(), is_told.recv().unwrap()];
+    names.sort_unstable();
+    assert_eq!(names, ["first", "second"]);
+    link(&manager, "late");
+    assert_eq!(is_told.recv().unwrap(), "late");
+    client.close();
+}
+
+#[test]
+fn a_reply_may_carry_a_descriptor_of_its_own() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let object = server.add_object(|_| {
+        let (reader, writer) = rustix::pipe::pipe()?;
+        rustix::io::write(&writer, b"through")?;
+        let mut reply = Parcel::new();
+        reply.write_owned_fd(reader);
+        Ok(reply)
+    });
+    server.become_context_manager(object).unwrap();
+    serve(&server);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let reader: OwnedFd = client.call(&manager, 1, &Parcel::new()).unwrap().fd(0).unwrap();
+    let mut text = [0; 16];
+    assert_eq!(rustix::io::read(&reader, &mut text).unwrap(), 7);
+    // Nobody keeps the writer.
+    assert_eq!(rustix::io::read(&reader, &mut text).unwrap(), 0);
+    server.close();
+}
+
+#[test]
+fn a_handle_belongs_to_its_process() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let object = server.add_object(|_| Ok(Parcel::new()));
+    server.become_context_manager(object).unwrap();
+    serve(&server);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let other = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let refused = Err(CallError::Failed(Errno::INVAL));
+    assert_eq!(other.call(&manager, 1, &Parcel::new()).map(drop), refused);
+    assert_eq!(other.one_way(&manager, 1, &Parcel::new()), refused);
+    let theirs = other.context_manager().unwrap();
+    let mut parcel = Parcel::new();
+    parcel.write_handle(&manager);
+    assert_eq!(other.call(&theirs, 1, &parcel).map(drop), refused);
+    assert!(client.call(&manager, 1, &parcel).is_ok());
+    server.close();
+}
