@@ -35,8 +35,7 @@ impl Connection {
     /// `ESRCH` if the process that connected is gone already.
     pub fn new(socket: OwnedFd) -> Result<Connection, Errno> {
         let credentials = peer::credentials(&socket)?;
-        // None for a process outside of our pid namespace (0) or an old kernel: then only the
-        // socket tells of its end.
+        // None where the kernel has none: then only the socket tells of its end.
         let pid = Pid::from_raw(credentials.pid.cast_signed());
         let pidfd = match pid.map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty())) {
             Some(Ok(pidfd)) => Some(pidfd),

@@ -8,7 +8,7 @@
 //! - [`run`](run()): sockets, descriptors and memory around it. One thread.
 //!
 //! **Invariant**: the broker never imports the driver. They meet only in [`baton_abi`]'s bytes.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod limits;
 pub mod state;
