@@ -137,3 +137,71 @@ enum Attempt {
     Done,
     Later,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deliver::socket_pair;
+    use crate::packet::Received;
+
+    fn barrier(number: u64) -> Event {
+        Event::Barrier { number }
+    }
+
+    #[test]
+    fn what_comes_later_does_not_overtake_what_waits() {
+        let (ours, theirs) = socket_pair().unwrap();
+        let mut outbox = Outbox::new(ours, 10);
+        let mut sent = 0;
+        while outbox.push(&barrier(sent), Vec::new()).unwrap() == Backlog::Empty {
+            sent += 1;
+        }
+        let mut buffer = packet::buffer();
+        let mut next = || match packet::receive(&theirs, &mut buffer) {
+            Received::Packet(bytes, None) => control::decode::<Event>(&buffer[..bytes]),
+            _ => None,
+        };
+        // There is room in the socket again, and one packet in the queue.
+        assert_eq!((next(), next()), (Some(barrier(0)), Some(barrier(1))));
+        assert_eq!(outbox.push(&barrier(sent + 1), Vec::new()), Ok(Backlog::Standing));
+        let rest = std::iter::from_fn(|| {
+            let _ = outbox.flush().unwrap();
+            next()
+        });
+        assert!(rest.eq((2..sent + 2).map(barrier)));
+        assert_eq!(outbox.flush(), Ok(Backlog::Empty));
+        assert_eq!((outbox.bytes, outbox.packets.len()), (0, 0));
+    }
+
+    #[test]
+    fn descriptors_and_cancels_are_counted_while_they_wait() {
+        let (ours, theirs) = socket_pair().unwrap();
+        let mut outbox = Outbox::new(ours, 10);
+        let from = ProcessId(3);
+        while outbox.push(&barrier(0), Vec::new()).unwrap() == Backlog::Empty {}
+        let cancelled = Event::TicketCancelled { from, ticket: baton_abi::control::TicketId(1) };
+        let (file, _) = socket_pair().unwrap();
+        outbox.push(&cancelled, vec![file]).unwrap();
+        assert_eq!((outbox.cancels_of(from), outbox.descriptors), (1, 1));
+        let mut buffer = packet::buffer();
+        while outbox.flush().unwrap() != Backlog::Empty {
+            packet::receive(&theirs, &mut buffer);
+        }
+        assert_eq!((outbox.cancels_of(from), outbox.descriptors), (0, 0));
+        // Nobody reads any more: nothing waits for nobody.
+        drop(theirs);
+        assert_eq!(outbox.push(&barrier(1), Vec::new()), Ok(Backlog::Empty));
+    }
+
+    #[test]
+    fn a_full_queue_is_an_error_and_half_a_one_a_crowd() {
+        let (ours, _theirs) = socket_pair().unwrap();
+        let mut outbox = Outbox::new(ours, 10);
+        while outbox.push(&barrier(0), Vec::new()).unwrap() == Backlog::Empty {}
+        for waiting in 1..10 {
+            assert_eq!(outbox.is_crowded(), waiting >= 5);
+            assert_eq!(outbox.push(&barrier(0), Vec::new()), Ok(Backlog::Standing));
+        }
+        assert_eq!(outbox.push(&barrier(0), Vec::new()), Err(Failed::Full));
+    }
+}

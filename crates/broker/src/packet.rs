@@ -48,19 +48,21 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
         Err(Errno::AGAIN) => return Received::Nothing,
         Err(_) => return Received::Closed,
     };
-    let mut descriptor = None;
+    let mut descriptors = Vec::new();
     for part in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(descriptors) = part {
-            descriptor = descriptors.last();
+        if let RecvAncillaryMessage::ScmRights(these) = part {
+            descriptors.extend(these);
         }
     }
-    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    // There is room for a second one in the padding.
+    let too_many = descriptors.len() > 1;
+    if too_many || message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         Received::Malformed
     } else if message.bytes == 0 {
         // An empty packet looks like the end of the connection, and is treated as such.
         Received::Closed
     } else {
-        Received::Packet(message.bytes, descriptor)
+        Received::Packet(message.bytes, descriptors.pop())
     }
 }
 

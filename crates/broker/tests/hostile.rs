@@ -110,6 +110,11 @@ fn a_malformed_packet_ends_its_sender_alone() {
         assert_eq!(manager.event(), Event::Dead { process: hostile.id() });
     }
     // Before the greeting as after it.
+    let socket = connect(&daemon.path).unwrap();
+    assert_eq!(
+        greet(&socket, &hello(), &[page.as_fd(), page.as_fd()]).map(|(reply, _)| reply),
+        None
+    );
     for bytes in [&b"\xff\xff\xff\xff"[..], &barrier] {
         let socket = connect(&daemon.path).unwrap();
         send(&socket, bytes, &[]).unwrap();

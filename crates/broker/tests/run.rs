@@ -152,6 +152,23 @@ fn what_an_engine_sent_before_its_death_counts() {
     }
 }
 
+#[test]
+fn what_an_engine_sent_before_it_gave_up_its_events_counts() {
+    let directory = Directory::new();
+    let daemon = daemon(&directory);
+    let (manager, client) = manager_and_client(&daemon.path);
+    let Fake { requests, events, identity, .. } = client;
+    for ticket in (1..=500).map(TicketId) {
+        let cancel = Request::CancelTicket { target: manager.id(), ticket };
+        send(&requests, &encode(&cancel), &[]).unwrap();
+    }
+    drop(events);
+    for ticket in (1..=500).map(TicketId) {
+        assert_eq!(manager.event(), Event::TicketCancelled { from: identity.process, ticket });
+    }
+    assert_eq!(manager.event(), Event::Dead { process: identity.process });
+}
+
 fn wait_for_no_manager(daemon: &Daemon) {
     let observer = observe(&daemon.path);
     loop {
