@@ -173,6 +173,7 @@ fn freezing_is_told_to_holders_when_it_changes() {
         core.effects(),
         [
             Effect::SetFrozen { process: manager, frozen: true },
+            Effect::Event { to: manager, event: event(true) },
             Effect::Event { to: client, event: event(true) },
         ]
     );
@@ -191,6 +192,7 @@ fn freezing_is_told_to_holders_when_it_changes() {
         core.effects(),
         [
             Effect::SetFrozen { process: manager, frozen: false },
+            Effect::Event { to: manager, event: event(false) },
             Effect::Event { to: client, event: event(false) },
         ]
     );
@@ -214,7 +216,9 @@ fn freezing_is_for_ones_own_processes() {
     // Every device that the process has open.
     assert!(matches!(core.ask(root, freeze(5)), Some(Reply::Freeze { .. })));
     let set = |process| Effect::SetFrozen { process, frozen: true };
-    assert_eq!(core.effects(), [set(one), set(again)]);
+    let told =
+        |process| Effect::Event { to: process, event: Event::Frozen { process, frozen: true } };
+    assert_eq!(core.effects(), [set(one), told(one), set(again), told(again)]);
     // Strangers learn nothing and leave no trace.
     assert_eq!(core.ask(other, Request::IsFrozen { target: one }), refused(Errno::PERM));
     assert_eq!(core.ask(other, Request::IsFrozen { target: ProcessId(99) }), refused(Errno::SRCH));

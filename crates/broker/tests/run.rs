@@ -200,7 +200,9 @@ fn freezing_shows_on_the_front_page_and_counts_what_is_open() {
     let frozen = |fake: &Fake| fake.front.word(front::FROZEN).load(Ordering::SeqCst);
     assert_eq!(client.ask(freeze(true)), expect(5));
     assert_eq!([&manager, &other, &elsewhere].map(frozen), [1, 1, 0]);
-    assert_eq!(client.event(), Event::Frozen { process: manager.id(), frozen: true });
+    let told = |process| Event::Frozen { process, frozen: true };
+    assert_eq!(manager.event(), told(manager.id()));
+    assert_eq!(client.events(), [manager.id(), client.id()].map(told));
     // An engine that lies is believed, but not into an overflow.
     for liar in [&manager, &client, &other] {
         open(liar, u32::MAX);

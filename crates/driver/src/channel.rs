@@ -289,10 +289,11 @@ impl Channel {
         let (head, tail) =
             (self.head.double_word(header::RING_HEAD), self.head.double_word(header::RING_TAIL));
         let (free, before_end) = ends.producer.room(head)?;
+        let beyond_end = free - before_end;
         // An empty ring starts over, so that a trickle does not touch all of its pages.
         let restart = free == RING_BYTES && ends.producer.place() >= 64 << 10;
-        if before_end < bytes || restart {
-            if before_end < free && free - before_end < bytes || free < bytes {
+        if before_end < bytes || restart && bytes <= beyond_end {
+            if beyond_end < bytes {
                 return Ok(false);
             }
             let skip = Message { word: before_end as u32, kind: Kind::Skip as u32, ..*message };

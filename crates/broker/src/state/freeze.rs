@@ -59,9 +59,12 @@ impl State {
             };
             if was_frozen != frozen {
                 out.push(Effect::SetFrozen { process: target, frozen });
-                for holder in self.holders_of(target) {
+                // The target hears of it too: it takes in what was sent before.
+                let mut told = self.holders_of(target);
+                told.insert(target);
+                for to in told {
                     let event = Event::Frozen { process: target, frozen };
-                    out.push(Effect::Event { to: holder, event });
+                    out.push(Effect::Event { to, event });
                 }
             }
         }

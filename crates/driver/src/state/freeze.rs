@@ -11,8 +11,8 @@ pub struct Notice {
     pub id: u64,
     /// The program's word.
     pub cookie: u64,
-    /// What the program is told at the next delivery.
-    pub frozen: bool,
+    /// What the program is told at the next delivery; unknown until the broker has answered.
+    pub frozen: Option<bool>,
     /// Where the notice is.
     pub stage: Stage,
 }
@@ -32,9 +32,18 @@ pub enum Stage {
 }
 
 impl State {
-    /// BC_REQUEST_FREEZE_NOTIFICATION; `frozen` is the owner's state now. `EINVAL` for a bad handle
-    /// or a second request.
+    /// BC_REQUEST_FREEZE_NOTIFICATION with the owner's state, where nothing can come between the
+    /// two. `EINVAL` for a bad handle or a second request.
     pub fn request_freeze(&mut self, handle: u32, cookie: u64, frozen: bool) -> Result<(), Errno> {
+        self.listen_for_freeze(handle, cookie)?;
+        self.freeze_known(handle, cookie, frozen);
+        Ok(())
+    }
+
+    /// BC_REQUEST_FREEZE_NOTIFICATION: listens from now on, before the broker is asked for the
+    /// owner's state, so that no change falls between. `EINVAL` for a bad handle or a second
+    /// request.
+    pub fn listen_for_freeze(&mut self, handle: u32, cookie: u64) -> Result<(), Errno> {
         let id = self.next_number();
         let Some(reference) = self.references.get_mut(handle) else {
             self.complain(format!("BC_REQUEST_FREEZE_NOTIFICATION invalid ref {handle}"));
@@ -44,13 +53,22 @@ impl State {
             self.complain("BC_REQUEST_FREEZE_NOTIFICATION already set".to_owned());
             return Err(Errno::INVAL);
         }
-        let dead = reference.dead;
-        let stage = if dead { Stage::Idle } else { Stage::Queued };
-        reference.freeze = Some(Notice { id, cookie, frozen, stage });
-        if !dead {
-            self.push_process(Work::Frozen(Obituary { notice: id, cookie }));
-        }
+        reference.freeze = Some(Notice { id, cookie, frozen: None, stage: Stage::Idle });
         Ok(())
+    }
+
+    /// The broker's answer for a listener, unless an event has told more since.
+    pub fn freeze_known(&mut self, handle: u32, cookie: u64, frozen: bool) {
+        let Some(reference) = self.references.get_mut(handle) else { return };
+        let dead = reference.dead;
+        let asked = |notice: &&mut Notice| notice.cookie == cookie && notice.frozen.is_none();
+        let Some(notice) = reference.freeze.as_mut().filter(asked) else { return };
+        notice.frozen = Some(frozen);
+        if !dead {
+            notice.stage = Stage::Queued;
+            let obituary = Obituary { notice: notice.id, cookie };
+            self.push_process(Work::Frozen(obituary));
+        }
     }
 
     /// The owner of some handles was frozen or thawed.
@@ -61,7 +79,7 @@ impl State {
                 continue;
             }
             let Some(notice) = &mut reference.freeze else { continue };
-            notice.frozen = frozen;
+            notice.frozen = Some(frozen);
             match &mut notice.stage {
                 Stage::Idle => {
                     notice.stage = Stage::Queued;
@@ -80,7 +98,7 @@ impl State {
     pub(super) fn freeze_delivered(&mut self, obituary: Obituary) -> Option<bool> {
         let notice = self.find_freeze(|notice| notice.id == obituary.notice)?;
         notice.stage = Stage::Delivered { again: false };
-        Some(notice.frozen)
+        notice.frozen
     }
 
     /// BC_FREEZE_NOTIFICATION_DONE.

@@ -25,8 +25,10 @@ pub enum Work {
     Reply(Incoming),
     /// `BR_TRANSACTION_COMPLETE` or what stands in its place.
     Complete(Completion),
-    /// `BR_FAILED_REPLY`, `BR_DEAD_REPLY` or `BR_FROZEN_REPLY`.
+    /// `BR_FAILED_REPLY`, `BR_DEAD_REPLY` or `BR_FROZEN_REPLY` in the place of an answer.
     Error(u32),
+    /// The same for a transaction that did not leave: no command runs until it has been read.
+    Refused(u32),
     /// A node has news; it is looked at when it is delivered.
     Node(NodeId),
     /// `BR_DEAD_BINDER` for a handle's listener.

@@ -166,7 +166,8 @@ impl World {
             local: true,
             ..Object::default()
         });
-        object.is_alive().then_some(ptr)
+        // While it is asked whether it may manage, nothing is told of it, refused or not in the end.
+        (object.is_alive() && !object.asks_to_manage).then_some(ptr)
     }
 
     // ---- chores -----------------------------------------------------------------------------
@@ -212,6 +213,7 @@ impl World {
             assert!(party.fds.remove(&fd), "the driver closed the program's {fd}");
         }
         party.state.free(Some(offset), 0);
+        self.freed(party);
         true
     }
 
@@ -289,7 +291,9 @@ impl World {
         let reference = party.state.references.get(handle).expect("counted");
         let target = reference.owner;
         if reference.freeze.is_none() && party.ask(tid, Request::IsFrozen { target }) {
-            party.thread(tid).stage = Stage::IsFrozen { handle };
+            let cookie = party.program.ask_freeze(handle);
+            party.state.listen_for_freeze(handle, cookie).expect("nobody listens");
+            party.thread(tid).stage = Stage::IsFrozen { handle, cookie };
         }
     }
 
@@ -299,7 +303,10 @@ impl World {
         }
         let Some(ptr) = self.own_object(party) else { return };
         let object = party.program.objects.get_mut(&ptr).expect("just found");
-        object.sending += 1;
+        if object.sending > 0 {
+            return;
+        }
+        object.asks_to_manage = true;
         let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS;
         let node = party.state.context_manager_node(ptr, object.cookie, flags);
         self.carry_out(party);
@@ -385,7 +392,7 @@ impl Program {
         cookie
     }
 
-    pub fn ask_freeze(&mut self, handle: u32) -> u64 {
+    fn ask_freeze(&mut self, handle: u32) -> u64 {
         let cookie = self.next_cookie();
         self.freezes.insert(cookie, Notice::new(handle));
         cookie

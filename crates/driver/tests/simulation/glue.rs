@@ -174,10 +174,24 @@ impl World {
                     waits.push((id, stamp));
                     blocked.push((id, what));
                 }
-                Taken::NoRoom => blocked.push((id, what)),
+                Taken::NoRoom => {
+                    let channel = self.channels.get_mut(&id).expect("listed");
+                    channel.ends(End::Server).full = true;
+                }
             }
         }
         waits
+    }
+
+    /// A buffer has been freed: one-way transactions that waited for room come in.
+    pub fn freed(&mut self, party: &mut Party) {
+        let mut waited = false;
+        for channel in self.channels.values_mut().filter(|c| c.server == party.id()) {
+            waited |= std::mem::take(&mut channel.ends(End::Server).full);
+        }
+        if waited {
+            self.accept(party, None);
+        }
     }
 
     fn oldest(
@@ -193,13 +207,13 @@ impl World {
             if !wanted || !channel.is_open(End::Server) {
                 continue;
             }
-            let ready = channel.ready_lanes();
+            let (ready, full) = (channel.ready_lanes(), channel.end(End::Server).full);
             for lane in (0..crate::wire::LANES).filter(|lane| ready >> lane & 1 == 1) {
                 let letter = channel.inbox(End::Server, lane).letter.as_ref();
                 let letter = letter.expect("a ready lane has a request");
                 candidates.push((letter.message.stamp_ns, id, Candidate::Lane(lane)));
             }
-            if let Some(letter) = channel.ring.front() {
+            if let Some(letter) = channel.ring.front().filter(|_| !full) {
                 candidates.push((letter.message.stamp_ns, id, Candidate::OneWay));
             }
         }
@@ -302,7 +316,7 @@ impl World {
             return None;
         };
         let (end, lane) = (channel.end_of(id), via.lane as usize);
-        let Some(letter) = channel.inbox(end, lane).letter.clone() else { return None };
+        let letter = channel.inbox(end, lane).letter.clone()?;
         let blocked = Some((via.channel, letter.message.stamp_ns));
         let over = match Kind::from_raw(letter.message.kind) {
             Some(Kind::Reply) => match self.accept_reply(party, tid, via, &letter) {
@@ -383,11 +397,6 @@ impl World {
                 known.label = peer.security_context;
                 let shared = self.channels.get_mut(&channel).expect("the broker made it");
                 shared.ends(end).known = true;
-                // The client may have been faster: whoever it woke has looked in vain.
-                let blocked = self.accept(party, Some(peer.process));
-                if party.control.is_none() {
-                    self.control_catches_up(party, blocked);
-                }
             }
             Event::Barrier { number } => party.barrier_seen = party.barrier_seen.max(number),
             Event::References { holder: Some((process, false)), .. } => {
@@ -401,6 +410,11 @@ impl World {
                 self.remove_channels(party.id(), process);
             }
             event => party.state.event(event),
+        }
+        if party.events.is_empty() {
+            // A peer may have been faster than its event: what it posted has rung for nobody, or
+            // was left for later.
+            self.accept(party, None);
         }
         self.carry_out(party);
     }
@@ -448,10 +462,14 @@ impl World {
 
     /// After a barrier nothing may be left that waited before it: here, nobody lies. What has come
     /// since may wait for a barrier of its own.
-    pub fn end_liars(&mut self, party: &mut Party, before: &[Blocked]) -> Vec<Blocked> {
-        let tids: Vec<Tid> = party.state.threads.keys().copied().collect();
-        let mut blocked: Vec<Blocked> =
-            tids.into_iter().filter_map(|tid| self.accept_answer(party, tid)).collect();
+    pub fn end_liars(
+        &mut self,
+        party: &mut Party,
+        caller: Option<Tid>,
+        before: &[Blocked],
+    ) -> Vec<Blocked> {
+        let answer = caller.and_then(|tid| self.accept_answer(party, tid));
+        let mut blocked: Vec<Blocked> = answer.into_iter().collect();
         blocked.extend(self.accept(party, None));
         self.carry_out(party);
         let liar = blocked.iter().find(|blocked| before.contains(blocked));

@@ -43,8 +43,9 @@ pub struct Thread {
     pub stage: Stage,
     pub answer: Option<Reply>,
     pub underway: Underway,
-    /// The last transaction was refused, and the thread has not read so.
-    pub refused: bool,
+    /// The last transaction was refused, and the thread has not read so: it will, after this many
+    /// ends of calls.
+    pub refused: Option<u32>,
     /// Calls that were posted and have not been answered.
     pub calls: u32,
     /// A looper that never leaves.
@@ -64,7 +65,7 @@ pub enum Stage {
     Posted(Box<Sending>),
     Acquire(u32),
     BecomeManager { ptr: u64, node: baton_abi::control::NodeId },
-    IsFrozen { handle: u32 },
+    IsFrozen { handle: u32, cookie: u64 },
     Freeze,
     Read { process_work: bool, nonblocking: bool },
     Asleep { process_work: bool, waiting: Waiting, awake: bool },
@@ -104,7 +105,7 @@ impl Thread {
             stage: Stage::Program,
             answer: None,
             underway: Underway::new(),
-            refused: false,
+            refused: None,
             calls: 0,
             main,
         }
@@ -147,6 +148,13 @@ impl Party {
             self.state.enter_looper(tid);
         }
         tid
+    }
+
+    /// Calls that have ended and whose ends the thread has not read.
+    pub fn unread_ends(&self, tid: Tid) -> u32 {
+        let stack = &self.state.threads[&tid].stack;
+        let open = stack.iter().filter(|frame| matches!(frame, Frame::Calling(_))).count();
+        self.threads[&tid].calls - open as u32
     }
 
     /// A thread that sent an object stays until it has read that it is acquired: nobody else keeps

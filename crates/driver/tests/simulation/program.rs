@@ -23,12 +23,13 @@ pub struct Object {
     /// Acknowledgements that the program owes.
     pub owed: u32,
     pub manager: bool,
+    pub asks_to_manage: bool,
 }
 
 impl Object {
     /// The program may use it.
     pub fn is_alive(&self) -> bool {
-        self.local || self.strong || self.sending > 0
+        self.local || self.strong || self.sending > 0 || self.asks_to_manage
     }
 }
 

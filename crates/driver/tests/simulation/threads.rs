@@ -28,7 +28,10 @@ impl World {
             Stage::Posted(sending) => self.posted(party, tid, sending),
             Stage::Acquire(handle) => self.acquired(party, tid, handle),
             Stage::BecomeManager { ptr, node } => self.became_manager(party, tid, ptr, node),
-            Stage::IsFrozen { handle } => self.request_freeze(party, tid, handle),
+            Stage::IsFrozen { handle, cookie } => {
+                let frozen = matches!(party.answer(tid), Reply::Frozen { frozen: true });
+                party.state.freeze_known(handle, cookie, frozen);
+            }
             Stage::Freeze => {
                 party.answer(tid);
             }
@@ -42,7 +45,7 @@ impl World {
             Stage::CatchUp { process_work, nonblocking, number, before } => {
                 self.take_events(party);
                 party.thread(tid).stage = if party.barrier_seen >= number {
-                    self.end_liars(party, &before);
+                    self.end_liars(party, Some(tid), &before);
                     Stage::Read { process_work, nonblocking }
                 } else {
                     Stage::CatchUp { process_work, nonblocking, number, before }
@@ -124,7 +127,7 @@ impl World {
                 party.state.reply_refused(tid, refusal);
             }
             None => {
-                party.thread(tid).refused = true;
+                party.thread(tid).refused = Some(party.unread_ends(tid));
                 party.state.refused(tid, refusal);
             }
         }
@@ -399,24 +402,17 @@ impl World {
             // The kernel tells of no reference to a manager's node: its program has them all.
             (object.manager, object.strong, object.weak) = (true, true, true);
         } else {
-            object.sending -= 1;
+            object.asks_to_manage = false;
             party.state.not_context_manager(node);
             party.program.tidy(ptr);
-        }
-    }
-
-    fn request_freeze(&mut self, party: &mut Party, tid: Tid, handle: u32) {
-        let frozen = matches!(party.answer(tid), Reply::Frozen { frozen: true });
-        let free = party.state.references.get(handle).is_some_and(|r| r.freeze.is_none());
-        if free {
-            let cookie = party.program.ask_freeze(handle);
-            party.state.request_freeze(handle, cookie, frozen).expect("nothing asked for yet");
         }
     }
 
     // ---- reading ----------------------------------------------------------------------------
 
     fn read(&mut self, party: &mut Party, tid: Tid, process_work: bool, nonblocking: bool) {
+        // A front end's threads have made their first ioctl.
+        party.state.thread(tid).return_once = false;
         let mut blocked: Vec<_> = self.accept_answer(party, tid).into_iter().collect();
         if process_work {
             blocked.extend(self.accept(party, None));
@@ -424,7 +420,8 @@ impl World {
         self.carry_out(party);
         if party.state.has_work(tid, process_work) {
             let any = self.collect(party, tid, process_work);
-            if !any && !nonblocking {
+            let once = std::mem::take(&mut party.state.thread(tid).return_once);
+            if !any && !once && !nonblocking {
                 party.thread(tid).stage = Stage::Read { process_work, nonblocking };
             }
             return;
@@ -487,17 +484,16 @@ impl World {
                 return true;
             }
             Return::Reply(incoming) => {
-                party.thread(tid).calls =
-                    party.thread(tid).calls.checked_sub(1).expect("a reply to a call");
+                self.call_ended(party, tid);
                 keep(party, &incoming);
                 return true;
             }
             Return::Bare(BR_FAILED_REPLY | BR_DEAD_REPLY | BR_FROZEN_REPLY) => {
-                let thread = party.thread(tid);
-                if std::mem::take(&mut thread.refused) {
+                if party.thread(tid).refused == Some(0) {
+                    party.thread(tid).refused = None;
                     self.completed(party, tid);
                 } else {
-                    thread.calls = thread.calls.checked_sub(1).expect("an error for a call");
+                    self.call_ended(party, tid);
                 }
             }
             Return::Bare(_) => self.completed(party, tid),
@@ -513,6 +509,12 @@ impl World {
             Return::Frozen(cookie, frozen) => party.program.frozen(cookie, frozen),
         }
         false
+    }
+
+    fn call_ended(&mut self, party: &mut Party, tid: Tid) {
+        let thread = party.thread(tid);
+        thread.calls = thread.calls.checked_sub(1).expect("the end of a call");
+        thread.refused = thread.refused.map(|before| before - 1);
     }
 
     fn completed(&mut self, party: &mut Party, tid: Tid) {

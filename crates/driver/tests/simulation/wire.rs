@@ -41,12 +41,23 @@ pub struct Ends {
     pub abandoned: u64,
     pub ready: u64,
     pub serving: u64,
+    /// Its first one-way transaction waits for room.
+    pub full: bool,
 }
 
 impl Ends {
     fn new() -> Ends {
         let free = (1 << LANES) - 1;
-        Ends { known: false, dead: false, rung: false, free, abandoned: 0, ready: 0, serving: 0 }
+        Ends {
+            known: false,
+            dead: false,
+            rung: false,
+            free,
+            abandoned: 0,
+            ready: 0,
+            serving: 0,
+            full: false,
+        }
     }
 }
 
@@ -119,7 +130,7 @@ impl Channel {
 
     /// Whether a looper that is about to sleep has to look again.
     pub fn has_news(&self) -> bool {
-        self.ready != 0 || !self.ring.is_empty()
+        self.ready != 0 || !self.ring.is_empty() && !self.server_ends.full
     }
 
     pub fn ready_lanes(&mut self) -> u64 {

@@ -155,7 +155,7 @@ impl World {
             Agent::Visit(id, channel) => self.with(id, |world, party| world.visit(party, channel)),
             Agent::CaughtUp(id) => self.with(id, |world, party| {
                 let (_, before) = party.control.take().expect("it caught up");
-                let blocked = world.end_liars(party, &before);
+                let blocked = world.end_liars(party, None, &before);
                 world.control_catches_up(party, blocked);
             }),
             Agent::Thread(id, tid) => self.with(id, |world, party| world.run_thread(party, tid)),

@@ -1,0 +1,199 @@
+//! The children, from their parent's side: lines to and fro, /proc, and the broker's report.
+
+use crate::actor::ROLES;
+use baton_abi::control::{ContextReport, ProcessReport, Reply, Request, VERSION, decode, encode};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::OwnedFd;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How long anything may take before it counts as a hang: the only use of time here.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub struct Member {
+    child: Child,
+    pidfd: OwnedFd,
+    lines: Receiver<String>,
+    pub role: usize,
+    /// Counts at rest, by whose death came before: descriptors and threads.
+    at_rest: BTreeMap<usize, (usize, usize)>,
+}
+
+impl Member {
+    pub fn start(role: usize, socket: &Path, seed: u64) -> Member {
+        let program = std::env::current_exe().expect("our own program");
+        let mut child = Command::new(program)
+            .args(["role", ROLES[role]])
+            .arg(socket)
+            .arg(seed.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start a child");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).all(|line| send.send(line).is_ok())
+        });
+        let pid = Pid::from_raw(child.id() as i32).expect("a pid");
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd");
+        Member { child, pidfd, lines, role, at_rest: BTreeMap::new() }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn tell(&mut self, command: &str) {
+        writeln!(self.child.stdin.as_ref().expect("piped"), "{command}").expect("it listens");
+    }
+
+    /// The next line.
+    pub fn hear(&mut self) -> String {
+        self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| self.hangs())
+    }
+
+    pub fn expect(&mut self, wanted: &str) {
+        let line = self.hear();
+        assert_eq!(line, wanted, "{}", ROLES[self.role]);
+    }
+
+    fn hangs(&self) -> String {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it lives");
+        for task in tasks.flatten() {
+            let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            eprintln!("{} {} {}", read("comm").trim(), read("wchan"), read("syscall").trim());
+        }
+        panic!("the {} (pid {}) hangs", ROLES[self.role], self.pid());
+    }
+
+    pub fn kill(mut self) {
+        rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL).expect("it lives");
+        let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        let ended = rustix::event::poll(&mut fds, Some(&patience)).expect("poll");
+        assert_eq!(ended, 1, "SIGKILL does not end it");
+        self.child.wait().expect("a child");
+    }
+
+    /// Descriptors and threads.
+    fn counts(&self) -> (usize, usize) {
+        let count = |what: &str| {
+            std::fs::read_dir(format!("/proc/{}/{what}", self.pid())).expect("it lives").count()
+        };
+        (count("fd"), count("task"))
+    }
+
+    /// Whenever it is at rest after a death of the same role, it has the same descriptors and
+    /// threads as the first time.
+    pub fn check_counts(&mut self, victim: usize) {
+        let Some(&before) = self.at_rest.get(&victim) else {
+            let counts = self.settled_counts();
+            self.at_rest.insert(victim, counts);
+            return;
+        };
+        let late = Instant::now() + PATIENCE;
+        // What the last one-way transaction brought may still be on its way to be closed.
+        while self.counts() != before {
+            assert!(
+                Instant::now() < late,
+                "the {}: {:?} after a {}'s death, once {before:?}: {:?}",
+                ROLES[self.role],
+                self.counts(),
+                ROLES[victim],
+                self.open_files(),
+            );
+            std::thread::yield_now();
+        }
+    }
+
+    /// Counts that do not move while it is looked at many times.
+    fn settled_counts(&self) -> (usize, usize) {
+        let mut last = self.counts();
+        let mut same = 0;
+        while same < 50 {
+            std::thread::yield_now();
+            let now = self.counts();
+            same = if now == last { same + 1 } else { 0 };
+            last = now;
+        }
+        last
+    }
+
+    fn open_files(&self) -> Vec<String> {
+        let all = std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it lives");
+        let name = |path: std::path::PathBuf| std::fs::read_link(path).unwrap_or_default();
+        all.flatten().map(|entry| name(entry.path()).display().to_string()).collect()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// A connection that only looks at the broker.
+pub struct Observer {
+    socket: OwnedFd,
+}
+
+impl Observer {
+    pub fn connect(path: &Path) -> Observer {
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None);
+        let socket = socket.expect("a socket");
+        let address = SocketAddrUnix::new(path).expect("a short path");
+        rustix::net::connect(&socket, &address).expect("a broker");
+        let observer = Observer { socket };
+        assert_eq!(observer.ask(&Request::Observe { version: VERSION }), Reply::Done);
+        observer
+    }
+
+    fn ask(&self, request: &Request) -> Reply {
+        rustix::net::send(&self.socket, &encode(request), SendFlags::empty()).expect("it reads");
+        let mut packet = vec![0; baton_abi::control::MAX_PACKET_BYTES];
+        let (bytes, _) = rustix::net::recv(&self.socket, &mut packet[..], RecvFlags::empty())
+            .expect("it answers");
+        decode(&packet[..bytes]).expect("a reply")
+    }
+
+    pub fn context(&self) -> ContextReport {
+        match self.ask(&Request::Report) {
+            Reply::Report(report) => {
+                report.contexts.into_iter().find(|c| c.name == "binder").expect("there from birth")
+            }
+            other => panic!("{other:?} to a report"),
+        }
+    }
+
+    /// The broker's name for a pid.
+    pub fn name_of(&self, pid: u32) -> u64 {
+        let found = self.context().processes.into_iter().find(|process| process.pid == pid);
+        found.expect("admitted").process
+    }
+
+    /// Nothing is left of a dead process, once those who live have let it go.
+    pub fn check_gone(&self, dead: u64) {
+        let late = Instant::now() + PATIENCE;
+        let touches = |process: &ProcessReport| {
+            process.process == dead
+                || process.handles.iter().any(|&(_, owner, ..)| owner == dead)
+                || process.channels.iter().any(|&(_, other, _)| other == dead)
+        };
+        loop {
+            let context = self.context();
+            let left: Vec<_> = context.processes.iter().filter(|p| touches(p)).collect();
+            if left.is_empty() && context.manager != Some(dead) {
+                return;
+            }
+            assert!(Instant::now() < late, "{dead} is left in {left:?}");
+        }
+    }
+}
