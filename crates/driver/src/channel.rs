@@ -290,9 +290,10 @@ impl Channel {
             (self.head.double_word(header::RING_HEAD), self.head.double_word(header::RING_TAIL));
         let (free, before_end) = ends.producer.room(head)?;
         let beyond_end = free - before_end;
-        // An empty ring starts over, so that a trickle does not touch all of its pages.
-        let restart = free == RING_BYTES && ends.producer.place() >= 64 << 10;
-        if before_end < bytes || restart && bytes <= beyond_end {
+        // An empty ring starts over in its second half, so that a trickle touches half of its
+        // pages. Until the server has taken the skip there is room up to here: any target's half.
+        let restart = free == RING_BYTES && ends.producer.place() >= RING_BYTES / 2;
+        if before_end < bytes || restart {
             if beyond_end < bytes {
                 return Ok(false);
             }
