@@ -66,13 +66,11 @@ impl Distribution {
         for &time_ns in times_ns {
             round.saturating_record(time_ns);
         }
-        self.rounds.push(Summary {
-            p50: round.value_at_quantile(0.5),
-            p99: round.value_at_quantile(0.99),
-            p999: round.value_at_quantile(0.999),
-            max: times_ns.iter().copied().max().unwrap_or(0),
-            mean: round.mean(),
-        });
+        let max = times_ns.iter().copied().max().unwrap_or(0);
+        // A histogram's answer is the upper end of a step, which may lie beyond the last value.
+        let at = |quantile| round.value_at_quantile(quantile).min(max);
+        let (p50, p99, p999) = (at(0.5), at(0.99), at(0.999));
+        self.rounds.push(Summary { p50, p99, p999, max, mean: round.mean() });
         self.all.add(round).expect("bounds are the same");
     }
 

@@ -6,11 +6,12 @@
 //! - [`pair`]: two processes that play one system, as the run sees them; [`party`]: as they see
 //!   themselves; [`processors`]: where they run; [`broker`]: whom ours ask.
 //! - [`distribution`]: what came of it; [`report`]: in JSON, [`table`]: for a person, [`html`]: as
-//!   curves; [`machine`]: where all this was true.
+//!   a page of [`curve`]s; [`machine`]: where all this was true.
 //!
 //! **Invariant**: at any instant one pair at most is measured, and everything else sleeps.
 
 pub mod broker;
+pub mod curve;
 pub mod distribution;
 pub mod html;
 pub mod machine;

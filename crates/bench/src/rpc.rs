@@ -93,7 +93,7 @@ pub fn rpc(args: &RpcArgs) -> ExitCode {
             std::fs::write(path, page)
                 .map_err(|error| RpcError::Output { path: path.clone(), error })?;
         }
-        Ok(!results.measured.is_empty() && !(args.check && !report.holds()))
+        Ok(!results.measured.is_empty() && (!args.check || report.holds()))
     });
     match passed {
         Ok(true) => ExitCode::SUCCESS,

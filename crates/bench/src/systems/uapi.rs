@@ -94,8 +94,8 @@ impl Device {
     fn ioctl<T>(&self, request: u32, argument: &mut T) -> io::Result<()> {
         let argument = std::ptr::from_mut(argument).cast::<c_void>();
         match self.form {
-            // SAFETY: every caller here passes what its request takes.
             Form::Libc => {
+                // SAFETY: every caller here passes what its request takes.
                 os_result(unsafe { libc::ioctl(self.fd, request as _, argument) })?;
             }
             Form::Trap => {
