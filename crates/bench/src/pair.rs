@@ -166,7 +166,7 @@ fn command(system: System, broker: &Path) -> Result<Command, PairError> {
     let own = std::env::current_exe().map_err(|error| PairError::System("find itself", error))?;
     match system {
         System::RsbinderRpc => {
-            let advice = "`make bench-peers` builds it";
+            let advice = "`bench/peers/build` builds it";
             Ok(Command::new(beside(&own, "baton-bench-peers", advice)?))
         }
         System::BatonUapiLibc | System::BatonUapiTrap => {
