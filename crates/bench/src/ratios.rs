@@ -94,7 +94,7 @@ impl Results {
     fn find(&self, case: Case) -> Result<&Distribution, String> {
         self.measured.get(&case).ok_or_else(|| match self.missing.get(&case.system) {
             Some(why) => format!("{}: {why}", case.system.name()),
-            None => format!("{} was not measured so", case.system.name()),
+            None => format!("{} was not measured", case.system.name()),
         })
     }
 }

@@ -61,6 +61,8 @@ pub struct Ends {
     pub producer: Producer,
     /// Client: one-way records not yet taken: position after each, and its size when allocated.
     pub pending: std::collections::VecDeque<(u64, usize)>,
+    /// Client: the target's flood warning has been passed on since there was room.
+    pub spam_told: bool,
     /// Client: number of the last descriptor message.
     pub fds_number: u32,
     /// Server: lanes with a request that was seen and could not be taken yet.
@@ -69,6 +71,8 @@ pub struct Ends {
     pub serving: u64,
     /// Server: the one-way ring.
     pub consumer: Consumer,
+    /// Server: the oldest one-way record waits for room in the receive buffer.
+    pub full: bool,
     /// It has ended: the peer is gone or has broken the protocol.
     pub dead: bool,
 }
@@ -96,10 +100,12 @@ impl Channel {
             abandoned: 0,
             producer: Producer::new(RING_BYTES),
             pending: Default::default(),
+            spam_told: false,
             fds_number: 0,
             ready: 0,
             serving: 0,
             consumer: Consumer::new(RING_BYTES),
+            full: false,
             dead: false,
         });
         let lanes = [const { OnceLock::new() }; LANES];
@@ -353,7 +359,7 @@ impl Channel {
     /// Whether anything new has come since the last look.
     pub fn has_news(&self, ends: &Ends) -> bool {
         self.head.double_word(header::READY).load(Ordering::SeqCst) != 0
-            || ends.consumer.available(self.ring_tail()) != Ok(0)
+            || !ends.full && ends.consumer.available(self.ring_tail()) != Ok(0)
     }
 
     fn ring_tail(&self) -> &AtomicU64 {

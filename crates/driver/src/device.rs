@@ -108,26 +108,44 @@ impl Device {
     ///
     /// Bad addresses in the argument or in what it points to are `EFAULT`, not a fault.
     pub fn ioctl(&self, request: u32, argument: usize, nonblocking: bool) -> Result<i32, Errno> {
-        let engine = &*self.engine;
         if self.engine.is_closed() {
             return Err(Errno::BADF);
         }
+        let result = match request {
+            BINDER_WRITE_READ => self.write_read(argument, nonblocking),
+            _ => self.control(request, argument),
+        };
+        let mut state = self.engine.lock();
+        if let Some(thread) = state.threads.get_mut(&tid()) {
+            thread.return_once = false;
+        }
+        result.map(|()| 0)
+    }
+
+    fn control(&self, request: u32, argument: usize) -> Result<(), Errno> {
+        let engine = &*self.engine;
+        // For these the kernel says EINVAL of a bad address.
+        let invalid = |_| Errno::INVAL;
+        engine.lock().thread(tid());
         match request {
-            BINDER_WRITE_READ => return self.write_read(argument, nonblocking).map(|()| 0),
-            BINDER_SET_MAX_THREADS => engine.lock().pool.max = user::read(argument)?,
+            BINDER_SET_MAX_THREADS => {
+                engine.lock().pool.max = user::read(argument).map_err(invalid)?;
+            }
             BINDER_SET_CONTEXT_MGR => self.become_manager(FlatObject {
                 kind: BINDER_TYPE_BINDER,
                 flags: 0,
                 binder: 0,
                 cookie: 0,
             })?,
-            BINDER_SET_CONTEXT_MGR_EXT => self.become_manager(user::read(argument)?)?,
+            BINDER_SET_CONTEXT_MGR_EXT => {
+                self.become_manager(user::read(argument).map_err(invalid)?)?;
+            }
             BINDER_THREAD_EXIT => {
                 let mut state = engine.lock();
                 state.thread_exit(tid());
                 engine.unlock(state);
             }
-            BINDER_VERSION => user::write(argument, &PROTOCOL_VERSION)?,
+            BINDER_VERSION => user::write(argument, &PROTOCOL_VERSION).map_err(invalid)?,
             BINDER_GET_NODE_INFO_FOR_REF => self.node_info(argument)?,
             BINDER_GET_NODE_DEBUG_INFO => self.node_debug_info(argument)?,
             BINDER_FREEZE => self.freeze(user::read(argument)?)?,
@@ -147,7 +165,7 @@ impl Device {
             }
             _ => return Err(Errno::INVAL),
         }
-        Ok(0)
+        Ok(())
     }
 
     /// A descriptor that polls readable while the device would (`POLLIN`): level-triggered work of
@@ -286,6 +304,7 @@ impl Device {
         if let Some((offset, bytes)) = state.free(offset, address) {
             self.engine.memory.zero(offset, bytes);
         }
+        self.engine.freed(state);
     }
 
     fn transact(&self, tid: Tid, reply: bool, transaction: &TransactionData, buffers_size: u64) {
@@ -347,7 +366,7 @@ impl Device {
                 }
             }
             let nothing = out.at == first && out.room() >= LARGEST_RETURN;
-            if !nothing || std::mem::take(&mut state.thread(tid).return_once) {
+            if !nothing || state.thread(tid).return_once {
                 return Ok(state);
             }
         }

@@ -17,7 +17,7 @@ use baton_abi::control::{ChannelId, End, Event, Granted, Identity, ProcessId, Re
 use baton_abi::lane::*;
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_shm::bell::Bell;
-use baton_shm::futex::Wait;
+use baton_shm::futex::{FAR_AHEAD, Wait};
 use baton_shm::mailbox::{Mailbox, Reader, Seen};
 use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::sync::{AtomicU32, Ordering};
@@ -396,28 +396,28 @@ impl Engine {
 
     // ---- coming in --------------------------------------------------------------------------
 
-    /// Takes in everything that peers have posted (or one of them), oldest first. False if
-    /// something has to wait for an event of the broker.
-    pub fn accept(&self, state: &mut State, only: Option<ProcessId>) -> bool {
+    /// Takes in everything that peers have posted (or one of them), oldest first. What has to wait
+    /// for an event of the broker is returned.
+    fn accept(&self, state: &mut State, only: Option<ProcessId>) -> Vec<Candidate> {
         let incoming = {
             let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
             channels.incoming.clone()
         };
         let mut blocked = Blocked::default();
         while let Some((channel, what)) = self.oldest(state, &incoming, only, &blocked) {
-            let outcome = match what {
-                Candidate::Lane(lane) => self.accept_lane(state, &channel, lane),
-                Candidate::OneWay => self.accept_one_way(state, &channel),
+            let outcome = match what.place {
+                Place::Lane(lane) => self.accept_lane(state, &channel, lane),
+                Place::OneWay => self.accept_one_way(state, &channel),
             };
             match outcome {
                 Ok(()) => {}
-                Err(Stop::Later) => blocked.later(channel.id, what),
-                Err(Stop::NoRoom) => blocked.full(channel.id, what),
+                Err(Stop::Later) => blocked.later.push(what),
+                Err(Stop::NoRoom) => channel.ends().full = true,
                 Err(Stop::Violation(why)) => self.end_channel(state, &channel, why),
                 Err(Stop::Refused(_)) => unreachable!("refusals have been told"),
             }
         }
-        !blocked.waits_for_events
+        blocked.later
     }
 
     /// The oldest message of all. A message that was posted because of another one is younger, and
@@ -429,12 +429,11 @@ impl Engine {
         only: Option<ProcessId>,
         blocked: &Blocked,
     ) -> Option<(Arc<Channel>, Candidate)> {
-        let mut found = self.look(state, incoming, only, blocked)?;
-        if incoming.len() > 1 {
-            found = self.look(state, incoming, only, blocked)?;
+        let found = self.look(state, incoming, only, blocked)?;
+        if incoming.len() == 1 {
+            return Some(found);
         }
-        let (_, channel, what) = found;
-        Some((channel, what))
+        self.look(state, incoming, only, blocked)
     }
 
     fn look(
@@ -443,11 +442,13 @@ impl Engine {
         incoming: &[Arc<Channel>],
         only: Option<ProcessId>,
         blocked: &Blocked,
-    ) -> Option<(u64, Arc<Channel>, Candidate)> {
-        let mut oldest: Option<(u64, Arc<Channel>, Candidate)> = None;
-        let mut offer = |stamp, channel: &Arc<Channel>, what| {
-            if oldest.as_ref().is_none_or(|(best, ..)| stamp < *best) {
-                oldest = Some((stamp, Arc::clone(channel), what));
+    ) -> Option<(Arc<Channel>, Candidate)> {
+        let mut oldest: Option<(Arc<Channel>, Candidate)> = None;
+        let mut offer = |channel: &Arc<Channel>, place, stamp_ns| {
+            let what = Candidate { channel: channel.id, place, stamp_ns };
+            let older = oldest.as_ref().is_none_or(|(_, best)| stamp_ns < best.stamp_ns);
+            if older && !blocked.has(&what) {
+                oldest = Some((Arc::clone(channel), what));
             }
         };
         for channel in incoming.iter().filter(|c| only.is_none_or(|peer| c.peer == peer)) {
@@ -459,18 +460,15 @@ impl Engine {
             while ready != 0 {
                 let lane = ready.trailing_zeros() as usize;
                 ready &= ready - 1;
-                let what = Candidate::Lane(lane);
-                if !blocked.has(channel.id, what)
-                    && let Ok(areas) = channel.lane(lane)
-                {
-                    offer(areas.header().stamp_ns, channel, what);
+                if let Ok(areas) = channel.lane(lane) {
+                    offer(channel, Place::Lane(lane), areas.header().stamp_ns);
                 }
             }
-            if blocked.has(channel.id, Candidate::OneWay) {
+            if ends.full {
                 continue;
             }
             match channel.first_one_way(&mut ends) {
-                Ok(Some((message, _))) => offer(message.stamp_ns, channel, Candidate::OneWay),
+                Ok(Some((message, _))) => offer(channel, Place::OneWay, message.stamp_ns),
                 Ok(None) => {}
                 Err(_) => {
                     drop(ends);
@@ -479,6 +477,18 @@ impl Engine {
             }
         }
         oldest
+    }
+
+    /// A buffer has been freed: one-way transactions that waited for room come in.
+    pub fn freed(&self, state: &mut State) {
+        let mut waited = false;
+        for channel in &self.channels.read().unwrap_or_else(|p| p.into_inner()).incoming {
+            waited |= std::mem::take(&mut channel.ends().full);
+        }
+        if waited {
+            // What waits for an event still does; the next look finds it.
+            self.accept(state, None);
+        }
     }
 
     fn accept_lane(&self, state: &mut State, channel: &Channel, lane: usize) -> Result<(), Stop> {
@@ -755,21 +765,18 @@ impl Engine {
         nonblocking: bool,
     ) -> Result<MutexGuard<'a, State>, Errno> {
         loop {
-            let mut settled = self.accept_answer(&mut state, tid);
-            if process_work {
-                settled &= self.accept(&mut state, None);
-            }
+            let answered = self.accept_answer(&mut state, tid);
+            let later = if process_work { self.accept(&mut state, None) } else { Vec::new() };
             self.carry_out(&mut state);
             if state.has_work(tid, process_work) {
                 return Ok(state);
             }
-            if self.closed.load(Ordering::Acquire) {
+            if self.is_closed() {
                 return Err(Errno::BADF);
             }
-            if !settled {
+            if !answered || !later.is_empty() {
                 drop(state);
-                self.catch_up();
-                state = self.lock();
+                state = self.catch_up(&later, (!answered).then_some(tid));
                 continue;
             }
             if nonblocking {
@@ -791,7 +798,7 @@ impl Engine {
             let lane = channel.lane(via.lane as usize)?;
             state.set_waiting(tid, Waiting::Lane(via));
             drop(state);
-            lane.inbox().wait(None)
+            lane.inbox().wait(Some(FAR_AHEAD))
         } else if process_work {
             state.set_waiting(tid, Waiting::Bell);
             let announced = self.bell().announce();
@@ -807,7 +814,7 @@ impl Engine {
             let word = Mailbox::new(self.own_word(tid));
             state.set_waiting(tid, Waiting::Own);
             drop(state);
-            word.wait(None)
+            word.wait(Some(FAR_AHEAD))
         };
         state = self.lock();
         state.set_waiting(tid, Waiting::No);
@@ -883,49 +890,37 @@ impl Engine {
         }
     }
 
-    /// Waits until every event that was caused before has been applied; a message that is still
-    /// without its references or its grant then never had them.
-    fn catch_up(&self) {
+    /// Waits until every event that was caused before now has been applied. A message that is then
+    /// still without its grant or its references never had them: its channel ends.
+    fn catch_up(&self, later: &[Candidate], caller: Option<Tid>) -> MutexGuard<'_, State> {
         let number = self.barriers.fetch_add(1, Ordering::AcqRel) + 1;
         self.broker.tell(&Request::Barrier { number });
         while self.barrier_seen.load(Ordering::Acquire) < number
             && !self.broker_lost.load(Ordering::Acquire)
         {
-            let mut fds = [rustix::event::PollFd::from_borrowed_fd(
-                self.broker.events(),
-                rustix::event::PollFlags::IN,
-            )];
+            let flags = rustix::event::PollFlags::IN;
+            let mut fds = [rustix::event::PollFd::from_borrowed_fd(self.broker.events(), flags)];
+            // The control thread may take the event from under this poll.
             let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
             let _ = rustix::event::poll(&mut fds, Some(&time));
             self.take_events();
         }
-        self.end_liars();
-    }
-
-    /// Ends the channels whose messages name what they were never given.
-    fn end_liars(&self) {
         let mut state = self.lock();
-        let tids: Vec<Tid> = state.threads.keys().copied().collect();
-        for tid in tids {
-            if !self.accept_answer(&mut state, tid)
-                && let Some(calling) = state.thread(tid).calls_on().copied()
-                && let Some(channel) = self.channel(calling.via.channel)
-            {
-                self.end_channel(&mut state, &channel, "a reply with references it was not given");
+        let still = self.accept(&mut state, None);
+        for liar in still.iter().filter(|what| later.contains(what)) {
+            if let Some(channel) = self.channel(liar.channel) {
+                self.end_channel(&mut state, &channel, "a call without a grant");
             }
         }
-        if !self.accept(&mut state, None) {
-            let channels = self.channels.read().unwrap_or_else(|p| p.into_inner()).incoming.clone();
-            for channel in channels {
-                if channel.ends().ready != 0 || channel.has_news(&channel.ends()) {
-                    let fine = self.accept(&mut state, Some(channel.peer));
-                    if !fine {
-                        self.end_channel(&mut state, &channel, "a call without a grant");
-                    }
-                }
-            }
+        if let Some(tid) = caller
+            && !self.accept_answer(&mut state, tid)
+            && let Some(calling) = state.thread(tid).calls_on().copied()
+            && let Some(channel) = self.channel(calling.via.channel)
+        {
+            self.end_channel(&mut state, &channel, "a reply with references it was not given");
         }
         self.carry_out(&mut state);
+        state
     }
 
     // ---- the control thread -----------------------------------------------------------------
@@ -959,14 +954,14 @@ impl Engine {
         let Some(channel) = self.channel(id) else { return };
         let over = channel.drain_socket().is_err();
         let mut state = self.lock();
-        let settled = self.accept(&mut state, over.then_some(channel.peer));
+        let later = self.accept(&mut state, over.then_some(channel.peer));
         if over {
             self.end_channel(&mut state, &channel, "the peer has hung up");
         }
         self.carry_out(&mut state);
         drop(state);
-        if !settled {
-            self.catch_up();
+        if !later.is_empty() {
+            drop(self.catch_up(&later, None));
         }
     }
 
@@ -1047,11 +1042,19 @@ impl Drop for Engine {
     }
 }
 
-/// What lies first on a channel.
+/// Where a message lies on its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Candidate {
+enum Place {
     Lane(usize),
     OneWay,
+}
+
+/// A message that could come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Candidate {
+    channel: ChannelId,
+    place: Place,
+    stamp_ns: u64,
 }
 
 /// Why a message stays, or its channel goes.
@@ -1070,21 +1073,11 @@ enum Stop {
 /// What this round has found to stay.
 #[derive(Default)]
 struct Blocked {
-    items: Vec<(ChannelId, Candidate)>,
-    waits_for_events: bool,
+    later: Vec<Candidate>,
 }
 
 impl Blocked {
-    fn has(&self, channel: ChannelId, what: Candidate) -> bool {
-        self.items.contains(&(channel, what))
-    }
-
-    fn later(&mut self, channel: ChannelId, what: Candidate) {
-        self.waits_for_events = true;
-        self.items.push((channel, what));
-    }
-
-    fn full(&mut self, channel: ChannelId, what: Candidate) {
-        self.items.push((channel, what));
+    fn has(&self, what: &Candidate) -> bool {
+        self.later.iter().any(|other| (other.channel, other.place) == (what.channel, what.place))
     }
 }

@@ -76,12 +76,14 @@ fn object_at(data: &[u8], offset: u64) -> Option<(u32, usize)> {
     (at.checked_add(bytes)? <= data.len()).then_some((kind, at))
 }
 
-/// A PTR that later objects may point into: its object's index, and where it lies in the buffers.
+/// A PTR that later objects may point into: its object's index, where its bytes lie in the buffers,
+/// and where the object lies in the data.
 #[derive(Clone, Copy)]
 struct Placed {
     index: u64,
     object: BufferObject,
     at: usize,
+    object_at: usize,
 }
 
 /// The rule that pointers are fixed up depth first, front to back: a later object may point only
@@ -101,6 +103,10 @@ impl FixUps {
 
     fn allows(&self, parent: u64, offset: u64) -> bool {
         let Some((mut index, mut least)) = self.last else { return false };
+        // The kernel takes an object at offset 0 for none at all.
+        if self.parent(index).is_none_or(|last| last.object_at == 0) {
+            return false;
+        }
         while index != parent {
             let Some(open) =
                 self.parent(index).filter(|p| p.object.flags & BUFFER_FLAG_HAS_PARENT != 0)
@@ -211,7 +217,7 @@ fn send_buffer(
     }
     object.buffer = from as u64;
     write(data, at, &object).ok_or(Errno::INVAL)?;
-    fix_ups.placed.push(Placed { index, object, at: from });
+    fix_ups.placed.push(Placed { index, object, at: from, object_at: at });
     fix_ups.last = Some((index, 0));
     Ok(())
 }
@@ -276,7 +282,12 @@ pub fn receive(
                 object.buffer = delivery.buffers_address + from;
                 place_pointer(&object, &placed, buffers)?;
                 write(data, at, &object).ok_or(Malformed)?;
-                placed.push(Placed { index: index as u64, object, at: from as usize });
+                placed.push(Placed {
+                    index: index as u64,
+                    object,
+                    at: from as usize,
+                    object_at: at,
+                });
             }
             BINDER_TYPE_FDA => {
                 let array: FdArrayObject = read(data, at).ok_or(Malformed)?;

@@ -50,9 +50,6 @@ pub enum CallError {
     /// The transaction could not be made: too large, no right, no room.
     #[error("the transaction failed: {0}")]
     Failed(Errno),
-    /// A signal handler ran while it waited; the answer will be dropped.
-    #[error("interrupted by a signal")]
-    Interrupted,
 }
 
 /// What is sent: bytes, and objects at places in them.
@@ -192,11 +189,13 @@ impl Process {
         self.send(tid, Target::Handle(handle.number), code, TF_ACCEPT_FDS, Ok(parcel));
         let engine = &self.inner.engine;
         let mut state = engine.lock();
+        state.thread(tid).return_once = false;
         loop {
-            state = engine.await_work(state, tid, false, false).map_err(|errno| match errno {
-                Errno::INTR => CallError::Interrupted,
-                _ => CallError::Dead,
-            })?;
+            state = match engine.await_work(state, tid, false, false) {
+                Ok(state) => state,
+                Err(Errno::INTR) => engine.lock(),
+                Err(_) => return Err(CallError::Dead),
+            };
             while let Some(item) = state.next_return(tid, false) {
                 match item {
                     Return::Reply(incoming) => {
@@ -240,6 +239,7 @@ impl Process {
         let engine = &self.inner.engine;
         let mut state = engine.lock();
         state.enter_looper(tid);
+        state.thread(tid).return_once = false;
         loop {
             let process_work = state.takes_process_work(tid);
             state = match engine.await_work(state, tid, process_work, false) {
@@ -312,12 +312,6 @@ impl Process {
                 self.serve_one(incoming, ptr);
                 engine.lock()
             }
-            Return::Reply(incoming) => {
-                // Of a call that a signal interrupted.
-                engine.unlock(state);
-                drop(Received { inner: &self.inner, incoming });
-                engine.lock()
-            }
             Return::Node(news) => {
                 let (ptr, cookie) = news.subject;
                 for command in news.returns {
@@ -338,7 +332,12 @@ impl Process {
                 }
                 engine.lock()
             }
-            Return::Bare(_) | Return::Cookie(..) | Return::Frozen(..) | Return::Nothing => state,
+            // Replies are taken by the call that they answer.
+            Return::Reply(_)
+            | Return::Bare(_)
+            | Return::Cookie(..)
+            | Return::Frozen(..)
+            | Return::Nothing => state,
         }
     }
 
@@ -431,6 +430,7 @@ impl Drop for Received<'_> {
             engine.memory.zero(offset, bytes);
         }
         state.close_fds(fds);
+        engine.freed(&mut state);
         engine.unlock(state);
     }
 }

@@ -385,12 +385,10 @@ impl Engine {
     /// less what is on its way there. True if the target may call it spam.
     fn one_way_room(&self, channel: &Channel, bytes: usize) -> Result<bool, Refusal> {
         for attempt in 0..100 {
-            let (account, free, size) = {
-                let mut ends = channel.ends();
-                let account = channel.one_way_account(&mut ends);
-                let free = channel.front_word(front::ONE_WAY_FREE) as usize;
-                (account, free, channel.front_word(front::BUFFER_BYTES) as usize)
-            };
+            let mut ends = channel.ends();
+            let account = channel.one_way_account(&mut ends);
+            let free = channel.front_word(front::ONE_WAY_FREE) as usize;
+            let size = channel.front_word(front::BUFFER_BYTES) as usize;
             if size == 0 {
                 return Err(Refusal::dead());
             }
@@ -398,8 +396,15 @@ impl Engine {
                 let left = free - account.pending_bytes - bytes;
                 let ours = account.pending_bytes + account.taken_bytes + bytes;
                 let many = account.pending + account.taken + 1 > 50;
-                return Ok(left < size / 10 && (many || ours > size / 4));
+                if left >= size / 10 {
+                    ends.spam_told = false;
+                } else if !ends.spam_told && (many || ours > size / 4) {
+                    ends.spam_told = true;
+                    return Ok(true);
+                }
+                return Ok(false);
             }
+            drop(ends);
             // A record that the target has just taken may be counted twice for a moment.
             if attempt > 0 {
                 std::thread::yield_now();

@@ -10,6 +10,7 @@
 //! `baton run` lays out a directory, `$BATON_DEV`, in which every one of these exists under its
 //! name without `/dev`. Calls that look at a path rather than open it go there.
 
+use baton_abi::place::socket_path;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -36,7 +37,7 @@ impl Place<'_> {
 /// What `baton run` said in the environment, read once: a program may change its environment.
 #[derive(Debug)]
 pub struct Settings {
-    /// `BATON_SOCKET`: where the broker listens.
+    /// Where the broker listens: `BATON_SOCKET`, or the default place.
     pub socket: PathBuf,
     /// `BATON_DEV`: the placeholders.
     pub placeholders: Option<Vec<u8>>,
@@ -50,8 +51,7 @@ pub struct Settings {
 pub fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| Settings {
-        socket: std::env::var_os("BATON_SOCKET")
-            .map_or_else(|| PathBuf::from("/run/baton/broker.sock"), PathBuf::from),
+        socket: socket_path(rustix::process::geteuid().as_raw()),
         placeholders: std::env::var_os("BATON_DEV").map(OsStringExt::into_vec),
         context: std::env::var("BATON_CONTEXT").ok(),
         trap: std::env::var_os("BATON_TRAP").is_none_or(|value| value != "0"),
@@ -70,7 +70,7 @@ pub fn place(path: &CStr) -> Option<Place<'_>> {
 
 fn place_in_binderfs(rest: &[u8]) -> Option<Place<'_>> {
     match rest {
-        b"" | b"/" | b"/features" | b"/features/" => Some(Place::Plain),
+        b"" | b"/" | b"/." | b"/.." | b"/features" => Some(Place::Plain),
         b"/binder-control" => Some(Place::Control),
         _ if rest.starts_with(b"/features/") => Some(Place::Plain),
         _ => device(rest.strip_prefix(b"/")?),
@@ -78,7 +78,7 @@ fn place_in_binderfs(rest: &[u8]) -> Option<Place<'_>> {
 }
 
 fn device(name: &[u8]) -> Option<Place<'_>> {
-    let sound = (1..=255).contains(&name.len()) && !name.contains(&b'/') && name[0] != b'.';
+    let sound = (1..=255).contains(&name.len()) && !name.contains(&b'/');
     let name = std::str::from_utf8(name).ok().filter(|_| sound)?;
     let renamed = settings().context.as_deref().filter(|_| name == "binder");
     Some(Place::Device(renamed.unwrap_or(name)))
@@ -111,7 +111,7 @@ mod tests {
             (c"/dev/binderfs/", Some(Place::Plain)),
             (c"/dev/binderfs/features/extended_error", Some(Place::Plain)),
             (c"/dev/binderfs/a/b", None),
-            (c"/dev/binderfs/..", None),
+            (c"/dev/binderfs/..", Some(Place::Plain)),
             (c"/dev/binderfsx", None),
             (c"/dev/binder2", None),
             (c"/dev/null", None),

@@ -128,6 +128,10 @@ real! {
     __realpath_chk(path: *const c_char, out: *mut c_char, room: size_t) -> *mut c_char, else null_mut();
     readlink(path: *const c_char, out: *mut c_char, room: size_t) -> ssize_t, else -1;
     readlinkat(dir: c_int, path: *const c_char, out: *mut c_char, room: size_t) -> ssize_t, else -1;
+    getxattr(path: *const c_char, name: *const c_char, out: *mut c_void, room: size_t) -> ssize_t, else -1;
+    lgetxattr(path: *const c_char, name: *const c_char, out: *mut c_void, room: size_t) -> ssize_t, else -1;
+    listxattr(path: *const c_char, out: *mut c_char, room: size_t) -> ssize_t, else -1;
+    llistxattr(path: *const c_char, out: *mut c_char, room: size_t) -> ssize_t, else -1;
     opendir(path: *const c_char) -> *mut DIR, else null_mut();
     chmod(path: *const c_char, mode: mode_t) -> c_int, else -1;
     fchmod(fd: c_int, mode: mode_t) -> c_int, else -1;

@@ -8,8 +8,8 @@ use crate::files::place_of;
 use crate::paths::{self, Place};
 use crate::{real, table};
 use libc::{
-    AT_EMPTY_PATH, DIR, c_char, c_int, c_uint, gid_t, mode_t, size_t, ssize_t, stat as Stat,
-    statx as Statx, uid_t,
+    AT_EMPTY_PATH, DIR, c_char, c_int, c_uint, c_void, gid_t, mode_t, size_t, ssize_t,
+    stat as Stat, statx as Statx, uid_t,
 };
 
 /// Everybody may open a device; the broker refuses whom it must.
@@ -202,6 +202,10 @@ redirected! {
     faccessat([dir: c_int] path, mode: c_int, flags: c_int) -> c_int;
     readlink(path, out: *mut c_char, room: size_t) -> ssize_t;
     readlinkat([dir: c_int] path, out: *mut c_char, room: size_t) -> ssize_t;
+    getxattr(path, name: *const c_char, out: *mut c_void, room: size_t) -> ssize_t;
+    lgetxattr(path, name: *const c_char, out: *mut c_void, room: size_t) -> ssize_t;
+    listxattr(path, out: *mut c_char, room: size_t) -> ssize_t;
+    llistxattr(path, out: *mut c_char, room: size_t) -> ssize_t;
     opendir(path) -> *mut DIR;
 }
 

@@ -51,9 +51,9 @@ impl<'a> Bell<'a> {
         bell
     }
 
-    /// Owner: sleeps unless the owner rang since `announced`.
+    /// Owner: sleeps unless the owner rang since `announced`. Ends at every signal handler.
     pub fn sleep(self, announced: u32) -> Wait {
-        futex::wait(self.bell, announced, None)
+        futex::wait(self.bell, announced, Some(futex::FAR_AHEAD))
     }
 
     /// Owner: takes the announcement back, after the sleep or instead of it.

@@ -14,10 +14,11 @@ pub enum Wait {
     TimedOut,
 }
 
+/// So far ahead that it does not come. A wait with a timeout ends at every signal handler, one
+/// without it not at those with SA_RESTART.
+pub const FAR_AHEAD: core::time::Duration = core::time::Duration::from_secs(1 << 30);
+
 /// Sleeps while the word holds `expected`, at most `timeout`.
-///
-/// Without a timeout the kernel restarts the wait after a handler with SA_RESTART, as it does for
-/// an ioctl of the Binder driver.
 #[cfg(not(loom))]
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<core::time::Duration>) -> Wait {
     use rustix::io::Errno;

@@ -99,8 +99,6 @@ pub struct State {
     pub pool: Pool,
     /// BINDER_ENABLE_ONEWAY_SPAM_DETECTION.
     pub spam_detection: bool,
-    /// A flood of one-way transactions has been told since there was room.
-    pub spam_told: bool,
     /// The handle that stands for handle 0 in calls, with a count of its own.
     pub manager: Option<u32>,
     /// Two-way transactions received and not answered.
@@ -131,7 +129,6 @@ impl State {
             peers: BTreeMap::new(),
             pool: Pool::default(),
             spam_detection: false,
-            spam_told: false,
             manager: None,
             outstanding: 0,
             received: 0,

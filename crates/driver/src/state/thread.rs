@@ -85,7 +85,7 @@ pub struct Thread {
     pub stack: Vec<Frame>,
     /// What it sleeps on.
     pub waiting: Waiting,
-    /// The next read returns even if there is nothing.
+    /// Its read returns even if there is nothing: so does a thread's first ioctl, whichever it is.
     pub return_once: bool,
     /// Its last failure.
     pub error: ExtendedError,
@@ -99,7 +99,7 @@ impl Default for Thread {
             failed: false,
             stack: Vec::new(),
             waiting: Waiting::No,
-            return_once: false,
+            return_once: true,
             error: ExtendedError::default(),
         }
     }

@@ -129,7 +129,8 @@ impl Refusal {
 
     /// `BR_DEAD_REPLY`.
     pub fn dead() -> Refusal {
-        Refusal { command: BR_DEAD_REPLY, errno: Errno::SRCH }
+        // What BINDER_GET_EXTENDED_ERROR says of a dead node.
+        Refusal { command: BR_DEAD_REPLY, errno: Errno::INVAL }
     }
 
     /// As an answer in a lane.

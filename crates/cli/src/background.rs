@@ -1,0 +1,100 @@
+//! A broker in the background, for `baton run` and for `baton broker --background`.
+//!
+//! ```text
+//!   baton run --> baton broker --background --> baton broker --serving
+//!                   waits for one line on        setsid, writes "ready", then lets go of its
+//!                   the other's output, ends     standard streams
+//! ```
+//!
+//! The one in the middle ends at once, so that the broker is no child of the program that
+//! `baton run` becomes: a program may wait for all of its children.
+
+use crate::failure::{Failure, Kind};
+use crate::observer::Observer;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long another broker may take to come or go at the same socket.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection to the broker, which is started if there is none.
+pub fn connect_or_start(socket: &Path, tried: &str) -> Result<Observer, Failure> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match Observer::connect(socket, tried) {
+            Err(failure) if failure.is(Kind::NoBroker) => {}
+            done => return done,
+        }
+        let started = start_until_idle(socket);
+        match Observer::connect(socket, tried) {
+            Err(failure) if failure.is(Kind::NoBroker) => {
+                // Another `baton run` may be a step ahead of us, or an old broker on its way out.
+                if Instant::now() > deadline {
+                    return Err(started.err().unwrap_or(failure));
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            done => return done,
+        }
+    }
+}
+
+fn start_until_idle(socket: &Path) -> Result<(), Failure> {
+    let tried = "start a broker";
+    let output = itself(tried)?
+        .args(["broker", "--background", "--until-idle", "--socket"])
+        .arg(socket)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Failure::new(tried, error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(tried, said.trim().trim_start_matches("baton: ")).kind(Kind::NoBroker))
+}
+
+/// Starts `baton` with these arguments as the broker, and returns when it listens.
+pub fn start(arguments: &[OsString]) -> Result<(), Failure> {
+    let tried = "start a broker in the background";
+    let mut child = itself(tried)?
+        .args(arguments)
+        .arg("--serving")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| Failure::new(tried, error))?;
+    let mut line = String::new();
+    if let Some(output) = child.stdout.take() {
+        let _ = BufReader::new(output).read_line(&mut line);
+    }
+    if line.trim_end() == READY {
+        return Ok(());
+    }
+    // It has told why on the standard error that it shares with us.
+    let status = child.wait().map_err(|error| Failure::new(tried, error))?;
+    Err(Failure::new(tried, format!("it ended early: {status}")))
+}
+
+const READY: &str = "ready";
+
+/// In the broker: it listens. Says so, and lets go of the terminal.
+pub fn ready() {
+    println!("{READY}");
+    if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
+fn itself(tried: &str) -> Result<Command, Failure> {
+    let path = std::env::current_exe().map_err(|error| Failure::new(tried, error))?;
+    let mut command = Command::new(path);
+    // A broker under the interposer would be asking itself.
+    command.env_remove("LD_PRELOAD");
+    Ok(command)
+}

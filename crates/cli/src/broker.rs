@@ -1,0 +1,106 @@
+//! `baton broker`.
+
+use crate::background;
+use crate::failure::Failure;
+use baton_broker::limits::Limits;
+use baton_broker::{Config, RunError};
+use clap::Args;
+use rustix::fd::OwnedFd;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::ffi::OsString;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// How the broker is to run.
+#[derive(Args)]
+#[command(after_help = "\
+Listens at --socket, or at the socket that systemd passes (see dist/baton-broker.socket), until \
+SIGTERM or SIGINT. Programs that are talking to each other go on without it; new ones cannot start.")]
+pub struct BrokerArgs {
+    /// End when the last client has gone, after there was one
+    #[arg(long)]
+    until_idle: bool,
+    /// Return once the broker listens, and leave it running
+    #[arg(long)]
+    background: bool,
+    /// A context beside binder, hwbinder and vndbinder; may be given again
+    #[arg(long = "context", value_name = "NAME")]
+    contexts: Vec<String>,
+    /// This is the process that --background started
+    #[arg(long, hide = true)]
+    serving: bool,
+}
+
+/// Runs the broker, here or in the background.
+pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
+    if args.background && !args.serving {
+        return background::start(&arguments(&args, socket));
+    }
+    if args.serving {
+        // Not a group's leader, having just been started by one that is: it cannot fail.
+        let _ = rustix::process::setsid();
+    }
+    let tried = "run the broker";
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).without_time();
+    log.with_target(false).with_ansi(false).init();
+    let config = Config {
+        socket: socket.to_owned(),
+        listener: passed_listener(),
+        until_idle: args.until_idle,
+        contexts: args.contexts,
+        stop: Some(stop_signals().map_err(|error| Failure::new(tried, error))?),
+        limits: Limits::default(),
+    };
+    let ready = || {
+        // Without a NOTIFY_SOCKET nobody is told, which is as well.
+        let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
+        if args.serving {
+            background::ready();
+        }
+    };
+    baton_broker::run(config, ready).map_err(|error| explain(tried, &error))
+}
+
+fn arguments(args: &BrokerArgs, socket: &Path) -> Vec<OsString> {
+    let mut all: Vec<OsString> = vec!["broker".into(), "--socket".into(), socket.into()];
+    if args.until_idle {
+        all.push("--until-idle".into());
+    }
+    for context in &args.contexts {
+        all.extend(["--context".into(), context.into()]);
+    }
+    all
+}
+
+fn explain(tried: &str, error: &RunError) -> Failure {
+    let failure = Failure::new(tried, error);
+    match error {
+        RunError::AlreadyRunning(_) => {
+            failure.advice("use that one, or give another path with --socket")
+        }
+        RunError::BadContext(_) => {
+            failure.advice("a context has 1 to 255 bytes, no slash, and is named once")
+        }
+        RunError::System { .. } => {
+            failure.advice("give a path that you may write to with --socket or BATON_SOCKET")
+        }
+    }
+}
+
+/// The listening socket that systemd opened for us.
+fn passed_listener() -> Option<OwnedFd> {
+    let fd = sd_notify::listen_fds().ok()?.next()?;
+    // SAFETY: by LISTEN_PID and LISTEN_FDS the descriptor was passed to this very process, which
+    // has not looked at it before.
+    #[allow(unsafe_code)]
+    Some(unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) })
+}
+
+/// Readable once SIGTERM or SIGINT has come.
+fn stop_signals() -> Result<OwnedFd, std::io::Error> {
+    let (stop, signalled) = UnixStream::pair()?;
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
+    }
+    Ok(stop.into())
+}

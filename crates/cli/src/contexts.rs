@@ -1,0 +1,42 @@
+//! `baton contexts` and `baton context add`.
+
+use crate::failure::Failure;
+use crate::observer::Observer;
+use crate::{devices, show};
+use clap::Subcommand;
+use rustix::io::Errno;
+use std::path::Path;
+
+/// What is to be done with contexts.
+#[derive(Subcommand)]
+pub enum ContextCommand {
+    /// Add a context: programs open it as /dev/binderfs/NAME
+    Add {
+        /// 1 to 255 bytes, without a slash
+        name: String,
+    },
+}
+
+/// Prints the contexts' names.
+pub fn list(socket: &Path) -> Result<(), Failure> {
+    let tried = "list the contexts";
+    let names = Observer::connect(socket, tried)?
+        .contexts()
+        .map_err(|errno| Failure::refused(tried, errno))?;
+    show(&names.iter().map(|name| format!("{name}\n")).collect::<String>())
+}
+
+/// Carries out a change.
+pub fn change(command: &ContextCommand, socket: &Path) -> Result<(), Failure> {
+    let ContextCommand::Add { name } = command;
+    let tried = format!("add the context {name:?}");
+    let observer = Observer::connect(socket, &tried)?;
+    observer.add_context(name).map_err(|errno| match errno {
+        Errno::EXIST => Failure::new(&tried, "there is one of this name"),
+        Errno::INVAL => Failure::new(&tried, "a name has 1 to 255 bytes and no slash"),
+        errno => Failure::refused(&tried, errno),
+    })?;
+    // Programs that run already find it in /dev as well.
+    devices::add(socket, name);
+    Ok(())
+}

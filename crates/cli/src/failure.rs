@@ -1,0 +1,124 @@
+//! How a command fails: what was tried, what went wrong, what to do, and an exit code.
+
+use baton_driver::device::OpenError;
+use rustix::io::Errno;
+use std::fmt::Display;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The exit codes, as every help text shows them.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0    success
+  1    what was asked for failed or was not found
+  2    wrong usage
+  3    no broker is listening
+  4    the context has no context manager (service manager)
+  126  run: the program cannot be executed or interposed
+  127  run: the program was not found
+  Otherwise `baton run` ends as its program does.";
+
+/// What kind of failure, as the exit code tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    Failed = 1,
+    Usage = 2,
+    NoBroker = 3,
+    NoManager = 4,
+    NotExecutable = 126,
+    NotFound = 127,
+}
+
+/// A failure to be shown to a person.
+#[derive(Debug)]
+pub struct Failure {
+    kind: Kind,
+    tried: String,
+    wrong: String,
+    /// The output has said it all.
+    silent: bool,
+    advice: Option<String>,
+}
+
+impl Failure {
+    /// `tried` completes "cannot ...".
+    pub fn new(tried: impl Display, wrong: impl Display) -> Failure {
+        let (tried, wrong) = (tried.to_string(), wrong.to_string());
+        Failure { kind: Kind::Failed, tried, wrong, silent: false, advice: None }
+    }
+
+    /// What was asked for is not so, as the output has said.
+    pub fn silent() -> Failure {
+        Failure { silent: true, ..Failure::new("", "") }
+    }
+
+    /// Another exit code.
+    pub fn kind(self, kind: Kind) -> Failure {
+        Failure { kind, ..self }
+    }
+
+    /// What to do about it.
+    pub fn advice(self, advice: impl Display) -> Failure {
+        Failure { advice: Some(advice.to_string()), ..self }
+    }
+
+    /// The broker could not be reached.
+    pub fn connect(tried: impl Display, socket: &Path, errno: Errno) -> Failure {
+        let failure = Failure::new(tried, format!("no broker at {}: {errno}", socket.display()));
+        match errno {
+            Errno::ACCESS | Errno::PERM => failure.advice(
+                "you may not use this broker: ask its owner, or start your own with \
+                 `baton broker --socket PATH`",
+            ),
+            _ => failure.kind(Kind::NoBroker).advice(
+                "start one with `baton broker`, or give the right one with --socket or BATON_SOCKET",
+            ),
+        }
+    }
+
+    /// The broker was reached and said no.
+    pub fn refused(tried: impl Display, errno: Errno) -> Failure {
+        let (wrong, advice) = match errno {
+            Errno::PROTO | Errno::PROTONOSUPPORT => (
+                "the broker speaks another version of the protocol".to_owned(),
+                Some("restart the broker with the `baton` of the same build"),
+            ),
+            Errno::PERM | Errno::ACCESS => (
+                "not permitted".to_owned(),
+                Some("this is for the broker's user or root: try as one of them"),
+            ),
+            Errno::NOENT => (
+                "there is no such context".to_owned(),
+                Some("see `baton contexts`, or add it with `baton context add NAME`"),
+            ),
+            _ => (format!("the broker refused: {errno}"), None),
+        };
+        Failure { advice: advice.map(str::to_owned), ..Failure::new(tried, wrong) }
+    }
+
+    /// A device could not be opened.
+    pub fn open(tried: impl Display, socket: &Path, error: &OpenError) -> Failure {
+        match error {
+            OpenError::NoBroker { errno, .. } => Failure::connect(tried, socket, *errno),
+            OpenError::Refused { errno, .. } => Failure::refused(tried, *errno),
+            OpenError::System { .. } => Failure::new(tried, error),
+        }
+    }
+
+    /// Whether it is of this kind.
+    pub fn is(&self, kind: Kind) -> bool {
+        self.kind == kind
+    }
+
+    /// Prints it; the exit code.
+    pub fn report(&self) -> ExitCode {
+        if !self.silent {
+            eprintln!("baton: cannot {}: {}", self.tried, self.wrong);
+        }
+        if let Some(advice) = &self.advice {
+            eprintln!("  {advice}");
+        }
+        ExitCode::from(self.kind as u8)
+    }
+}

@@ -1,0 +1,124 @@
+//! The `baton` command.
+//!
+//! - [`run`]: a program on Baton; [`program`]: whether it can be; [`devices`]: what it finds in
+//!   `/dev`; [`background`]: a broker for it.
+//! - [`broker`]: the broker itself.
+//! - [`ps`], [`contexts`]: what the broker knows, asked through [`observer`].
+//! - [`services`]: Android's `service` tool, over [`parcel`].
+//! - `bench`: the benchmarks, a crate of their own.
+//! - [`failure`]: exit codes and messages.
+#![deny(unsafe_code)]
+
+mod background;
+mod broker;
+mod contexts;
+mod devices;
+mod failure;
+mod observer;
+mod parcel;
+mod program;
+mod ps;
+mod run;
+mod services;
+
+use baton_bench::Bench;
+use clap::{Args, Parser, Subcommand};
+use failure::{EXIT_CODES, Failure};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Android's Binder in user space: run Binder programs on a Linux without a Binder driver
+#[derive(Parser)]
+#[command(name = "baton", version, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Which broker is meant.
+#[derive(Args, Clone, Debug)]
+struct PlaceArgs {
+    /// The broker's socket [default: $BATON_SOCKET, else the system-wide or the user's one]
+    #[arg(long, global = true, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    fn socket(&self) -> PathBuf {
+        let uid = rustix::process::geteuid().as_raw();
+        self.socket.clone().unwrap_or_else(|| baton_abi::place::socket_path(uid))
+    }
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run an unmodified Binder program, with a broker if none is running
+    Run(run::RunArgs),
+    /// Run the broker, which every program that uses Baton needs
+    Broker(broker::BrokerArgs),
+    /// Show contexts, processes, nodes, references, threads and buffers
+    Ps(ps::PsArgs),
+    /// List the contexts: the devices under /dev/binderfs
+    Contexts,
+    /// Manage contexts
+    #[command(subcommand)]
+    Context(contexts::ContextCommand),
+    /// List the services that the service manager knows
+    #[command(visible_alias = "services")]
+    List(services::ContextArgs),
+    /// Say whether a service is there
+    Check(services::NameArgs),
+    /// Make a round trip to a service
+    Ping(services::NameArgs),
+    /// Call a service with arguments, and show the reply
+    Call(services::CallArgs),
+    /// Measure Baton beside its peers
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let socket = cli.place.socket();
+    let result = match cli.command {
+        Command::Run(args) => run::run(&args, &socket),
+        Command::Broker(args) => broker::broker(args, &socket),
+        Command::Ps(args) => ps::ps(&args, &socket),
+        Command::Contexts => contexts::list(&socket),
+        Command::Context(command) => contexts::change(&command, &socket),
+        Command::List(args) => services::list(&args, &socket),
+        Command::Check(args) => services::check(&args, &socket),
+        Command::Ping(args) => services::ping(&args, &socket),
+        Command::Call(args) => services::call(&args, &socket),
+        // A broker of its own, and an outcome that is no failure of the command.
+        Command::Bench(bench) => return bench.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Writes to standard output. A reader that has gone away ends the command quietly.
+fn show(text: &str) -> Result<(), Failure> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new("write to standard output", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,201 @@
+//! Android's parcel format, as far as the service commands need it.
+//!
+//! Everything is a multiple of four bytes. Strings are UTF-16 with their length in front and a
+//! zero after. A request begins with what its receiver checks: the caller's strict-mode policy and
+//! work source, a mark, and the interface's descriptor. An AIDL reply begins with a status.
+
+use baton_abi::uapi::{BINDER_TYPE_BINDER, FlatObject};
+use baton_driver::process::Parcel;
+
+/// `Parcel::writeInterfaceToken`: gather violations, of no policy.
+const STRICT_MODE: i32 = i32::MIN;
+/// Nobody else's work.
+const NO_WORK_SOURCE: i32 = -1;
+/// The mark of a system parcel.
+const HEADER: i32 = i32::from_be_bytes(*b"SYST");
+/// A status that has a header of its own before it, as strict-mode reports do.
+const HAS_REPLY_HEADER: i32 = -128;
+
+/// What this format writes, on the driver's parcel.
+pub trait Write {
+    /// The beginning of a request.
+    fn write_token(&mut self, descriptor: &str);
+    /// `i32`.
+    fn write_i32(&mut self, value: i32);
+    /// A string.
+    fn write_string(&mut self, text: &str);
+    /// No object, where one could be.
+    fn write_null_object(&mut self);
+}
+
+impl Write for Parcel {
+    fn write_token(&mut self, descriptor: &str) {
+        for value in [STRICT_MODE, NO_WORK_SOURCE, HEADER] {
+            self.write_i32(value);
+        }
+        self.write_string(descriptor);
+    }
+
+    fn write_i32(&mut self, value: i32) {
+        self.write(&value.to_le_bytes());
+    }
+
+    fn write_string(&mut self, text: &str) {
+        let units: Vec<u16> = text.encode_utf16().collect();
+        self.write_i32(units.len() as i32);
+        let mut bytes: Vec<u8> = units.iter().chain(&[0]).flat_map(|u| u.to_le_bytes()).collect();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        self.write(&bytes);
+    }
+
+    fn write_null_object(&mut self) {
+        // Not among the parcel's objects: the driver has nothing to translate.
+        let none = FlatObject { kind: BINDER_TYPE_BINDER, flags: 0, binder: 0, cookie: 0 };
+        for half in [none.kind, none.flags, 0, 0, 0, 0] {
+            self.write(&half.to_le_bytes());
+        }
+        let undeclared_stability = 0;
+        self.write_i32(undeclared_stability);
+    }
+}
+
+/// Reads a parcel from its beginning. `None` where the parcel has something else or ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+/// Why the callee did not do what it was asked.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// `EX_*`.
+    pub code: i32,
+    /// The callee's words.
+    pub message: String,
+}
+
+impl<'a> Reader<'a> {
+    /// At the beginning of these bytes.
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { rest: bytes }
+    }
+
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(bytes)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    /// `i32`.
+    pub fn i32(&mut self) -> Option<i32> {
+        self.take(4).map(|bytes| i32::from_le_bytes(bytes.try_into().expect("four bytes")))
+    }
+
+    /// A string; `None` also for the null one.
+    pub fn string(&mut self) -> Option<String> {
+        let length = usize::try_from(self.i32()?).ok()?;
+        let bytes = self.take((length.checked_add(1)?.checked_mul(2)?).next_multiple_of(4))?;
+        let units = bytes.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
+        Some(char::decode_utf16(units.take(length)).map(|c| c.unwrap_or('\u{fffd}')).collect())
+    }
+
+    /// A vector of strings.
+    pub fn strings(&mut self) -> Option<Vec<String>> {
+        let count = self.i32()?;
+        (0..count).map(|_| self.string()).collect()
+    }
+
+    /// An AIDL status.
+    pub fn status(&mut self) -> Option<Result<(), Exception>> {
+        match self.i32()? {
+            0 => Some(Ok(())),
+            HAS_REPLY_HEADER => {
+                let mut header = *self;
+                let bytes = usize::try_from(header.i32()?).ok()?;
+                self.take(bytes)?;
+                Some(Ok(()))
+            }
+            code => Some(Err(Exception { code, message: self.string().unwrap_or_default() })),
+        }
+    }
+}
+
+/// Bytes in words and letters, as Android's tool shows a parcel.
+pub fn dump(bytes: &[u8]) -> String {
+    let mut text = String::from("Result: Parcel(");
+    for (line, chunk) in bytes.chunks(16).enumerate() {
+        let words = chunk.chunks(4).map(|word| {
+            let mut four = [0; 4];
+            four[..word.len()].copy_from_slice(word);
+            format!("{:08x} ", u32::from_le_bytes(four))
+        });
+        let letters = chunk.iter().map(|&byte| match byte {
+            b' '..=b'~' => char::from(byte),
+            _ => '.',
+        });
+        let (words, letters): (String, String) = (words.collect(), letters.collect());
+        if bytes.len() > 16 {
+            text.push_str(&format!("\n  0x{:08x}: {words:<36}'{letters}'", line * 16));
+        } else {
+            text.push_str(&format!("{words}'{letters}'"));
+        }
+    }
+    text + ")\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_have_a_terminator_and_padding() {
+        for (text, bytes) in [
+            ("", &[0, 0, 0, 0, 0, 0, 0, 0][..]),
+            ("a", &[1, 0, 0, 0, b'a', 0, 0, 0]),
+            ("ab", &[2, 0, 0, 0, b'a', 0, b'b', 0, 0, 0, 0, 0]),
+        ] {
+            let mut parcel = Parcel::new();
+            parcel.write_string(text);
+            assert_eq!(parcel.data(), bytes, "{text:?}");
+            assert_eq!(Reader::new(bytes).string().as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_is_none() {
+        let mut parcel = Parcel::new();
+        parcel.write_i32(2);
+        parcel.write_string("first");
+        parcel.write_string("second");
+        let all = parcel.data();
+        assert_eq!(Reader::new(all).strings().unwrap(), ["first", "second"]);
+        for length in 0..all.len() {
+            assert_eq!(Reader::new(&all[..length]).strings(), None, "{length}");
+        }
+        let null = (-1i32).to_le_bytes();
+        assert_eq!(Reader::new(&null).string(), None);
+        assert_eq!(Reader::new(&i32::MAX.to_le_bytes()).string(), None);
+    }
+
+    #[test]
+    fn statuses() {
+        let words = |words: &[i32]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
+        let mut ok = words(&[0, 7]);
+        let mut reader = Reader::new(&ok);
+        assert_eq!((reader.status(), reader.i32()), (Some(Ok(())), Some(7)));
+        ok = words(&[-128, 8, 0, 7]);
+        reader = Reader::new(&ok);
+        assert_eq!((reader.status(), reader.i32()), (Some(Ok(())), Some(7)));
+        let security = words(&[-1, 1, i32::from(b'x')]);
+        let exception = Exception { code: -1, message: "x".into() };
+        assert_eq!(Reader::new(&security).status(), Some(Err(exception)));
+        assert_eq!(Reader::new(&words(&[-128, -4])).status(), None);
+    }
+
+    #[test]
+    fn dumps() {
+        assert_eq!(dump(b""), "Result: Parcel()\n");
+        assert_eq!(dump(&[1, 0, 0, 0, b'a', 0]), "Result: Parcel(00000001 00000061 '....a.')\n");
+        assert!(dump(&[0; 17]).contains("\n  0x00000010: 00000000 "));
+    }
+}

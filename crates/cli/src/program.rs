@@ -1,0 +1,199 @@
+//! Whether a program can be interposed.
+//!
+//! The interposer comes with the dynamic loader. A program that has none, or whose loader ignores
+//! `LD_PRELOAD`, would run on without Baton and fail in ways that say nothing: so it is refused.
+
+use crate::failure::{Failure, Kind};
+use object::elf::{FileHeader32, FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, FileKind};
+use rustix::fs::Access;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Longest chain of `#!` interpreters, as the kernel has it.
+const MAX_INTERPRETERS: u32 = 5;
+
+/// What the file of a program says.
+#[derive(Debug, PartialEq, Eq)]
+enum Form {
+    /// An ELF file of this machine with this loader.
+    Dynamic(PathBuf),
+    /// A script with this interpreter.
+    Script(PathBuf),
+    /// Loaded by the kernel alone.
+    Static,
+    /// For another machine or word size.
+    Foreign,
+    /// Something that `exec` is to judge.
+    Unknown,
+}
+
+/// Finds a program as a shell would, and makes sure that it can be interposed.
+pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
+    let path = search(name)?;
+    check(&path, &path, MAX_INTERPRETERS)?;
+    Ok(path)
+}
+
+fn tried(path: &Path) -> String {
+    format!("run {}", path.display())
+}
+
+fn search(name: &OsStr) -> Result<PathBuf, Failure> {
+    let path = Path::new(name);
+    if name.as_bytes().contains(&b'/') {
+        return match rustix::fs::access(path, Access::EXISTS) {
+            Err(errno) => Err(Failure::new(tried(path), errno).kind(Kind::NotFound)),
+            Ok(()) => executable(path),
+        };
+    }
+    let directories = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
+    let candidates = std::env::split_paths(&directories).map(|directory| directory.join(path));
+    let mut found = candidates.filter(|candidate| candidate.is_file()).map(|c| executable(&c));
+    let mut first = None;
+    match found.find_map(|result| result.map_err(|failure| first.get_or_insert(failure)).ok()) {
+        Some(path) => Ok(path),
+        None => Err(first.unwrap_or_else(|| {
+            Failure::new(tried(path), "it is not in any directory of PATH").kind(Kind::NotFound)
+        })),
+    }
+}
+
+fn executable(path: &Path) -> Result<PathBuf, Failure> {
+    let failure =
+        |why: &dyn std::fmt::Display| Failure::new(tried(path), why).kind(Kind::NotExecutable);
+    if path.is_dir() {
+        return Err(failure(&"it is a directory"));
+    }
+    rustix::fs::access(path, Access::EXEC_OK).map_err(|errno| failure(&errno))?;
+    Ok(path.to_owned())
+}
+
+/// `program` is what was asked for, `path` it or an interpreter of it.
+fn check(program: &Path, path: &Path, interpreters: u32) -> Result<(), Failure> {
+    let refuse = |why: &str, advice: &str| {
+        let subject = if program == path {
+            why.to_owned()
+        } else {
+            format!("its interpreter {}: {why}", path.display())
+        };
+        Err(Failure::new(tried(program), subject).kind(Kind::NotExecutable).advice(advice))
+    };
+    if gains_privilege(path) {
+        return refuse(
+            "it gains privileges when it starts (setuid, setgid or file capabilities), and the \
+             loader of such a program ignores LD_PRELOAD",
+            "run a copy without these marks, as the user that it needs",
+        );
+    }
+    let Ok(bytes) = std::fs::read(path) else {
+        // Executable without being readable: nothing more can be said.
+        return Ok(());
+    };
+    match form(&bytes) {
+        Form::Dynamic(loader) if loader.as_os_str().as_bytes().windows(4).any(|w| w == b"musl") => {
+            refuse(
+                "it is linked with musl, and the interposer needs glibc",
+                "build it for a -gnu target",
+            )
+        }
+        Form::Dynamic(_) | Form::Unknown => Ok(()),
+        Form::Script(interpreter) if interpreters > 0 => {
+            check(program, &interpreter, interpreters - 1)
+        }
+        Form::Script(_) => Ok(()),
+        Form::Static => refuse(
+            "it is statically linked: without a dynamic loader there is nothing that could load \
+             the interposer",
+            "link it dynamically (for Rust: a -gnu target without +crt-static)",
+        ),
+        Form::Foreign => refuse(
+            "it is built for another kind of processor or word size than the interposer",
+            "build it for the same one as baton",
+        ),
+    }
+}
+
+/// Whether exec gives the program more than this process has, and so a loader that is careful.
+fn gains_privilege(path: &Path) -> bool {
+    let Ok(file) = std::fs::metadata(path) else { return false };
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let set_user = file.mode() & 0o4000 != 0 && file.uid() != uid;
+    let set_group = file.mode() & 0o2010 == 0o2010 && file.gid() != gid;
+    set_user || set_group || (uid != 0 && has_capabilities(path))
+}
+
+fn has_capabilities(path: &Path) -> bool {
+    let mut value = [0u8; 64];
+    rustix::fs::getxattr(path, "security.capability", &mut value).is_ok()
+}
+
+fn form(bytes: &[u8]) -> Form {
+    if let Some(line) = bytes.strip_prefix(b"#!") {
+        let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
+        return words.next().map_or(Form::Unknown, |interpreter| {
+            Form::Script(PathBuf::from(OsStr::from_bytes(interpreter)))
+        });
+    }
+    match FileKind::parse(bytes) {
+        Ok(FileKind::Elf64) => elf::<FileHeader64<Endianness>>(bytes),
+        Ok(FileKind::Elf32) => elf::<FileHeader32<Endianness>>(bytes),
+        _ => Form::Unknown,
+    }
+}
+
+fn elf<E: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Form {
+    let Ok(header) = E::parse(bytes) else { return Form::Unknown };
+    let Ok(endian) = header.endian() else { return Form::Unknown };
+    let machine =
+        if cfg!(target_arch = "x86_64") { object::elf::EM_X86_64 } else { object::elf::EM_AARCH64 };
+    if !header.is_class_64() || header.e_machine(endian) != machine {
+        return Form::Foreign;
+    }
+    let Ok(segments) = header.program_headers(endian, bytes) else { return Form::Unknown };
+    let loader = segments.iter().find(|segment| segment.p_type(endian) == PT_INTERP);
+    match loader.map(|segment| segment.interpreter(endian, bytes)) {
+        Some(Ok(Some(loader))) => Form::Dynamic(PathBuf::from(OsStr::from_bytes(loader))),
+        Some(_) => Form::Unknown,
+        None => Form::Static,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms() {
+        for (bytes, expected) in [
+            (&b"#! /bin/sh -e\necho"[..], Form::Script("/bin/sh".into())),
+            (b"#!/usr/bin/env\tpython3", Form::Script("/usr/bin/env".into())),
+            (b"#!\n", Form::Unknown),
+            (b"", Form::Unknown),
+            (b"\x7fELF", Form::Unknown),
+            (b"echo hello", Form::Unknown),
+        ] {
+            assert_eq!(form(bytes), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn this_test_is_dynamic_until_its_loader_segment_goes() {
+        let mut bytes = std::fs::read("/proc/self/exe").unwrap();
+        assert!(matches!(form(&bytes), Form::Dynamic(_)));
+        let header = FileHeader64::<Endianness>::parse(&bytes[..]).unwrap();
+        let endian = header.endian().unwrap();
+        let segments = header.program_headers(endian, &bytes[..]).unwrap();
+        let index =
+            segments.iter().position(|segment| segment.p_type(endian) == PT_INTERP).unwrap();
+        let at = header.e_phoff(endian) as usize + index * header.e_phentsize(endian) as usize;
+        bytes[at..at + 4].fill(0);
+        assert_eq!(form(&bytes), Form::Static);
+        bytes[18] ^= 0xff;
+        assert_eq!(form(&bytes), Form::Foreign);
+    }
+}

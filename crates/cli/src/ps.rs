@@ -1,0 +1,171 @@
+//! `baton ps`: what the broker knows of everybody, and what their engines say of themselves.
+
+use crate::failure::Failure;
+use crate::observer::Observer;
+use crate::show;
+use baton_abi::control::{ContextReport, ProcessReport};
+use clap::Args;
+use std::fmt::Write;
+use std::path::Path;
+
+/// What is to be shown.
+#[derive(Args)]
+#[command(after_help = "\
+Columns: NODES are objects of the process that others hold, HANDLES its references to others' \
+objects, CHANNELS its shared memories with other processes as server + client, LANES its threads' \
+slots in them, LOOPERS the threads that serve, BUFFER the used part of the receive buffer and the \
+transactions in it, CALLS those received so far and those not yet answered. STATE: manager (the \
+context manager), frozen. The columns from LANES on are what the process says of itself.")]
+pub struct PsArgs {
+    /// Everything, as one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Every node and handle, too
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+/// Prints the report.
+pub fn ps(args: &PsArgs, socket: &Path) -> Result<(), Failure> {
+    let tried = "show the processes";
+    let report = Observer::connect(socket, tried)?
+        .report()
+        .map_err(|errno| Failure::refused(tried, errno))?;
+    if args.json {
+        let text = serde_json::to_string_pretty(&report);
+        return show(&(text.map_err(|error| Failure::new(tried, error))? + "\n"));
+    }
+    let mut rows = vec![HEADER.map(str::to_owned)];
+    for context in &report.contexts {
+        rows.extend(context.processes.iter().map(|process| row(context, process)));
+    }
+    let mut text = table(&rows);
+    if args.verbose {
+        for context in &report.contexts {
+            describe(&mut text, context);
+        }
+    }
+    show(&text)
+}
+
+const HEADER: [&str; 13] = [
+    "CONTEXT", "PID", "UID", "PROGRAM", "STATE", "NODES", "HANDLES", "CHANNELS", "LANES",
+    "THREADS", "LOOPERS", "BUFFER", "CALLS",
+];
+/// Columns whose entries are words; the others are numbers and end in line.
+const WORDS: [usize; 3] = [0, 3, 4];
+
+fn row(context: &ContextReport, process: &ProcessReport) -> [String; 13] {
+    let engine = &process.engine;
+    let manager = context.manager == Some(process.process);
+    let state = match (manager, process.frozen) {
+        (true, true) => "manager,frozen",
+        (true, false) => "manager",
+        (false, true) => "frozen",
+        (false, false) => "-",
+    };
+    let served = process.channels.iter().filter(|(.., server)| *server).count();
+    let called = process.channels.len() - served;
+    let (used, all) = (engine.buffer_used_bytes, engine.buffer_bytes);
+    [
+        context.name.clone(),
+        process.pid.to_string(),
+        process.uid.to_string(),
+        program(process.pid),
+        state.to_owned(),
+        process.nodes.len().to_string(),
+        process.handles.len().to_string(),
+        format!("{served}+{called}"),
+        engine.lanes.to_string(),
+        engine.threads.to_string(),
+        engine.loopers.to_string(),
+        format!("{}/{} ({})", size(used), size(all), engine.buffers),
+        format!("{} ({})", engine.transactions, engine.outstanding),
+    ]
+}
+
+fn size(bytes: u32) -> String {
+    match bytes {
+        0..4096 => format!("{bytes}"),
+        _ => format!("{}K", bytes.div_ceil(1024)),
+    }
+}
+
+/// The name of a program that runs; the broker does not keep it.
+fn program(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    match name.trim_end() {
+        "" => "?".to_owned(),
+        name => name.replace(|letter: char| letter.is_control(), "?"),
+    }
+}
+
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, entry) in row.iter().enumerate() {
+            let width = widths[column];
+            let padded = match WORDS.contains(&column) {
+                true => format!("{entry:<width$}  "),
+                false => format!("{entry:>width$}  "),
+            };
+            line.push_str(&padded);
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn describe(text: &mut String, context: &ContextReport) {
+    let pid = |id: u64| {
+        let owner = context.processes.iter().find(|process| process.process == id);
+        owner.map_or_else(|| "?".to_owned(), |process| process.pid.to_string())
+    };
+    for process in &context.processes {
+        if process.nodes.is_empty() && process.handles.is_empty() {
+            continue;
+        }
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "\n{} pid {}:", context.name, process.pid);
+        for (node, strong, held) in &process.nodes {
+            let weak = held - strong.min(held);
+            let _ = writeln!(text, "  node {node}: held strongly by {strong}, weakly by {weak}");
+        }
+        for (handle, owner, node, strong) in &process.handles {
+            let strength = if *strong { "strong" } else { "weak" };
+            let owner = pid(*owner);
+            let _ = writeln!(text, "  handle {handle}: node {node} of pid {owner}, {strength}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_abi::control::EngineReport;
+
+    #[test]
+    fn numbers_end_in_line_and_words_begin_in_line() {
+        let process = ProcessReport {
+            process: 1,
+            pid: u32::MAX,
+            frozen: true,
+            channels: vec![(1, 2, true), (2, 2, true), (3, 2, false)],
+            engine: EngineReport { buffer_bytes: 1_040_384, ..EngineReport::default() },
+            ..ProcessReport::default()
+        };
+        let context = ContextReport { name: "c".into(), manager: Some(1), ..Default::default() };
+        let rows = [HEADER.map(str::to_owned), row(&context, &process)];
+        assert_eq!(
+            table(&rows),
+            "CONTEXT         PID  UID  PROGRAM  STATE           NODES  HANDLES  CHANNELS  LANES  \
+             THREADS  LOOPERS       BUFFER  CALLS\n\
+             c        4294967295    0  ?        manager,frozen      0        0       2+1      0  \
+             \x20     0        0  0/1016K (0)  0 (0)\n"
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! `baton run`: becomes the program, with the interposer loaded.
+
+use crate::failure::{Failure, Kind};
+use crate::{background, devices, program};
+use clap::Args;
+use rustix::fd::IntoRawFd;
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const LIBRARY: &str = "libbaton_preload.so";
+/// Where the connection that keeps the broker stays open in the program: the last number under
+/// the usual limit, out of the way of those that programs count on.
+const KEPT_FD: i32 = 1023;
+
+/// What is to be run, and how.
+#[derive(Args)]
+#[command(after_help = "\
+The program finds /dev/binder, /dev/hwbinder, /dev/vndbinder and /dev/binderfs, and so do the \
+programs that it starts. Its environment gets LD_PRELOAD, BATON_SOCKET, BATON_DEV, and with \
+--context BATON_CONTEXT, with --no-trap BATON_TRAP=0.
+
+Exit codes: the program's own; 126 if it cannot be executed or interposed (statically linked, \
+setuid), 127 if it was not found, 3 if no broker could be started.")]
+pub struct RunArgs {
+    /// The context that the program finds as /dev/binder; added if there is none
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Do not trap inline system calls: for programs that use the C library only
+    #[arg(long)]
+    no_trap: bool,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// Executes the program in place of this process.
+pub fn run(args: &RunArgs, socket: &Path) -> Result<(), Failure> {
+    let path = program::find(&args.command[0])?;
+    let tried = format!("run {}", path.display());
+    let library = find_library(&tried)?;
+    let socket = std::path::absolute(socket).map_err(|error| Failure::new(&tried, error))?;
+    let broker = background::connect_or_start(&socket, &tried)?;
+    let refused = |errno| Failure::refused(&tried, errno);
+    let mut contexts = broker.contexts().map_err(refused)?;
+    if let Some(context) = args.context.as_ref().filter(|name| !contexts.contains(name)) {
+        match broker.add_context(context) {
+            Ok(()) | Err(Errno::EXIST) => contexts.push(context.clone()),
+            Err(errno) => return Err(refused(errno)),
+        }
+    }
+    let placeholders = devices::lay_out(&socket, &contexts)?;
+    keep_open(&broker).map_err(|errno| Failure::new(&tried, errno))?;
+    let mut command = Command::new(&path);
+    command.arg0(&args.command[0]).args(&args.command[1..]);
+    command.env("LD_PRELOAD", preload(library));
+    command.env("BATON_SOCKET", &socket).env("BATON_DEV", placeholders);
+    match &args.context {
+        Some(context) => command.env("BATON_CONTEXT", context),
+        None => command.env_remove("BATON_CONTEXT"),
+    };
+    if args.no_trap {
+        command.env("BATON_TRAP", "0");
+    }
+    let error = command.exec();
+    let kind = match error.kind() {
+        std::io::ErrorKind::NotFound => Kind::NotFound,
+        _ => Kind::NotExecutable,
+    };
+    Err(Failure::new(tried, error).kind(kind))
+}
+
+/// The broker that runs until it is idle stays while the program or a child of it does, whether
+/// a device is open just then or not.
+fn keep_open(broker: impl rustix::fd::AsFd) -> Result<(), Errno> {
+    let kept = rustix::io::fcntl_dupfd_cloexec(&broker, KEPT_FD)
+        // The limit is lower or the number taken: then any.
+        .or_else(|_| rustix::io::fcntl_dupfd_cloexec(&broker, 0))?;
+    rustix::io::fcntl_setfd(&kept, rustix::io::FdFlags::empty())?;
+    let _ = kept.into_raw_fd();
+    Ok(())
+}
+
+/// The interposer, before what is to be loaded already, and only once.
+fn preload(library: PathBuf) -> OsString {
+    let before = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    let mut all = library.clone().into_os_string();
+    let separators = |byte: &u8| *byte == b':' || *byte == b' ';
+    for other in before.as_bytes().split(separators).filter(|path| !path.is_empty()) {
+        if other != library.as_os_str().as_bytes() {
+            all.push(":");
+            all.push(OsStr::from_bytes(other));
+        }
+    }
+    all
+}
+
+fn find_library(tried: &str) -> Result<PathBuf, Failure> {
+    if let Some(path) = std::env::var_os("BATON_PRELOAD_LIB").map(PathBuf::from) {
+        return loadable(tried, std::fs::canonicalize(&path)).map_err(|failure| {
+            failure.advice("BATON_PRELOAD_LIB is to name the file libbaton_preload.so")
+        });
+    }
+    let own = std::env::current_exe().map_err(|error| Failure::new(tried, error))?;
+    let directory = own.parent().unwrap_or(Path::new("/"));
+    let places = [directory.join(LIBRARY), directory.join("../lib").join(LIBRARY)];
+    match places.iter().find(|path| path.is_file()) {
+        Some(path) => loadable(tried, std::fs::canonicalize(path)),
+        None => {
+            Err(Failure::new(tried, format!("{LIBRARY} is neither beside baton nor in ../lib"))
+                .advice("install it there, or name it in BATON_PRELOAD_LIB"))
+        }
+    }
+}
+
+/// LD_PRELOAD has no way to write some paths.
+fn loadable(tried: &str, path: Result<PathBuf, std::io::Error>) -> Result<PathBuf, Failure> {
+    let path = path.map_err(|error| Failure::new(tried, format!("{LIBRARY}: {error}")))?;
+    if path.as_os_str().as_bytes().iter().any(|byte| b": $".contains(byte)) {
+        let wrong = format!("{} has a colon, space or dollar in its path", path.display());
+        return Err(Failure::new(tried, wrong).advice("install it elsewhere"));
+    }
+    Ok(path)
+}

@@ -1,0 +1,355 @@
+//! `baton list`, `check`, `ping` and `call`: Android's `service` tool.
+//!
+//! They speak to the service manager at handle 0 in Android 16's protocol. Methods that are not
+//! called here are not listed: their numbers change from release to release, and a request with
+//! the wrong one may do something else.
+
+use crate::failure::{Failure, Kind};
+use crate::parcel::{self, Exception, Reader, Write};
+use crate::show;
+use baton_driver::process::{CallError, Handle, Parcel, Process, Received};
+use clap::{Args, Parser};
+use rustix::fd::AsFd;
+use std::fs::File;
+use std::path::Path;
+
+const MANAGER: &str = "android.os.IServiceManager";
+/// `checkService2`: a union of a service with metadata, and an accessor of one elsewhere.
+const CHECK: u32 = 4;
+const LIST: u32 = 6;
+/// DUMP_FLAG_PRIORITY_ALL.
+const EVERY_PRIORITY: i32 = 15;
+/// Which member of the union follows.
+const SERVICE_WITH_METADATA: i32 = 0;
+
+const fn special(letters: [u8; 4]) -> u32 {
+    u32::from_be_bytes(letters)
+}
+
+/// What every object answers.
+const PING: u32 = special(*b"_PNG");
+const INTERFACE: u32 = special(*b"_NTF");
+/// Flag of a reply that is a status of the transport, in place of data.
+const TF_STATUS_CODE: u32 = 0x08;
+
+/// Where the service manager is.
+#[derive(Args)]
+pub struct ContextArgs {
+    /// The context to ask
+    #[arg(long, default_value = "binder", value_name = "NAME")]
+    context: String,
+}
+
+/// A service.
+#[derive(Args)]
+pub struct NameArgs {
+    #[command(flatten)]
+    place: ContextArgs,
+    /// The service's name
+    name: String,
+}
+
+/// A call.
+#[derive(Parser)]
+#[command(after_help = "\
+Arguments, each a kind and its value:
+  i32 N, i64 N, f N, d N   a number: 32 and 64 bit, float, double
+  s16 TEXT                 a string
+  null                     no object
+  fd PATH                  the file, opened to read
+
+Example: baton call activity 1 i32 7 s16 hello")]
+pub struct CallArgs {
+    #[command(flatten)]
+    place: ContextArgs,
+    /// The service's name
+    name: String,
+    /// The method's number, or four letters such as _PNG
+    #[arg(value_parser = parse_code)]
+    code: u32,
+    /// What is passed
+    #[arg(allow_hyphen_values = true, trailing_var_arg = true, value_name = "ARGUMENT")]
+    arguments: Vec<String>,
+}
+
+/// The service manager of a context.
+struct Manager {
+    process: Process,
+    handle: Handle,
+    context: String,
+}
+
+/// What the service manager says of a name.
+enum Found {
+    Service(Handle),
+    /// To be reached in a way that is no Binder call.
+    Elsewhere,
+    Nothing,
+}
+
+impl Manager {
+    fn find(place: &ContextArgs, socket: &Path, tried: &str) -> Result<Manager, Failure> {
+        let context = place.context.clone();
+        let process = Process::open(&context, socket)
+            .map_err(|error| Failure::open(tried, socket, &error))?;
+        let handle = process.context_manager().map_err(|error| match error {
+            CallError::Dead => no_manager(tried, &context),
+            error => Failure::new(tried, error),
+        })?;
+        Ok(Manager { process, handle, context })
+    }
+
+    fn call(&self, tried: &str, code: u32, parcel: &Parcel) -> Result<Received<'_>, Failure> {
+        let answer = self.process.call(&self.handle, code, parcel);
+        let answer = answer.map_err(|error| match error {
+            CallError::Dead => no_manager(tried, &self.context),
+            error => Failure::new(tried, format!("the service manager: {error}")),
+        })?;
+        match transport_status(&answer) {
+            Some(status) => Err(misunderstood(tried, &format!("status {status}"))),
+            None => Ok(answer),
+        }
+    }
+
+    fn names(&self, tried: &str) -> Result<Vec<String>, Failure> {
+        let mut request = request(MANAGER);
+        request.write_i32(EVERY_PRIORITY);
+        let answer = self.call(tried, LIST, &request)?;
+        let mut reader = Reader::new(answer.data());
+        granted(tried, reader.status())?;
+        reader.strings().ok_or_else(|| misunderstood(tried, "a reply of another form"))
+    }
+
+    fn check(&self, tried: &str, name: &str) -> Result<Found, Failure> {
+        let mut request = request(MANAGER);
+        request.write_string(name);
+        let answer = self.call(tried, CHECK, &request)?;
+        let mut reader = Reader::new(answer.data());
+        granted(tried, reader.status())?;
+        let present = reader.i32();
+        Ok(match (present, reader.i32()) {
+            (Some(1), Some(SERVICE_WITH_METADATA)) => {
+                answer.handle(0).map_or(Found::Nothing, Found::Service)
+            }
+            (Some(1), Some(_)) => Found::Elsewhere,
+            _ => return Err(misunderstood(tried, "a reply of another form")),
+        })
+    }
+
+    /// A service that must be there.
+    fn service(&self, tried: &str, name: &str) -> Result<Handle, Failure> {
+        match self.check(tried, name)? {
+            Found::Service(handle) => Ok(handle),
+            Found::Elsewhere => Err(Failure::new(tried, "it is reached through an accessor")),
+            Found::Nothing => {
+                Err(Failure::new(tried, "there is no service of this name")
+                    .advice("see `baton list`"))
+            }
+        }
+    }
+
+    /// The descriptor of the interface that an object has.
+    fn interface(&self, handle: &Handle) -> Option<String> {
+        let answer = self.process.call(handle, INTERFACE, &Parcel::new()).ok()?;
+        Reader::new(answer.data()).string()
+    }
+}
+
+fn request(descriptor: &str) -> Parcel {
+    let mut parcel = Parcel::new();
+    parcel.write_token(descriptor);
+    parcel
+}
+
+fn transport_status(answer: &Received<'_>) -> Option<i32> {
+    let is_status = answer.flags() & TF_STATUS_CODE != 0;
+    is_status.then(|| Reader::new(answer.data()).i32().unwrap_or(0)).filter(|status| *status != 0)
+}
+
+fn no_manager(tried: &str, context: &str) -> Failure {
+    Failure::new(tried, format!("context {context:?} has no context manager"))
+        .kind(Kind::NoManager)
+        .advice("start a service manager in it, for example `baton run -- rsb_hub`")
+}
+
+fn misunderstood(tried: &str, how: &str) -> Failure {
+    Failure::new(tried, format!("the service manager answers with {how}")).advice(
+        "it speaks another protocol than Android 16's, or the context is not one of services",
+    )
+}
+
+fn granted(tried: &str, status: Option<Result<(), Exception>>) -> Result<(), Failure> {
+    match status {
+        Some(Ok(())) => Ok(()),
+        Some(Err(Exception { code, message })) => {
+            let wrong = format!("the service manager refuses: {message} (exception {code})");
+            Err(Failure::new(tried, wrong))
+        }
+        None => Err(misunderstood(tried, "nothing")),
+    }
+}
+
+/// Prints the services, with the interface of each.
+pub fn list(args: &ContextArgs, socket: &Path) -> Result<(), Failure> {
+    let tried = "list the services";
+    let manager = Manager::find(args, socket, tried)?;
+    let names = manager.names(tried)?;
+    let mut text = format!("Found {} services:\n", names.len());
+    for (number, name) in names.iter().enumerate() {
+        let interface = match manager.check(tried, name)? {
+            Found::Service(handle) => manager.interface(&handle).unwrap_or_default(),
+            Found::Elsewhere => "through an accessor".to_owned(),
+            // Gone since it was listed.
+            Found::Nothing => continue,
+        };
+        text.push_str(&format!("{number}\t{name}: [{interface}]\n"));
+    }
+    show(&text)
+}
+
+/// Says whether the service is there.
+pub fn check(args: &NameArgs, socket: &Path) -> Result<(), Failure> {
+    let name = &args.name;
+    let tried = format!("check the service {name:?}");
+    let manager = Manager::find(&args.place, socket, &tried)?;
+    match manager.check(&tried, name)? {
+        Found::Service(_) | Found::Elsewhere => show(&format!("Service {name}: found\n")),
+        Found::Nothing => {
+            show(&format!("Service {name}: not found\n"))?;
+            Err(Failure::silent())
+        }
+    }
+}
+
+/// Makes a round trip.
+pub fn ping(args: &NameArgs, socket: &Path) -> Result<(), Failure> {
+    let name = &args.name;
+    let tried = format!("ping the service {name:?}");
+    let manager = Manager::find(&args.place, socket, &tried)?;
+    let service = manager.service(&tried, name)?;
+    let started = std::time::Instant::now();
+    let answer = manager
+        .process
+        .call(&service, PING, &Parcel::new())
+        .map_err(|error| Failure::new(&tried, error))?;
+    let time_us = started.elapsed().as_secs_f64() * 1e6;
+    match transport_status(&answer) {
+        Some(status) => Err(Failure::new(tried, format!("it answers with status {status}"))),
+        None => show(&format!("Service {name}: alive ({time_us:.1} us)\n")),
+    }
+}
+
+/// Calls a method and dumps the reply.
+pub fn call(args: &CallArgs, socket: &Path) -> Result<(), Failure> {
+    let tried = format!("call the service {:?}", args.name);
+    let arguments = parse_arguments(&args.arguments).map_err(|wrong| {
+        Failure::new(&tried, wrong).kind(Kind::Usage).advice("see `baton call --help`")
+    })?;
+    let manager = Manager::find(&args.place, socket, &tried)?;
+    let service = manager.service(&tried, &args.name)?;
+    let descriptor = manager.interface(&service).unwrap_or_default();
+    let mut parcel = request(&descriptor);
+    for argument in &arguments {
+        argument.write(&mut parcel);
+    }
+    let answer = manager
+        .process
+        .call(&service, args.code, &parcel)
+        .map_err(|error| Failure::new(&tried, error))?;
+    match transport_status(&answer) {
+        Some(status) => Err(Failure::new(tried, format!("it answers with status {status}"))),
+        None => show(&parcel::dump(answer.data())),
+    }
+}
+
+fn parse_code(text: &str) -> Result<u32, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    let letters = || text.as_bytes().try_into().ok().filter(|letters: &[u8; 4]| letters[0] == b'_');
+    number
+        .or_else(|| letters().map(special))
+        .ok_or_else(|| "neither a number nor four letters that begin with _".to_owned())
+}
+
+/// One argument of a call.
+#[derive(Debug)]
+enum Argument {
+    Bytes(Vec<u8>),
+    Text(String),
+    Null,
+    File(File),
+}
+
+impl Argument {
+    fn write(&self, parcel: &mut Parcel) {
+        match self {
+            Argument::Bytes(bytes) => drop(parcel.write(bytes)),
+            Argument::Text(text) => parcel.write_string(text),
+            Argument::Null => parcel.write_null_object(),
+            Argument::File(file) => drop(parcel.write_fd(file.as_fd())),
+        }
+    }
+}
+
+fn parse_arguments(words: &[String]) -> Result<Vec<Argument>, String> {
+    let mut arguments = Vec::new();
+    let mut words = words.iter();
+    while let Some(kind) = words.next() {
+        if kind == "null" {
+            arguments.push(Argument::Null);
+            continue;
+        }
+        let value = words.next().ok_or_else(|| format!("{kind:?} has no value"))?;
+        let wrong = |why: &dyn std::fmt::Display| format!("{kind} {value:?}: {why}");
+        let bytes = match kind.as_str() {
+            "i32" => value.parse::<i32>().map(|n| n.to_le_bytes().to_vec()).map_err(|e| wrong(&e)),
+            "i64" => value.parse::<i64>().map(|n| n.to_le_bytes().to_vec()).map_err(|e| wrong(&e)),
+            "f" => value.parse::<f32>().map(|n| n.to_le_bytes().to_vec()).map_err(|e| wrong(&e)),
+            "d" => value.parse::<f64>().map(|n| n.to_le_bytes().to_vec()).map_err(|e| wrong(&e)),
+            "s16" => {
+                arguments.push(Argument::Text(value.clone()));
+                continue;
+            }
+            "fd" => {
+                arguments.push(Argument::File(File::open(value).map_err(|e| wrong(&e))?));
+                continue;
+            }
+            _ => Err(format!("{kind:?} is no kind of argument")),
+        };
+        arguments.push(Argument::Bytes(bytes?));
+    }
+    Ok(arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_become_parcels() {
+        let words = ["i32", "-1", "s16", "a", "null", "d", "1"].map(str::to_owned);
+        let mut parcel = Parcel::new();
+        for argument in parse_arguments(&words).unwrap() {
+            argument.write(&mut parcel);
+        }
+        let data = parcel.data();
+        assert_eq!(data.len(), 4 + 8 + 28 + 8);
+        assert_eq!(data[..4], [0xff; 4]);
+        assert_eq!(data[12..16], *b"\x85*bs");
+        assert_eq!(data[40..], 1f64.to_le_bytes());
+        for bad in [&["i32"][..], &["i32", "x"], &["i16", "1"], &["fd", "/nonexistent"]] {
+            let words: Vec<_> = bad.iter().map(|word| (*word).to_owned()).collect();
+            assert!(parse_arguments(&words).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn codes() {
+        assert_eq!(parse_code("7"), Ok(7));
+        assert_eq!(parse_code("0x10"), Ok(16));
+        assert_eq!(parse_code("_PNG"), Ok(0x5f50_4e47));
+        assert!(parse_code("ping").is_err() && parse_code("-1").is_err());
+    }
+}
