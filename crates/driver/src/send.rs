@@ -332,7 +332,7 @@ impl Engine {
             return;
         }
         channel.set_ready(lane);
-        channel.announce(named);
+        channel.set_expected(lane, channel.announce(named));
     }
 
     fn send_one_way(

@@ -3,9 +3,11 @@
 //! The kernel answers `EFAULT` for a bad address. Here a bad address would be a fault of the whole
 //! program, so an address is asked about before it is used: a system call with an argument that
 //! is refused after it has been read (or that only writes) tells for some 60 ns a page. Between
-//! question and use another thread may unmap the memory; that is the program's own race.
+//! question and use another thread may unmap the memory; that is the program's own race. For the
+//! same reason a page is asked about once an ioctl: [`begin`] forgets what was answered before.
 
 use rustix::io::Errno;
+use std::cell::Cell;
 
 const PAGE: usize = 4096;
 const SIGSET_BYTES: usize = 8;
@@ -15,6 +17,25 @@ const SIGSET_BYTES: usize = 8;
 enum Access {
     Read,
     Write,
+}
+
+/// Pages that may be accessed in the ioctl under way, each with its access in the lowest bit.
+const REMEMBERED: usize = 4;
+thread_local!(static ANSWERED: Cell<[usize; REMEMBERED]> = const { Cell::new([usize::MAX; REMEMBERED]) });
+
+/// An ioctl begins: nothing is known of the program's memory.
+pub fn begin() {
+    ANSWERED.set([usize::MAX; REMEMBERED]);
+}
+
+fn is_known(page: usize, access: Access) -> bool {
+    let known = ANSWERED.get();
+    known.contains(&(page << 1 | 1)) || access == Access::Read && known.contains(&(page << 1))
+}
+
+fn remember(page: usize, access: Access) {
+    let [first, second, third, _] = ANSWERED.get();
+    ANSWERED.set([page << 1 | usize::from(access == Access::Write), first, second, third]);
 }
 
 /// Whether the 8 aligned bytes around `address` can be accessed. A write probe overwrites them.
@@ -35,7 +56,11 @@ fn probe(address: usize, access: Access) -> Result<(), Errno> {
     let result = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, set, old, SIGSET_BYTES) };
     let faulted =
         result < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT);
-    if faulted { Err(Errno::FAULT) } else { Ok(()) }
+    if faulted {
+        return Err(Errno::FAULT);
+    }
+    remember(address / PAGE, access);
+    Ok(())
 }
 
 fn check(address: usize, bytes: usize, access: Access) -> Result<(), Errno> {
@@ -45,7 +70,9 @@ fn check(address: usize, bytes: usize, access: Access) -> Result<(), Errno> {
     let last = address.checked_add(bytes - 1).ok_or(Errno::FAULT)?;
     let mut at = address;
     loop {
-        probe(at, access)?;
+        if !is_known(at / PAGE, access) {
+            probe(at, access)?;
+        }
         if at / PAGE == last / PAGE {
             return Ok(());
         }
@@ -105,6 +132,7 @@ mod tests {
 
     #[test]
     fn bad_addresses_are_errors() {
+        begin();
         let mut bytes = [1u8; 4];
         for address in [0, 8, usize::MAX - 2, 1 << 60] {
             assert_eq!(copy_in(address, &mut bytes), Err(Errno::FAULT), "{address:#x}");
@@ -117,6 +145,7 @@ mod tests {
 
     #[test]
     fn the_probe_stays_inside_the_range() {
+        begin();
         let mut bytes = [0xa5u8; 48];
         writable(bytes[5..].as_mut_ptr() as usize, 30).unwrap();
         assert!(bytes[..5].iter().chain(&bytes[35..]).all(|&byte| byte == 0xa5));
