@@ -248,7 +248,6 @@ static long step_mprotect(void *address)
 
 TEST(buffers_mapping_stays_read_only)
 {
-	differs("private-map");
 	struct thread *t = process_new("process");
 	expect_errno(run(t, step_mprotect, (void *)(uintptr_t)process_map(t)), EACCES);
 }

@@ -18,8 +18,8 @@ use rustix::net::RecvFlags;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-/// Most descriptor messages that wait for their transaction: a peer that sends more misbehaves.
-const MAX_STASHED: usize = 128;
+/// Most descriptor messages that wait here for their transaction; the others wait in the socket.
+const MAX_STASHED: usize = 1024;
 
 /// One channel, at one of its ends.
 #[derive(Debug)]
@@ -260,7 +260,8 @@ impl Channel {
         let _ = rustix::net::send(&self.socket, &doorbell, flags);
     }
 
-    /// Sends descriptors ahead of their message. `EBADF` if one is closed.
+    /// Sends descriptors ahead of their message. `EBADF` if one is closed, `EAGAIN` if the peer does
+    /// not read.
     pub fn send_fds(&self, fds: &[i32]) -> Result<u32, Errno> {
         let mut owned = Vec::with_capacity(fds.len());
         for &fd in fds {
@@ -277,7 +278,9 @@ impl Channel {
             ends.fds_number
         };
         let borrowed: Vec<_> = owned.iter().map(AsFd::as_fd).collect();
-        crate::control::send(&self.socket, &number.to_ne_bytes(), &borrowed)?;
+        // A peer that does not read its socket keeps nobody waiting.
+        let flags = rustix::net::SendFlags::DONTWAIT;
+        crate::control::send(&self.socket, &number.to_ne_bytes(), &borrowed, flags)?;
         Ok(number)
     }
 
@@ -410,7 +413,7 @@ impl Channel {
         if stash.ended {
             return Err(Errno::CONNRESET);
         }
-        loop {
+        while stash.by_number.len() + stash.failed.len() < MAX_STASHED {
             let mut number = [0; 4];
             match receive_into(&self.socket, &mut number, MAX_FDS, RecvFlags::DONTWAIT) {
                 Ok((4, fds)) => {
@@ -426,11 +429,8 @@ impl Channel {
                     return Err(Errno::CONNRESET);
                 }
             }
-            if stash.by_number.len() + stash.failed.len() > MAX_STASHED {
-                stash.ended = true;
-                return Err(Errno::PROTO);
-            }
         }
+        Ok(())
     }
 
     /// The descriptors of a message. `EMFILE` if this process has no room for them, `EPROTO` if

@@ -34,7 +34,7 @@ impl Broker {
         let requests = dial(socket)?;
         let hello = Request::Hello { version: VERSION, context: context.to_owned() };
         let failed = |errno| OpenError::System { operation: "talk to the broker", errno };
-        send(&requests, &encode(&hello), &[front]).map_err(failed)?;
+        send(&requests, &encode(&hello), &[front], SendFlags::empty()).map_err(failed)?;
         let (packet, mut fds) = receive(&requests, RecvFlags::empty()).map_err(failed)?;
         match decode(&packet) {
             Some(Reply::Welcome { identity }) if fds.len() == 1 => {
@@ -53,7 +53,7 @@ impl Broker {
     pub fn ask(&self, request: &Request) -> Result<Reply, Errno> {
         let _question = self.question.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let gone = |_| Errno::CONNREFUSED;
-        send(&self.requests, &encode(request), &[]).map_err(gone)?;
+        send(&self.requests, &encode(request), &[], SendFlags::empty()).map_err(gone)?;
         let (packet, _) = receive(&self.requests, RecvFlags::empty()).map_err(gone)?;
         match decode(&packet) {
             Some(Reply::Refused { errno }) => Err(Errno::from_raw_os_error(errno)),
@@ -64,7 +64,7 @@ impl Broker {
 
     /// A request without an answer. Lost with the broker if that is gone.
     pub fn tell(&self, request: &Request) {
-        let _ = send(&self.requests, &encode(request), &[]);
+        let _ = send(&self.requests, &encode(request), &[], SendFlags::empty());
     }
 
     /// The next event, if there is one. `Err` once the broker is gone.
@@ -103,8 +103,13 @@ pub fn dial(socket: &Path) -> Result<OwnedFd, OpenError> {
     Ok(fd)
 }
 
-/// Sends one packet with descriptors.
-pub fn send(socket: impl AsFd, packet: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+/// Sends one packet with descriptors; `flags` say whether it waits for room.
+pub fn send(
+    socket: impl AsFd,
+    packet: &[u8],
+    fds: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> Result<(), Errno> {
     let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(fds.len()))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
@@ -112,7 +117,7 @@ pub fn send(socket: impl AsFd, packet: &[u8], fds: &[BorrowedFd<'_>]) -> Result<
     }
     let slices = [IoSlice::new(packet)];
     loop {
-        match rustix::net::sendmsg(&socket, &slices, &mut ancillary, SendFlags::NOSIGNAL) {
+        match rustix::net::sendmsg(&socket, &slices, &mut ancillary, flags | SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
             other => return other.map(drop),
         }

@@ -344,7 +344,8 @@ impl Engine {
                 return;
             }
         };
-        if let Err(errno) = self.watch(channel.socket(), id.0 + 2) {
+        // Edge-triggered: what has no room in the stash stays in the socket.
+        if let Err(errno) = self.watch_edges(channel.socket(), id.0 + 2) {
             tracing::warn!(target: "binder", "cannot watch a channel: {errno}");
         }
         let mut state = self.lock();
@@ -576,7 +577,7 @@ impl Engine {
         let arrival = Arrival { via, peer: channel.peer, message, chain };
         if message.flags & TF_UPDATE_TXN != 0 && self.is_frozen() {
             let node = baton_abi::control::NodeId(message.node);
-            state.supersede(node, message.code, message.flags);
+            state.supersede(channel.peer, node, message.code, message.flags);
         }
         let room = match state.admit(&arrival) {
             Ok(room) => room,
@@ -985,6 +986,12 @@ impl Engine {
     fn watch(&self, fd: BorrowedFd<'_>, name: u64) -> Result<(), Errno> {
         use rustix::event::epoll::{EventData, EventFlags, add};
         add(&self.epoll, fd, EventData::new_u64(name), EventFlags::IN | EventFlags::RDHUP)
+    }
+
+    fn watch_edges(&self, fd: BorrowedFd<'_>, name: u64) -> Result<(), Errno> {
+        use rustix::event::epoll::{EventData, EventFlags, add};
+        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        add(&self.epoll, fd, EventData::new_u64(name), flags)
     }
 
     fn run_control(&self) {

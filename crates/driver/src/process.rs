@@ -293,7 +293,9 @@ impl Process {
                 Ok(state) => state,
                 Err(Errno::INTR) => engine.lock(),
                 Err(errno) => {
-                    engine.lock().thread_exit(tid);
+                    let mut state = engine.lock();
+                    state.thread_exit(tid);
+                    engine.unlock(state);
                     return errno;
                 }
             };

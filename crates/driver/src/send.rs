@@ -1,6 +1,6 @@
 //! Sending: from a checked departure to a posted message.
 
-use crate::channel::{Channel, Lane};
+use crate::channel::Channel;
 use crate::engine::Engine;
 use crate::parcel::Sent;
 use crate::state::buffer::allocation_bytes;
@@ -8,6 +8,7 @@ use crate::state::transaction::{Departure, Refusal, Target, Via};
 use crate::state::work::{Completion, Tid};
 use baton_abi::control::{ProcessId, Reply, Request, TicketId};
 use baton_abi::lane::*;
+use baton_shm::mailbox::Reader;
 use baton_shm::mapping::Mapping;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -265,9 +266,17 @@ impl Engine {
                     lane.inbox().set_polling(true);
                 }
                 self.unlock(state);
-                self.post_call(&channel, via.lane as usize, nested, named, &message, |map, at| {
+                let lane = via.lane as usize;
+                let posted = self.post_call(&channel, lane, nested, named, &message, |map, at| {
                     outgoing.write(&message, &chain, map, at);
                 });
+                if !posted {
+                    // The thread that called us has left.
+                    let mut state = self.lock();
+                    state.answered_with(tid, Kind::Dead, -Errno::INVAL.raw_os_error());
+                    self.unlock(state);
+                    self.cancel(channel.peer, prepared.ticket);
+                }
                 Ok(())
             }
             Err(refusal) => Err((Box::new(departure), refusal)),
@@ -320,19 +329,19 @@ impl Engine {
         named: bool,
         message: &Message,
         body: impl FnOnce(&Mapping, usize),
-    ) {
-        let Ok(areas) = channel.lane(lane) else { return };
-        let areas: Lane<'_> = areas;
+    ) -> bool {
+        let Ok(areas) = channel.lane(lane) else { return false };
         let reader = areas.post(message, body);
         if nested {
             // It goes back to the thread that waits on this lane, which looks by itself.
-            if reader == baton_shm::mailbox::Reader::Polling {
+            if reader == Reader::Polling {
                 channel.ring_socket();
             }
-            return;
+            return reader != Reader::Closed;
         }
         channel.set_ready(lane);
         channel.set_expected(lane, channel.announce(named));
+        true
     }
 
     fn send_one_way(

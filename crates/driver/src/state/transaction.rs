@@ -44,6 +44,8 @@ pub struct Serving {
 pub struct Incoming {
     /// Where it lies.
     pub buffer: Offset,
+    /// Who sent it.
+    pub peer: ProcessId,
     /// Its node, of a transaction.
     pub node: Option<NodeId>,
     /// `binder_transaction_data.code`.
@@ -489,6 +491,7 @@ impl State {
         let waiter = on.or(named);
         let incoming = Incoming {
             buffer: room.buffer,
+            peer: arrival.peer,
             node: Some(node),
             code: message.code,
             flags: message.flags,
@@ -520,10 +523,11 @@ impl State {
         target.one_way_todo.push_back(incoming);
     }
 
-    /// An outdated one-way transaction makes way for `code` and `flags` (TF_UPDATE_TXN).
-    pub fn supersede(&mut self, node: NodeId, code: u32, flags: u32) {
+    /// An outdated one-way transaction makes way for `code` and `flags` (TF_UPDATE_TXN)
+    /// of the same sender.
+    pub fn supersede(&mut self, peer: ProcessId, node: NodeId, code: u32, flags: u32) {
         let Some(target) = self.nodes.get_mut(node) else { return };
-        let same = |old: &Incoming| old.code == code && old.flags == flags;
+        let same = |old: &Incoming| old.peer == peer && old.code == code && old.flags == flags;
         if let Some(at) = target.one_way_todo.iter().position(same) {
             let old = target.one_way_todo.remove(at).expect("just found");
             self.unread_one_way -= 1;
@@ -563,9 +567,11 @@ impl State {
     /// The reply lies in its buffer, complete.
     pub fn answered(&mut self, tid: Tid, message: &Message, room: Room, contents: Received) {
         self.fill(room, message, contents, None, None);
+        let peer = self.thread(tid).calls_on().map_or(ProcessId::BROKER, |calling| calling.peer);
         self.pop_call(tid);
         let incoming = Incoming {
             buffer: room.buffer,
+            peer,
             node: None,
             code: 0,
             flags: message.flags,

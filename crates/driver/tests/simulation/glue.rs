@@ -267,7 +267,7 @@ impl World {
         let arrival = Arrival { via, peer, message, chain: letter.chain.clone() };
         if message.flags & TF_UPDATE_TXN != 0 && party.frozen {
             let node = baton_abi::control::NodeId(message.node);
-            party.state.supersede(node, message.code, message.flags);
+            party.state.supersede(peer, node, message.code, message.flags);
         }
         let room = match party.state.admit(&arrival) {
             Ok(room) => room,
