@@ -51,6 +51,8 @@ struct site {
 
 _Noreturn void fail_at(struct site, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+// Skips the test where Baton is the driver: a rule of this name in docs/differences.md says why.
+void differs(const char *rule);
 _Noreturn void skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void expect_eq_at(struct site, const char *what, long long got, long long want);
 void expect_errno_at(struct site, const char *what, long got, int want);

@@ -70,6 +70,7 @@ static long step_seteuid(void *user)
 // The user is the sender's at the time of the call, not at that of the open.
 TEST(process_sender_after_seteuid)
 {
+	differs("uid-at-open");
 	if (geteuid())
 		skip("needs root to change the user");
 	struct thread *manager = manager_new(), *client = process_new("client");
@@ -245,6 +246,7 @@ static long step_fork_and_map(void *argument)
 
 TEST(process_forked_child_cannot_map)
 {
+	differs("private-map");
 	struct thread *t = process_with((struct process_options){.name = "process", .unmapped = true});
 	int fd = process_fd(t);
 	expect_errno(run(t, step_fork_and_map, (void *)(intptr_t)fd), EINVAL);

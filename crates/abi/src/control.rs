@@ -340,7 +340,7 @@ pub enum Event {
         /// Who.
         process: ProcessId,
     },
-    /// A process to whose nodes the receiver has handles was frozen or thawed.
+    /// A process to whose nodes the receiver has handles, or the receiver itself, was frozen or thawed.
     Frozen {
         /// Who.
         process: ProcessId,

@@ -37,6 +37,9 @@ pub const LANES_AT: usize = RING_AT + RING_BYTES;
 pub const CHANNEL_BYTES: usize = LANES_AT + LANES * 2 * AREA_BYTES;
 /// Most processes that a chain names.
 pub const MAX_CHAIN: usize = 64;
+/// [`Message::code`] of an error: the request was never taken in, and its sender is not to be told
+/// that it was complete.
+pub const AT_THE_DOOR: u32 = 1;
 /// Most descriptors in one transaction: what one SCM_RIGHTS message holds.
 pub const MAX_FDS: usize = 253;
 /// Size of a front page's file.
@@ -142,7 +145,7 @@ pub struct Message {
     pub kind: u32,
     /// Target node, of a request.
     pub node: u64,
-    /// `binder_transaction_data.code`.
+    /// `binder_transaction_data.code`; of an error, [`AT_THE_DOOR`] or 0.
     pub code: u32,
     /// `binder_transaction_data.flags`.
     pub flags: u32,

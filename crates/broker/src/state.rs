@@ -577,7 +577,10 @@ impl State {
             process.frozen = frozen;
             (process.two_way_received, process.one_way_received) = (false, false);
             effects.push(Effect::SetFrozen { process: target, frozen });
-            for holder in self.holders_of(target) {
+            // The target hears of it too: it takes in what has been sent before.
+            let mut told = self.holders_of(target);
+            told.insert(target);
+            for holder in told {
                 let event = Event::Frozen { process: target, frozen };
                 effects.push(Effect::Event { to: holder, event });
             }

@@ -67,6 +67,9 @@ impl OpenError {
     }
 }
 
+/// How many times in a row, 1 ms apart, a process has to be found idle to count as frozen.
+const SETTLING_LOOKS: u32 = 3;
+
 /// Room that the kernel asks for before it takes an item: its largest return, with the command.
 const LARGEST_RETURN: usize = 4 + size_of::<TransactionDataSecctx>();
 
@@ -497,13 +500,16 @@ impl Device {
         if info.enable == 0 {
             return Ok(());
         }
-        let deadline =
-            std::time::Instant::now() + std::time::Duration::from_millis(info.timeout_ms.into());
-        while outstanding > 0 && std::time::Instant::now() < deadline {
-            // The target says nothing when it is done: look again, at the kernel's granularity.
+        // The target's control thread, told of the freeze, takes in what lies in the lanes; it says
+        // nothing when it is done, nor does a looper with its call: look again.
+        let mut looks = SETTLING_LOOKS.max(info.timeout_ms);
+        let mut settled = 0;
+        while looks > 0 && settled < SETTLING_LOOKS {
             let tick = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
             let _ = rustix::event::poll(&mut [], Some(&tick));
             outstanding = ask(true)?;
+            settled = if outstanding == 0 { settled + 1 } else { 0 };
+            looks -= 1;
         }
         if outstanding > 0 {
             ask(false)?;

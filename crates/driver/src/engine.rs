@@ -220,7 +220,7 @@ impl Engine {
             }
             Effect::Wake(tid, Waiting::Own) => Mailbox::new(self.own_word(tid)).nudge(),
             Effect::Tell(request) => self.broker.tell(&request),
-            Effect::Answer(via, kind, errno) => self.answer(via, kind, errno),
+            Effect::Answer(via, kind, errno) => self.answer(via, kind, errno, 0),
             Effect::Abandon(via) => {
                 if let Some(channel) = self.channel(via.channel) {
                     channel.abandon_lane(via.lane);
@@ -384,9 +384,9 @@ impl Engine {
 
     // ---- posting ----------------------------------------------------------------------------
 
-    fn answer(&self, via: Via, kind: Kind, errno: Errno) {
-        let message =
-            Message { kind: kind as u32, param: -errno.raw_os_error(), ..Message::default() };
+    fn answer(&self, via: Via, kind: Kind, errno: Errno, code: u32) {
+        let param = -errno.raw_os_error();
+        let message = Message { kind: kind as u32, code, param, ..Message::default() };
         self.post_answer(via, &message, |_, _| {});
     }
 
@@ -532,7 +532,9 @@ impl Engine {
                 drop(ends);
                 areas.inbox().clear();
                 if let Some((kind, errno)) = refused {
-                    self.answer(via, kind, errno);
+                    // Descriptors are installed when it is read: by then it was complete.
+                    let code = if errno == Errno::MFILE { 0 } else { AT_THE_DOOR };
+                    self.answer(via, kind, errno, code);
                 }
             }
         }
@@ -699,6 +701,9 @@ impl Engine {
             Some(Kind::Reply) => self.accept_reply(state, tid, &channel, &message, areas),
             Some(kind @ (Kind::Failed | Kind::Dead | Kind::Frozen)) => {
                 areas.inbox().clear();
+                if message.code == AT_THE_DOOR {
+                    state.never_sent(tid);
+                }
                 state.answered_with(tid, kind, message.param.clamp(-4095, 0));
                 Ok(true)
             }
@@ -770,7 +775,7 @@ impl Engine {
             self.take_in(state, channel, message, areas.map, areas.inbox, via, Some(tid))?;
         areas.inbox().clear();
         if let Some((kind, errno)) = taken {
-            self.answer(via, kind, errno);
+            self.answer(via, kind, errno, AT_THE_DOOR);
         }
         Ok(false)
     }

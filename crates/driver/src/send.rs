@@ -6,7 +6,7 @@ use crate::parcel::Sent;
 use crate::state::buffer::allocation_bytes;
 use crate::state::transaction::{Departure, Refusal, Target, Via};
 use crate::state::work::{Completion, Tid};
-use baton_abi::control::{Reply, Request, TicketId};
+use baton_abi::control::{ProcessId, Reply, Request, TicketId};
 use baton_abi::lane::*;
 use baton_shm::mapping::Mapping;
 use rustix::io::Errno;
@@ -57,6 +57,9 @@ impl Data<'_> {
         }
     }
 }
+
+/// How often a sender looks, 50 us apart, whether a full target has made room after all.
+const LOOKS: u32 = 40;
 
 /// Everything of a message but its place.
 struct Prepared {
@@ -200,7 +203,7 @@ impl Engine {
             match channel.send_fds(&outgoing.sent.fds) {
                 Ok(number) => message.fds_number = number,
                 Err(errno) => {
-                    self.cancel(departure, ticket);
+                    self.cancel(departure.peer, ticket);
                     return Err(Refusal::failed(errno));
                 }
             }
@@ -208,9 +211,9 @@ impl Engine {
         Ok(Prepared { message, ticket })
     }
 
-    fn cancel(&self, departure: &Departure, ticket: Option<TicketId>) {
+    fn cancel(&self, target: ProcessId, ticket: Option<TicketId>) {
         if let Some(ticket) = ticket {
-            self.broker.tell(&Request::CancelTicket { target: departure.peer, ticket });
+            self.broker.tell(&Request::CancelTicket { target, ticket });
         }
     }
 
@@ -229,14 +232,16 @@ impl Engine {
             None => return Err((departure, Refusal::dead())),
         };
         let message = prepared.message;
-        let posted =
-            self.post_answer(via, &message, |map, at| outgoing.write(&message, &[], map, at));
-        if !posted {
-            self.cancel(&departure, prepared.ticket);
-        }
+        let (peer, ticket) = (departure.peer, prepared.ticket);
+        // The replier hears of its reply before anything that the reply causes.
         let mut state = self.lock();
         state.departed(tid, departure, via, 0, Completion::Taken);
         self.unlock(state);
+        let posted =
+            self.post_answer(via, &message, |map, at| outgoing.write(&message, &[], map, at));
+        if !posted {
+            self.cancel(peer, ticket);
+        }
         Ok(())
     }
 
@@ -370,10 +375,11 @@ impl Engine {
             })
         };
         if put != Ok(true) {
-            self.cancel(departure, prepared.ticket);
+            self.cancel(departure.peer, prepared.ticket);
             return Err(Refusal::failed(Errno::NOSPC));
         }
-        channel.announce(false);
+        // Nobody comes by in a frozen process, but its control thread may take it in.
+        channel.announce(frozen);
         Ok(match (frozen, spam) {
             (true, _) => Completion::PendingFrozen,
             (_, true) => Completion::SpamSuspect,
@@ -384,7 +390,7 @@ impl Engine {
     /// Whether the target has room, as far as this process can tell: what the target publishes,
     /// less what is on its way there. True if the target may call it spam.
     fn one_way_room(&self, channel: &Channel, bytes: usize) -> Result<bool, Refusal> {
-        for attempt in 0..100 {
+        for attempt in 0..LOOKS {
             let mut ends = channel.ends();
             let account = channel.one_way_account(&mut ends);
             let free = channel.front_word(front::ONE_WAY_FREE) as usize;
@@ -405,10 +411,16 @@ impl Engine {
                 return Ok(false);
             }
             drop(ends);
-            // A record that the target has just taken may be counted twice for a moment.
-            if attempt > 0 {
-                std::thread::yield_now();
+            if account.pending == 0 {
+                break;
             }
+            // What is in the ring may make room when it is taken in, or be counted twice just then:
+            // the target's control thread takes it in.
+            if attempt == 0 {
+                channel.ring_socket();
+            }
+            let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: 50_000 };
+            let _ = rustix::event::poll(&mut [], Some(&pause));
         }
         Err(Refusal::failed(Errno::NOSPC))
     }

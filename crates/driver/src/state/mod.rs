@@ -103,6 +103,8 @@ pub struct State {
     pub manager: Option<u32>,
     /// Two-way transactions received and not answered.
     pub outstanding: u32,
+    /// One-way transactions taken in and not yet read.
+    pub unread_one_way: u32,
     /// Transactions received.
     pub received: u64,
     todo: Todo,
@@ -133,6 +135,7 @@ impl State {
             spam_detection: false,
             manager: None,
             outstanding: 0,
+            unread_one_way: 0,
             received: 0,
             todo: Todo::default(),
             tickets: HashMap::new(),
@@ -226,14 +229,14 @@ impl State {
     pub fn would_read(&self, tid: Tid) -> bool {
         let available = |thread: &Thread| thread.is_available();
         let thread = self.threads.get(&tid);
-        thread.is_some_and(|thread| thread.todo.urgent)
+        thread.is_some_and(|thread| thread.todo.urgent || thread.return_once)
             || thread.is_none_or(available) && !self.todo.is_empty()
     }
 
-    /// Two-way transactions received and not answered, and threads that wait for an answer: what
-    /// keeps a process from being frozen.
+    /// Two-way transactions received and not answered, one-way ones not read, and threads that wait
+    /// for an answer: what keeps a process from being frozen.
     pub fn pending_calls(&self) -> usize {
-        self.outstanding as usize + self.tokens.len()
+        (self.outstanding + self.unread_one_way) as usize + self.tokens.len()
     }
 
     /// Sleeping loopers are what keeps the driver from asking for more.
@@ -359,9 +362,13 @@ impl State {
     fn discard(&mut self, work: Work) {
         match work {
             Work::Transaction(incoming) | Work::Reply(incoming) => {
-                if let Some(serving) = &incoming.serving {
-                    self.outstanding -= 1;
-                    self.effect(Effect::Answer(serving.via, Kind::Dead, Errno::PIPE));
+                match &incoming.serving {
+                    Some(serving) => {
+                        self.outstanding -= 1;
+                        self.effect(Effect::Answer(serving.via, Kind::Dead, Errno::PIPE));
+                    }
+                    None if incoming.node.is_some() => self.unread_one_way -= 1,
+                    None => {}
                 }
                 self.drop_buffer(incoming.buffer, true);
             }

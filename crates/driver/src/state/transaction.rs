@@ -511,6 +511,7 @@ impl State {
     }
 
     fn queue_one_way(&mut self, node: NodeId, incoming: Incoming) {
+        self.unread_one_way += 1;
         let target = self.nodes.get_mut(node).expect("admitted");
         if !target.one_way_busy {
             target.one_way_busy = true;
@@ -525,6 +526,7 @@ impl State {
         let same = |old: &Incoming| old.code == code && old.flags == flags;
         if let Some(at) = target.one_way_todo.iter().position(same) {
             let old = target.one_way_todo.remove(at).expect("just found");
+            self.unread_one_way -= 1;
             self.drop_buffer(old.buffer, true);
         }
     }
@@ -573,6 +575,11 @@ impl State {
             serving: None,
         };
         self.push(Queue::Thread(tid), Work::Reply(incoming));
+    }
+
+    /// The call was refused before it was taken in: it never was complete.
+    pub fn never_sent(&mut self, tid: Tid) {
+        self.thread(tid).todo.take_if(|work| matches!(work, Work::Complete(_)));
     }
 
     /// The call has failed at the other end.
@@ -638,9 +645,12 @@ impl State {
         }
         let node = incoming.node.and_then(|node| self.nodes.get(node));
         let subject = node.map_or((0, 0), |node| (node.ptr, node.cookie));
-        if let Some(serving) = &incoming.serving {
-            let serving = serving.clone();
-            self.thread(tid).stack.push(Frame::Serving(serving));
+        match &incoming.serving {
+            Some(serving) => {
+                let serving = serving.clone();
+                self.thread(tid).stack.push(Frame::Serving(serving));
+            }
+            None => self.unread_one_way -= 1,
         }
         Return::Transaction(incoming, subject)
     }

@@ -32,7 +32,8 @@ impl World {
             );
         }
         assert_eq!(party.state.outstanding, 0, "{id:?} owes answers");
-        assert!(!party.state.would_read(0), "{id:?} sleeps over its work");
+        let reads = |tid: &u32| party.state.would_read(*tid);
+        assert!(!party.state.threads.keys().any(reads), "{id:?} sleeps over its work");
         assert!(party.state.contents.is_empty(), "{id:?} is left with buffers");
         assert_eq!(party.state.buffers.used(), (0, 0));
         assert!(party.fds.is_empty(), "{id:?} is left with descriptors {:?}", party.fds);
@@ -43,8 +44,7 @@ impl World {
         );
         for channel in self.channels.values().filter(|c| c.server == id) {
             let open = channel.is_open(baton_abi::control::End::Server);
-            let idle = channel.ready == 0 && channel.ring.is_empty();
-            assert!(!open || idle, "{id:?} sleeps over {:?}", channel.id);
+            assert!(!open || !channel.has_news(), "{id:?} sleeps over {:?}", channel.id);
         }
     }
 

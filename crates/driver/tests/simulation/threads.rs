@@ -411,6 +411,8 @@ impl World {
     // ---- reading ----------------------------------------------------------------------------
 
     fn read(&mut self, party: &mut Party, tid: Tid, process_work: bool, nonblocking: bool) {
+        // A front end's threads have made their first ioctl.
+        party.state.thread(tid).return_once = false;
         let mut blocked: Vec<_> = self.accept_answer(party, tid).into_iter().collect();
         if process_work {
             blocked.extend(self.accept(party, None));
