@@ -19,7 +19,7 @@ mod world;
 
 use world::{Phase, World};
 
-const HISTORIES: u64 = 2000;
+const HISTORIES: u64 = 8000;
 
 /// Prints the seed of a history that fails.
 struct Seed(u64);
