@@ -129,7 +129,7 @@ pub enum End {
 /// From an engine (or an observer) to the broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// First message. Carries one descriptor: the engine's [`crate::lane::Front`] page.
+    /// First message. Carries one descriptor: the engine's [`crate::lane::front`] page.
     /// Answer: [`Reply::Welcome`] with one descriptor, the event socket.
     Hello {
         /// Must equal [`VERSION`].

@@ -222,6 +222,47 @@ fn every_unsafe_block_says_why_it_is_sound() {
     assert_eq!(silent, [""; 0], "unsafe without a SAFETY comment above it");
 }
 
+/// ARCHITECTURE.md names a test for each invariant that has one.
+#[test]
+fn the_tests_that_hold_invariants_exist() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let (_, table) = text.split_once("## Invariants").unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1));
+    let names: Vec<&str> = rows
+        .flat_map(|row| row.split('`').skip(1).step_by(2))
+        .filter_map(|name| name.rsplit("::").next())
+        .filter(|name| name.contains('_') && !name.contains(['.', '/']))
+        .collect();
+    assert!(names.len() > 15, "{names:?}");
+    let sources = sources();
+    let exists = |name: &str| {
+        sources.iter().any(|(_, text)| {
+            text.contains(&format!("#[test]\nfn {name}("))
+                || text.contains(&format!("#[test]\n    fn {name}("))
+        })
+    };
+    let gone: Vec<_> = names.into_iter().filter(|name| !exists(name)).collect();
+    assert_eq!(gone, [""; 0], "no such tests");
+}
+
+/// A test of the uapi that is left out on Baton names the rule in docs/differences.md.
+#[test]
+fn every_difference_that_a_test_leaves_out_is_told() {
+    let told = std::fs::read_to_string(root().join("docs/differences.md")).unwrap();
+    let mut silent = BTreeSet::new();
+    for entry in std::fs::read_dir(root().join("tests/uapi")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "c") {
+            let text = std::fs::read_to_string(path).unwrap();
+            let rules = text.split("differs(\"").skip(1).filter_map(|rest| rest.split('"').next());
+            silent.extend(
+                rules.filter(|rule| !told.contains(&format!("**{rule}**"))).map(str::to_owned),
+            );
+        }
+    }
+    assert_eq!(silent, BTreeSet::new(), "rules that docs/differences.md does not have");
+}
+
 #[test]
 fn the_scan_sees_code_and_nothing_else() {
     let check = |text: &str, expected: &[usize]| assert_eq!(unexplained(text), expected, "{text}");

@@ -1,15 +1,29 @@
 //! The broker: the one that everybody trusts.
 //!
-//! It admits processes, knows who holds which node, opens channels, translates references that
-//! travel, and tells of deaths. It is on no plain call's path.
+//! It admits processes, knows which of them holds how many references to which node, opens
+//! channels between two that have a reason to talk, translates the references that travel in a
+//! transaction, and tells of deaths. It is on no plain call's path.
 //!
-//! **Invariant**: the broker never imports the driver; they meet in `abi`'s bytes only.
+//! - [`state`]: what it knows and decides. Pure.
+//! - [`run`](run()): sockets, descriptors and memory around it. One thread.
+//!
+//! **Invariant**: the broker never imports the driver. They meet only in [`baton_abi`]'s bytes.
 #![forbid(unsafe_code)]
 
-mod client;
 pub mod limits;
-mod report;
-pub mod run;
 pub mod state;
+
+mod close;
+mod connection;
+mod deliver;
+mod front;
+mod listener;
+mod outbox;
+mod packet;
+mod peer;
+mod poll;
+mod requests;
+mod run;
+mod throttle;
 
 pub use run::{Config, RunError, run};

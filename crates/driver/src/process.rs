@@ -179,7 +179,8 @@ impl Process {
     }
 
     /// An object that `handler` serves, on whichever thread serves. It lives as long as the process.
-    /// A one-way transaction's answer is dropped; an `Err` becomes a failed reply.
+    /// A one-way transaction's answer is dropped; an `Err` becomes a failed reply, and so does a
+    /// panic (`EFAULT`), after which the thread goes on serving.
     pub fn add_object(
         &self,
         handler: impl Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync + 'static,
@@ -386,7 +387,7 @@ impl Process {
                 engine.unlock(state);
                 let told = lock(&self.inner.recipients).remove(&cookie);
                 for recipient in told.unwrap_or_default() {
-                    recipient();
+                    caught(recipient);
                 }
                 engine.lock()
             }
@@ -404,7 +405,7 @@ impl Process {
         let handler = read(&self.inner.objects).get(&ptr).cloned();
         let request = Request { received: Received { inner: &self.inner, incoming } };
         let answer = match handler {
-            Some(handler) => handler(&request),
+            Some(handler) => caught(|| handler(&request)).unwrap_or(Err(Errno::FAULT)),
             None => Err(Errno::NOENT),
         };
         drop(request);
@@ -412,6 +413,14 @@ impl Process {
             self.send(tid(), Target::Reply, 0, 0, answer.as_ref().map_err(|errno| *errno));
         }
     }
+}
+
+/// Runs the program's code: a panic, which the panic hook has told of, must not leave a caller
+/// without an answer nor the pool with a looper that is gone.
+fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
+    // AssertUnwindSafe: what the body shares with others is the program's, which chose locks or not.
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    result.map_err(std::mem::forget).ok()
 }
 
 fn failure(command: u32, errno: i32) -> CallError {

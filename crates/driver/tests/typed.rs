@@ -87,6 +87,24 @@ fn every_recipient_hears_of_the_death() {
 }
 
 #[test]
+fn a_panic_of_a_handler_is_a_failed_reply() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let object = server.add_object(|request| match request.code() {
+        1 => panic!("a handler's bug, on purpose"),
+        _ => Ok(Parcel::new()),
+    });
+    server.become_context_manager(object).unwrap();
+    serve(&server);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let failed = Err(CallError::Failed(Errno::FAULT));
+    assert_eq!(client.call(&manager, 1, &Parcel::new()).map(drop), failed);
+    assert!(client.call(&manager, 2, &Parcel::new()).is_ok());
+    server.close();
+}
+
+#[test]
 fn a_reply_may_carry_a_descriptor_of_its_own() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();

@@ -1,8 +1,8 @@
-//! `ioctl` and `mmap` on a descriptor of ours.
+//! `ioctl` on a descriptor of ours.
 
 use crate::table::{self, Open};
 use crate::{control, real};
-use libc::{c_int, c_ulong, c_void, off_t, size_t};
+use libc::{c_int, c_ulong, size_t};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
@@ -26,7 +26,7 @@ pub unsafe fn binder_ioctl(
     // The kernel, too, looks at the low half of the request only.
     let request = request as u32;
     Some(match guard.as_deref()? {
-        Open::Device { device, nonblocking: flag } => {
+        Open::Device { device, nonblocking: flag, .. } => {
             let nonblocking = nonblocking.unwrap_or_else(|| flag.load(Ordering::Relaxed));
             device.ioctl(request, argument, nonblocking)
         }
@@ -76,55 +76,3 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: size_t) ->
         None => real::fail(libc::EBADF),
     }
 }
-
-/// Maps a receive buffer. The whole length is mapped although the driver uses 4 MiB of it at
-/// most, as in the kernel: the program will unmap what it asked for.
-fn map_device(
-    fd: c_int,
-    bytes: size_t,
-    protection: c_int,
-    map: impl FnOnce(off_t) -> *mut c_void,
-) -> Option<*mut c_void> {
-    let guard = table::get(fd)?;
-    let device = guard.as_deref()?.device()?;
-    let used_bytes = match device.before_map(bytes, protection & libc::PROT_WRITE != 0) {
-        Ok(used_bytes) => used_bytes,
-        Err(errno) => {
-            real::set_errno(errno.raw_os_error());
-            return Some(libc::MAP_FAILED);
-        }
-    };
-    let address = map(0);
-    if address != libc::MAP_FAILED {
-        // SAFETY: the range has just been mapped. A child of fork does not get the map, as it
-        // gets none of the kernel's (VM_DONTCOPY); failing to arrange that harms nobody.
-        unsafe { libc::madvise(address, bytes, libc::MADV_DONTFORK) };
-        device.mapped(address as usize, used_bytes);
-    }
-    Some(address)
-}
-
-macro_rules! mmaps {
-    ($($name:ident)*) => {$(
-        /// As the C library's.
-        ///
-        /// # Safety
-        /// As the C library's.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            address: *mut c_void,
-            bytes: size_t,
-            protection: c_int,
-            flags: c_int,
-            fd: c_int,
-            offset: off_t,
-        ) -> *mut c_void {
-            // SAFETY: the caller's arguments.
-            let map = |offset| unsafe { real::$name(address, bytes, protection, flags, fd, offset) };
-            let file = flags & libc::MAP_ANONYMOUS == 0 && table::is_mine(fd);
-            file.then(|| map_device(fd, bytes, protection, map)).flatten().unwrap_or_else(|| map(offset))
-        }
-    )*};
-}
-
-mmaps! { mmap mmap64 }

@@ -78,9 +78,11 @@ fn open_device(context: &str, flags: c_int) -> Result<c_int, Errno> {
     if nonblocking {
         rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::NONBLOCK)?;
     }
-    let fd = enter(file, flags, Open::Device { device, nonblocking: nonblocking.into() })?;
-    trap::arm();
-    Ok(fd)
+    enter(
+        file,
+        flags,
+        Open::Device { device, nonblocking: nonblocking.into(), inherited: false.into() },
+    )
 }
 
 fn open_control(flags: c_int) -> Result<c_int, Errno> {
@@ -99,6 +101,7 @@ fn enter(file: rustix::fd::OwnedFd, flags: c_int, open: Open) -> Result<c_int, E
         unsafe { real::close(fd) };
         return Err(Errno::MFILE);
     }
+    trap::arm();
     Ok(fd)
 }
 

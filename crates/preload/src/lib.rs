@@ -5,7 +5,7 @@
 //!
 //! - [`paths`]: which paths are ours; [`status`]: calls that look at them.
 //! - [`files`]: descriptors come and go; [`table`]: which are ours, and what they stand for.
-//! - [`device`], [`poll`]: what is done with them; [`control`]: `binder-control`.
+//! - [`device`], [`maps`], [`poll`]: what is done with them; [`control`]: `binder-control`.
 //! - [`trap`]: `ioctl` as an inline system call; [`signals`]: so that SIGSYS stays ours.
 //! - [`real`]: the C library's own functions.
 //!
@@ -19,6 +19,7 @@
 mod control;
 mod device;
 mod files;
+mod maps;
 mod paths;
 mod poll;
 mod real;

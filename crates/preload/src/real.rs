@@ -101,6 +101,8 @@ real! {
     mmap64(address: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t)
         -> *mut c_void, else libc::MAP_FAILED;
 
+    munmap(address: *mut c_void, bytes: size_t) -> c_int, else -1;
+
     stat(path: *const c_char, out: *mut Stat) -> c_int, else -1;
     stat64(path: *const c_char, out: *mut Stat) -> c_int, else -1;
     lstat(path: *const c_char, out: *mut Stat) -> c_int, else -1;

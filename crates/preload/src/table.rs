@@ -34,6 +34,8 @@ pub enum Open {
         device: Arc<Device>,
         /// `O_NONBLOCK`, as last set through the C library.
         nonblocking: AtomicBool,
+        /// Opened by the process that this one was forked from.
+        inherited: AtomicBool,
     },
     /// binderfs' `binder-control`.
     Control,
@@ -46,6 +48,11 @@ impl Open {
             Open::Device { device, .. } => Some(device),
             Open::Control => None,
         }
+    }
+
+    /// Whether a parent process opened it.
+    pub fn is_inherited(&self) -> bool {
+        matches!(self, Open::Device { inherited, .. } if inherited.load(Ordering::Relaxed))
     }
 
     /// Takes note of `O_NONBLOCK`.
@@ -140,7 +147,10 @@ pub fn forked() {
     }
     OWNER.store(std::process::id() as i32, Ordering::Relaxed);
     for fd in in_range(0, LIMIT - 1) {
-        if let Some(device) = get(fd).as_deref().and_then(|open| open.as_ref()?.device()) {
+        let guard = get(fd);
+        let open = guard.as_deref().and_then(Option::as_deref);
+        if let Some(Open::Device { device, inherited, .. }) = open {
+            inherited.store(true, Ordering::Relaxed);
             device.forked();
         }
     }

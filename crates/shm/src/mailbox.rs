@@ -13,8 +13,10 @@
 //! A reader can only lose a wake-up that it causes itself: WAITING and FULL are set by
 //! read-modify-writes on one word, so whichever comes second sees the first.
 //!
-//! The writer is another process. It may set any bit at any time; every pattern is handled, and
-//! the worst that it achieves is that its own conversation stalls or ends.
+//! The writer is another process. It may set and clear any bit at any time, and sleep on the word
+//! itself; every pattern is handled, and the worst that it achieves is that its own conversation
+//! stalls or ends. What the reader's own process has to say goes past it: [`Mailbox::nudge`] wakes
+//! all sleepers whatever the word says, and [`Mailbox::wait`] returns at every wake.
 
 use crate::futex::{self, Wait};
 use crate::sync::{AtomicU32, Ordering};
@@ -100,16 +102,16 @@ impl<'a> Mailbox<'a> {
         self.word.fetch_and(!FULL, Ordering::AcqRel);
     }
 
-    /// Reader: sleeps until there is something. `Err` after a signal or at the timeout.
+    /// Reader: sleeps until there is something or somebody wakes it for nothing; look again at what
+    /// else there may be. `Err` after a signal or at the timeout.
     pub fn wait(self, timeout: Option<Duration>) -> Result<Seen, Wait> {
-        let outcome = loop {
-            let word = self.word.fetch_or(WAITING, Ordering::AcqRel) | WAITING;
-            if word & (FULL | NUDGED) != 0 {
-                break Ok(());
-            }
+        let word = self.word.fetch_or(WAITING, Ordering::AcqRel) | WAITING;
+        let outcome = if word & (FULL | NUDGED) != 0 {
+            Ok(())
+        } else {
             match futex::wait(self.word, word, timeout) {
-                Wait::Woken => {}
-                ended => break Err(ended),
+                Wait::Woken => Ok(()),
+                ended => Err(ended),
             }
         };
         self.word.fetch_and(!WAITING, Ordering::AcqRel);
@@ -119,11 +121,11 @@ impl<'a> Mailbox<'a> {
         }
     }
 
-    /// Anyone in the reader's process: makes the reader return from its wait.
+    /// Anyone in the reader's process who knows that it waits: makes it return. Not by WAITING,
+    /// which the writer may have cleared, nor one sleeper only, which may be the writer.
     pub fn nudge(self) {
-        if self.word.fetch_or(NUDGED, Ordering::AcqRel) & WAITING != 0 {
-            futex::wake(self.word, 1);
-        }
+        self.word.fetch_or(NUDGED, Ordering::AcqRel);
+        futex::wake(self.word, i32::MAX as u32);
     }
 
     /// Reader: whether it waits in `poll` from now on.
@@ -148,5 +150,45 @@ impl<'a> Mailbox<'a> {
     /// Both ends agree that the lane is new: the empty word.
     pub fn reset(self) {
         self.word.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::thread;
+
+    /// Once the task sleeps in the kernel; `None` if it has ended.
+    fn asleep(tid: i32) -> Option<()> {
+        loop {
+            let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).ok()?;
+            if stat.rsplit(") ").next()?.starts_with('S') {
+                return Some(());
+            }
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_writer_cannot_keep_a_nudge_from_the_reader() {
+        let word = Arc::new(AtomicU32::new(0));
+        let (known, is_known) = std::sync::mpsc::channel();
+        let sleeper = |body: fn(&AtomicU32)| {
+            let (word, known) = (word.clone(), known.clone());
+            let thread = thread::spawn(move || {
+                known.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+                body(&word);
+            });
+            asleep(is_known.recv().unwrap()).unwrap();
+            thread
+        };
+        // The writer's own sleeper is the first in the queue.
+        let thief = sleeper(|word| _ = futex::wait(word, 0, None));
+        let reader = sleeper(|word| _ = Mailbox::new(word).wait(None));
+        word.store(0, Ordering::Release);
+        Mailbox::new(&word).nudge();
+        reader.join().unwrap();
+        thief.join().unwrap();
     }
 }

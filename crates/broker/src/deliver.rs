@@ -1,0 +1,145 @@
+//! Carrying out what the state decided.
+
+use crate::close::Why;
+use crate::outbox::{Backlog, Failed};
+use crate::poll::{ConnectionId, Source};
+use crate::run::Broker;
+use crate::state::Effect;
+use baton_abi::control::{ChannelId, End, Event, ProcessId};
+use baton_abi::lane::CHANNEL_BYTES;
+use baton_shm::mapping;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::collections::VecDeque;
+
+/// A pair of connected sockets, each of which blocks.
+pub(crate) fn socket_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)
+}
+
+fn channel_memory() -> Result<OwnedFd, Errno> {
+    let memory = mapping::create("baton-channel", CHANNEL_BYTES)?;
+    mapping::freeze_seals(&memory)?;
+    Ok(memory)
+}
+
+impl Broker {
+    /// Carries out effects in order, then ends those who are to end for them, and whatever
+    /// follows from that. The errno of a channel that could not be made.
+    pub fn carry_out(
+        &mut self,
+        effects: Vec<Effect>,
+        doomed: Option<(ProcessId, Why)>,
+    ) -> Option<Errno> {
+        let mut work = VecDeque::from(effects);
+        let mut doomed = VecDeque::from_iter(doomed);
+        let mut failed = None;
+        loop {
+            while let Some(effect) = work.pop_front() {
+                match effect {
+                    Effect::Event { to, event } => {
+                        if let Err(why) = self.send(to, &event, Vec::new()) {
+                            doomed.push_back((to, why.into()));
+                        }
+                    }
+                    Effect::OpenChannel { channel, client, server } => {
+                        match self.open_channel(channel, client, server) {
+                            Ok(problems) => doomed.extend(problems),
+                            Err(errno) => {
+                                self.state.channel_failed(channel, client, server);
+                                failed = Some(errno);
+                            }
+                        }
+                    }
+                    Effect::SetFrozen { process, frozen } => {
+                        if let Some(engine) = self.engine(process) {
+                            engine.front.set_frozen(frozen);
+                        }
+                    }
+                    Effect::Disconnect { process, why } => {
+                        doomed.push_back((process, why.into()));
+                    }
+                }
+            }
+            let Some((process, why)) = doomed.pop_front() else { return failed };
+            // Whoever failed twice is gone already.
+            if let Some(id) = self.engines.remove(&process) {
+                self.forget(id, &why);
+                let mut more = Vec::new();
+                self.state.gone(process, &mut more);
+                work.extend(more);
+            }
+        }
+    }
+
+    /// Sends what has been waiting for room in an event socket.
+    pub fn flush(&mut self, id: ConnectionId) {
+        let Some(engine) = self.connections.get_mut(&id).and_then(|c| c.engine()) else { return };
+        let result = engine.outbox.flush().and_then(|backlog| match backlog {
+            Backlog::Empty => self
+                .poll
+                .wait_for_room(engine.outbox.socket(), Source::Events(id), false)
+                .map_err(Failed::Socket),
+            Backlog::Begun | Backlog::Standing => Ok(()),
+        });
+        if let Err(why) = result {
+            self.close(id, why.into());
+        }
+    }
+
+    pub fn engine(&mut self, process: ProcessId) -> Option<&mut crate::connection::Engine> {
+        let id = self.engines.get(&process)?;
+        self.connections.get_mut(id)?.engine()
+    }
+
+    fn send(
+        &mut self,
+        to: ProcessId,
+        event: &Event,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), Failed> {
+        let Some(id) = self.engines.get(&to).copied() else { return Ok(()) };
+        let Some(engine) = self.connections.get_mut(&id).and_then(|c| c.engine()) else {
+            return Ok(());
+        };
+        match engine.outbox.push(event, descriptors)? {
+            Backlog::Empty | Backlog::Standing => Ok(()),
+            Backlog::Begun => self
+                .poll
+                .wait_for_room(engine.outbox.socket(), Source::Events(id), true)
+                .map_err(Failed::Socket),
+        }
+    }
+
+    /// Makes a channel and tells both ends; those who could not be told.
+    fn open_channel(
+        &mut self,
+        channel: ChannelId,
+        client: ProcessId,
+        server: ProcessId,
+    ) -> Result<Vec<(ProcessId, Why)>, Errno> {
+        // Everything that can fail comes before the first event.
+        let (client_memory, (client_socket, server_socket)) = (channel_memory()?, socket_pair()?);
+        let copy = |file| rustix::io::fcntl_dupfd_cloexec(file, 0);
+        let server_memory = copy(client_memory.as_fd())?;
+        let front = copy(self.engine(server).ok_or(Errno::SRCH)?.front.file())?;
+        let event = |end, peer| {
+            let peer = self.state.identity(peer).ok_or(Errno::SRCH)?.clone();
+            Ok(Event::Channel { channel, end, peer })
+        };
+        let (to_server, to_client) = (event(End::Server, client)?, event(End::Client, server)?);
+        let server_gets = vec![server_memory, server_socket];
+        let client_gets = vec![client_memory, client_socket, front];
+        let mut problems = Vec::new();
+        for (to, event, descriptors) in
+            [(server, to_server, server_gets), (client, to_client, client_gets)]
+        {
+            if let Err(why) = self.send(to, &event, descriptors) {
+                problems.push((to, why.into()));
+            }
+        }
+        Ok(problems)
+    }
+}

@@ -1,0 +1,74 @@
+//! An engine's front page in the broker's hands.
+//!
+//! The engine made it, has mapped it for writing, and then gave it to the broker. The broker maps
+//! it too and seals it: from then on it can be mapped only for reading, so that it may be handed
+//! to the engine's clients. It can neither shrink nor grow, so that no access faults.
+
+use baton_abi::control::EngineReport;
+use baton_abi::lane::{FRONT_BYTES, front};
+use baton_shm::mapping::{self, Access, Mapping};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::SealFlags;
+use rustix::io::Errno;
+use std::sync::atomic::Ordering;
+
+/// More two-way transactions than any engine can have received: 64 lanes a channel, and a channel
+/// costs its client two descriptors of at most a million.
+const MAX_OUTSTANDING: u32 = 1 << 25;
+
+pub(crate) struct Front {
+    file: OwnedFd,
+    page: Mapping,
+}
+
+impl Front {
+    /// Checks, maps and seals. An error is the engine's fault: `EINVAL` for a file that is not a
+    /// memfd of whole pages that can neither shrink nor grow, `EPERM` for one that it has sealed
+    /// against writing or against the seals that are needed.
+    pub fn adopt(file: OwnedFd) -> Result<Front, Errno> {
+        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| Errno::INVAL)?;
+        let status = rustix::fs::fstat(&file)?;
+        // A file of huge pages could fault for want of one, and is not unmapped by the page.
+        let pages = status.st_blksize as usize == rustix::param::page_size();
+        if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) || !pages {
+            return Err(Errno::INVAL);
+        }
+        let page = Mapping::new(&file, FRONT_BYTES, Access::ReadWrite)?;
+        mapping::forbid_new_writers(&file)?;
+        Ok(Front { file, page })
+    }
+
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Pairs with the loads of clients and of the engine itself before they post or take.
+    pub fn set_frozen(&self, frozen: bool) {
+        self.page.word(front::FROZEN).store(u32::from(frozen), Ordering::SeqCst);
+    }
+
+    /// An allegation, but for its size.
+    pub fn outstanding(&self) -> u32 {
+        self.word(front::OUTSTANDING).min(MAX_OUTSTANDING)
+    }
+
+    /// What the engine says of itself.
+    pub fn report(&self) -> EngineReport {
+        EngineReport {
+            threads: self.word(front::THREADS),
+            loopers: self.word(front::LOOPERS),
+            lanes: self.word(front::LANES),
+            buffer_bytes: self.word(front::BUFFER_BYTES),
+            buffer_used_bytes: self.word(front::BUFFER_USED),
+            buffers: self.word(front::BUFFERS),
+            outstanding: self.outstanding(),
+            transactions: self.page.double_word(front::TRANSACTIONS).load(Ordering::Relaxed),
+        }
+    }
+
+    fn word(&self, at: usize) -> u32 {
+        // SeqCst for OUTSTANDING: whoever froze the engine must not miss a transaction that was
+        // taken before it saw FROZEN. The others are only shown.
+        self.page.word(at).load(Ordering::SeqCst)
+    }
+}

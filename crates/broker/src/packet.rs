@@ -1,0 +1,101 @@
+//! One message a packet, with descriptors beside it. Never waits.
+
+use baton_abi::control::MAX_PACKET_BYTES;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+
+/// Most descriptors in a packet: memory, socket and front page of a channel.
+const MAX_FDS: usize = 3;
+
+/// What a socket had.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// A packet, in the buffer's first bytes, and the descriptor that came with it.
+    Packet(usize, Option<OwnedFd>),
+    /// Nothing now.
+    Nothing,
+    /// The end.
+    Closed,
+    /// A packet that is too long or has too many descriptors.
+    Malformed,
+}
+
+/// Room for one packet of the largest legal size. A longer one shows by its flags.
+pub(crate) fn buffer() -> Vec<u8> {
+    vec![0; MAX_PACKET_BYTES]
+}
+
+pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = loop {
+        let mut parts = [IoSliceMut::new(buffer)];
+        match rustix::net::recvmsg(&socket, &mut parts, &mut control, flags) {
+            // A peer that closes with unread packets leaves one such error before what it sent.
+            Err(Errno::INTR | Errno::CONNRESET) => (),
+            other => break other,
+        }
+    };
+    let message = match received {
+        Ok(message) => message,
+        Err(Errno::AGAIN) => return Received::Nothing,
+        Err(_) => return Received::Closed,
+    };
+    let mut descriptors = Vec::new();
+    for part in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(these) = part {
+            descriptors.extend(these);
+        }
+    }
+    // There is room for a second one in the padding.
+    let too_many = descriptors.len() > 1;
+    if too_many || message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        Received::Malformed
+    } else if message.bytes == 0 {
+        // An empty packet looks like the end of the connection, and is treated as such.
+        Received::Closed
+    } else {
+        Received::Packet(message.bytes, descriptors.pop())
+    }
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The receiver has it.
+    Now,
+    /// The receiver's queue is full.
+    Full,
+    /// The receiver closed its end, and cares no more. Its death is told by its own descriptors,
+    /// after what it sent before.
+    Closed,
+}
+
+pub(crate) fn send(
+    socket: impl AsFd,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<Sent, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)), "at most MAX_FDS");
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    loop {
+        match rustix::net::sendmsg(&socket, &[IoSlice::new(bytes)], &mut control, flags) {
+            Ok(_) => return Ok(Sent::Now),
+            Err(Errno::INTR) => (),
+            Err(Errno::AGAIN) => return Ok(Sent::Full),
+            Err(Errno::PIPE | Errno::CONNRESET) => return Ok(Sent::Closed),
+            Err(errno) => return Err(errno),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! epoll, with names for what is waited for.
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+
+/// One accepted connection. Never used twice, so that readiness of a closed one means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ConnectionId(pub u64);
+
+/// Something that becomes ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The listening socket.
+    Listener,
+    /// What ends the broker.
+    Stop,
+    /// A connection's requests.
+    Requests(ConnectionId),
+    /// The process behind a connection ended.
+    Death(ConnectionId),
+    /// An event socket takes more, or its other end is closed.
+    Events(ConnectionId),
+}
+
+impl Source {
+    fn token(self) -> u64 {
+        match self {
+            Source::Listener => 0,
+            Source::Stop => 1,
+            Source::Requests(id) => id.0 << 2 | 1,
+            Source::Death(id) => id.0 << 2 | 2,
+            Source::Events(id) => id.0 << 2 | 3,
+        }
+    }
+
+    /// Connections count from 1.
+    fn from_token(token: u64) -> Source {
+        let id = ConnectionId(token >> 2);
+        match (token, token & 3) {
+            (0, _) => Source::Listener,
+            (1, _) => Source::Stop,
+            (_, 1) => Source::Requests(id),
+            (_, 2) => Source::Death(id),
+            _ => Source::Events(id),
+        }
+    }
+}
+
+pub(crate) struct Poll {
+    epoll: OwnedFd,
+    ready: Vec<epoll::Event>,
+}
+
+impl Poll {
+    pub fn new() -> Result<Poll, Errno> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        Ok(Poll { epoll, ready: Vec::with_capacity(64) })
+    }
+
+    /// Readable, or closed by the other end.
+    pub fn add(&self, descriptor: impl AsFd, source: Source) -> Result<(), Errno> {
+        epoll::add(&self.epoll, descriptor, EventData::new_u64(source.token()), EventFlags::IN)
+    }
+
+    /// Closed by the other end.
+    pub fn add_hangup(&self, descriptor: impl AsFd, source: Source) -> Result<(), Errno> {
+        let data = EventData::new_u64(source.token());
+        epoll::add(&self.epoll, descriptor, data, EventFlags::empty())
+    }
+
+    /// Of what was added by [`Poll::add_hangup`]: whether it is also waited for room.
+    pub fn wait_for_room(
+        &self,
+        descriptor: impl AsFd,
+        source: Source,
+        wanted: bool,
+    ) -> Result<(), Errno> {
+        let flags = if wanted { EventFlags::OUT } else { EventFlags::empty() };
+        epoll::modify(&self.epoll, descriptor, EventData::new_u64(source.token()), flags)
+    }
+
+    pub fn remove(&self, descriptor: impl AsFd) -> Result<(), Errno> {
+        epoll::delete(&self.epoll, descriptor)
+    }
+
+    /// Waits; what is ready, in the kernel's order, and whether it hung up.
+    pub fn wait(&mut self) -> Result<Vec<(Source, bool)>, Errno> {
+        self.ready.clear();
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.ready), None) {
+            Ok(_) | Err(Errno::INTR) => (),
+            Err(errno) => return Err(errno),
+        }
+        let hung_up = EventFlags::HUP | EventFlags::ERR;
+        Ok(self
+            .ready
+            .iter()
+            .map(|event| {
+                let (data, flags) = (event.data, event.flags);
+                (Source::from_token(data.u64()), flags.intersects(hung_up))
+            })
+            .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_survive_their_tokens() {
+        let id = ConnectionId(7);
+        for source in [
+            Source::Listener,
+            Source::Stop,
+            Source::Requests(ConnectionId(1)),
+            Source::Requests(id),
+            Source::Death(id),
+            Source::Events(id),
+        ] {
+            assert_eq!(Source::from_token(source.token()), source);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Reading requests and answering them.
+
+use crate::close::Why;
+use crate::connection::{Engine, Role};
+use crate::deliver::socket_pair;
+use crate::front::Front;
+use crate::outbox::Outbox;
+use crate::packet::{self, Received, Sent};
+use crate::peer::Credentials;
+use crate::poll::{ConnectionId, Source};
+use crate::run::Broker;
+use baton_abi::control::{
+    self, Identity, MAX_PACKET_BYTES, ProcessId, Reply, Report, Request, VERSION,
+};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+
+/// Tickets that a sender may have cancelled before their target reads of it. Tickets for a target
+/// that reads nothing are refused long before, so that no correct engine gets here.
+const WAITING_CANCELS: usize = 1024;
+
+impl Broker {
+    /// Handles requests of a connection, at most so many.
+    pub fn read(&mut self, id: ConnectionId, at_most: usize) {
+        for _ in 0..at_most {
+            let Some(connection) = self.connections.get(&id) else { return };
+            let handled = match packet::receive(&connection.socket, &mut self.buffer) {
+                Received::Packet(bytes, descriptor) => {
+                    match control::decode::<Request>(&self.buffer[..bytes]) {
+                        Some(request) => self.handle(id, request, descriptor),
+                        None => Err(Why::Malformed),
+                    }
+                }
+                Received::Nothing => return,
+                Received::Closed => Err(Why::Ended),
+                Received::Malformed => Err(Why::Malformed),
+            };
+            if let Err(why) = handled {
+                return self.close(id, why);
+            }
+        }
+    }
+
+    fn handle(
+        &mut self,
+        id: ConnectionId,
+        request: Request,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<(), Why> {
+        let connection = &self.connections[&id];
+        match (&connection.role, descriptor) {
+            (Role::Stranger, front) => self.greet(id, request, front),
+            (_, Some(_)) => Err(Why::Malformed),
+            (Role::Observer, None) => {
+                let uid = connection.credentials.uid;
+                let reply = self.state.observe(uid, &request).ok_or(Why::NotAnObserver)?;
+                self.reply(id, reply, None)
+            }
+            (Role::Engine(engine), None) => {
+                let process = engine.process;
+                self.ask(id, process, request)
+            }
+        }
+    }
+
+    fn greet(
+        &mut self,
+        id: ConnectionId,
+        request: Request,
+        front: Option<OwnedFd>,
+    ) -> Result<(), Why> {
+        let (version, context) = match request {
+            Request::Hello { version, context } => (version, Some(context)),
+            Request::Observe { version } => (version, None),
+            _ => return Err(Why::NotGreeted),
+        };
+        self.had_client = true;
+        let admitted = match (version, context, front) {
+            (VERSION, Some(context), Some(front)) => self.admit(id, &context, front),
+            (VERSION, None, None) => {
+                self.connections.get_mut(&id).expect("just read from").role = Role::Observer;
+                return self.reply(id, Reply::Done, None);
+            }
+            (VERSION, _, _) => Err(Errno::INVAL),
+            _ => Err(Errno::PROTONOSUPPORT),
+        };
+        match admitted {
+            Ok((identity, events)) => {
+                let welcome = Reply::Welcome { identity };
+                self.reply(id, welcome, Some(events.as_fd()))
+            }
+            Err(errno) => {
+                let refused = Reply::Refused { errno: errno.raw_os_error() };
+                self.reply(id, refused, None)?;
+                Err(Why::Refused(errno))
+            }
+        }
+    }
+
+    /// Makes a connection an engine's; the engine's end of its event socket.
+    fn admit(
+        &mut self,
+        id: ConnectionId,
+        context: &str,
+        front: OwnedFd,
+    ) -> Result<(Identity, OwnedFd), Errno> {
+        let front = Front::adopt(front)?;
+        let (ours, theirs) = socket_pair()?;
+        self.poll.add_hangup(&ours, Source::Events(id))?;
+        let connection = self.connections.get_mut(&id).expect("just read from");
+        let Credentials { pid, uid, security_context } = connection.credentials.clone();
+        let identity = self.state.admit(pid, uid, security_context, context)?;
+        let process = identity.process;
+        let outbox = Outbox::new(ours, self.queued_events);
+        connection.role = Role::Engine(Box::new(Engine { process, outbox, front }));
+        self.engines.insert(process, id);
+        self.dismiss_guest(uid);
+        Ok((identity, theirs))
+    }
+
+    /// An engine's request: its effects first, then its answer.
+    fn ask(&mut self, id: ConnectionId, process: ProcessId, request: Request) -> Result<(), Why> {
+        let pid = match request {
+            Request::Freeze { pid, .. } | Request::FrozenInfo { pid } => Some(pid),
+            _ => None,
+        };
+        if let Some(errno) = self.crowd(process, &request)? {
+            return self.reply(id, Reply::Refused { errno: errno.raw_os_error() }, None);
+        }
+        let mut effects = Vec::new();
+        let reply = self.state.request(process, request, &mut effects);
+        let failed = self.carry_out(effects, None);
+        if !self.connections.contains_key(&id) {
+            return Ok(()); // Disconnected for it.
+        }
+        let reply = match (reply, failed) {
+            (None, _) => return Ok(()),
+            (Some(_), Some(errno)) => Reply::Refused { errno: errno.raw_os_error() },
+            // Only now, with FROZEN set, does the number of open transactions mean anything.
+            (Some(Reply::Freeze { two_way_received, one_way_received, .. }), None) => {
+                let outstanding = self.outstanding(process, pid.unwrap_or_default());
+                Reply::Freeze { outstanding, two_way_received, one_way_received }
+            }
+            (Some(reply), None) => reply,
+        };
+        self.reply(id, reply, None)
+    }
+
+    /// Why a request is refused that would add to the events of somebody who does not read them.
+    fn crowd(&mut self, from: ProcessId, request: &Request) -> Result<Option<Errno>, Why> {
+        let errno = match request {
+            Request::Translate { .. } | Request::ContextManager => Errno::NOSPC,
+            Request::OpenChannel { .. } => Errno::MFILE,
+            Request::CancelTicket { target, .. } => {
+                let waiting = self.engine(*target).map(|engine| engine.outbox.cancels_of(from));
+                return match waiting {
+                    Some(WAITING_CANCELS..) => Err(Why::Flood),
+                    _ => Ok(None),
+                };
+            }
+            _ => return Ok(None),
+        };
+        let told = self.state.told_by(from, request);
+        let crowded = told
+            .into_iter()
+            .any(|process| self.engine(process).is_some_and(|engine| engine.outbox.is_crowded()));
+        Ok(crowded.then_some(errno))
+    }
+
+    fn outstanding(&mut self, asker: ProcessId, pid: u32) -> u32 {
+        self.state
+            .with_pid(asker, pid)
+            .into_iter()
+            .filter_map(|process| self.engine(process).map(|engine| engine.front.outstanding()))
+            .fold(0, u32::saturating_add)
+    }
+
+    fn reply(
+        &mut self,
+        id: ConnectionId,
+        mut reply: Reply,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(), Why> {
+        if let Reply::Report(report) = &mut reply {
+            self.fill(report);
+            shorten(report);
+        }
+        let socket = &self.connections[&id].socket;
+        match packet::send(socket, &control::encode(&reply), descriptor.as_slice()) {
+            Ok(Sent::Now | Sent::Closed) => Ok(()),
+            Ok(Sent::Full) => Err(Why::Unread),
+            Err(errno) => Err(Why::Reply(errno)),
+        }
+    }
+
+    /// Adds what only the front pages say.
+    fn fill(&mut self, report: &mut Report) {
+        for process in report.contexts.iter_mut().flat_map(|context| &mut context.processes) {
+            if let Some(engine) = self.engine(ProcessId(process.process)) {
+                process.engine = engine.front.report();
+            }
+        }
+    }
+}
+
+/// Leaves out what does not fit a packet, the most detailed first.
+fn shorten(report: &mut Report) {
+    let fits = |report: &Report| {
+        // The packet's first byte says which reply it is.
+        control::encode(report).len() < MAX_PACKET_BYTES
+    };
+    let processes = |report: &mut Report, cut: fn(&mut control::ProcessReport)| {
+        report.contexts.iter_mut().flat_map(|context| &mut context.processes).for_each(cut);
+    };
+    let cuts: [fn(&mut control::ProcessReport); 3] = [
+        |process| process.handles.clear(),
+        |process| process.nodes.clear(),
+        |process| process.channels.clear(),
+    ];
+    for cut in cuts {
+        if fits(report) {
+            return;
+        }
+        processes(report, cut);
+    }
+    while !fits(report) {
+        let longest = report.contexts.iter_mut().max_by_key(|context| context.processes.len());
+        let Some(context) = longest else { return };
+        if context.processes.is_empty() {
+            return;
+        }
+        context.processes.truncate(context.processes.len() / 2);
+    }
+}

@@ -1,0 +1,115 @@
+//! A process's handle table: small numbers for nodes of others, and the grants given on each.
+//!
+//! **Invariant**: one handle a node, one node a handle; a handle exists exactly as long as
+//! `grants > 0`; `strong_grants <= grants`.
+
+use super::node::NodeKey;
+use baton_abi::control::{NodeId, ProcessId, Strength};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Handle {
+    pub key: NodeKey,
+    /// Given and not returned, of either strength. 64 bits: no one lives to overflow them.
+    pub grants: u64,
+    /// Of these, strong.
+    pub strong_grants: u64,
+}
+
+impl Handle {
+    /// What the process holds by it.
+    pub fn holding(&self) -> Option<Strength> {
+        match (self.strong_grants, self.grants) {
+            (0, 0) => None,
+            (0, _) => Some(Strength::Weak),
+            _ => Some(Strength::Strong),
+        }
+    }
+}
+
+/// Grants came back that were not given.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OverReturn;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Handles {
+    by_number: BTreeMap<u32, Handle>,
+    by_node: BTreeMap<NodeKey, u32>,
+    /// Numbers below `end` that are free, but for 0.
+    free: BTreeSet<u32>,
+    /// Above every number ever in use, at least 1.
+    end: u32,
+}
+
+impl Handles {
+    pub fn get(&self, number: u32) -> Option<&Handle> {
+        self.by_number.get(&number)
+    }
+
+    pub fn number_of(&self, key: NodeKey) -> Option<u32> {
+        self.by_node.get(&key).copied()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Handle)> {
+        self.by_number.iter().map(|(number, handle)| (*number, handle))
+    }
+
+    /// Whether there is a handle to a node of this owner.
+    pub fn holds_of(&self, owner: ProcessId) -> bool {
+        let first = NodeKey { owner, node: NodeId(0) };
+        let last = NodeKey { owner, node: NodeId(u64::MAX) };
+        self.by_node.range(first..=last).next().is_some()
+    }
+
+    /// One more grant on the handle for a node, which is made if there is none.
+    pub fn grant(&mut self, key: NodeKey, strength: Strength, is_manager: bool) -> u32 {
+        let number = match self.by_node.get(&key) {
+            Some(number) => *number,
+            None => self.make(key, is_manager),
+        };
+        let handle = self.by_number.get_mut(&number).expect("both maps have the same handles");
+        handle.grants += 1;
+        handle.strong_grants += u64::from(strength == Strength::Strong);
+        number
+    }
+
+    /// Takes grants back, and the handle with the last.
+    ///
+    /// `strong` may exceed `grants`: the difference turns from strong into weak.
+    pub fn release(&mut self, number: u32, strong: u32, grants: u32) -> Result<Handle, OverReturn> {
+        let handle = self.by_number.get_mut(&number).ok_or(OverReturn)?;
+        let left = Handle {
+            key: handle.key,
+            grants: handle.grants.checked_sub(grants.into()).ok_or(OverReturn)?,
+            strong_grants: handle.strong_grants.checked_sub(strong.into()).ok_or(OverReturn)?,
+        };
+        if left.strong_grants > left.grants {
+            return Err(OverReturn);
+        }
+        *handle = left;
+        if left.grants == 0 {
+            self.by_number.remove(&number);
+            self.by_node.remove(&left.key);
+            if number != 0 {
+                self.free.insert(number);
+            }
+        }
+        Ok(left)
+    }
+
+    /// The kernel's numbering: the lowest that is free, where 0 is free for the manager alone.
+    fn make(&mut self, key: NodeKey, is_manager: bool) -> u32 {
+        let number = if is_manager && !self.by_number.contains_key(&0) {
+            0
+        } else if let Some(lowest) = self.free.pop_first() {
+            lowest
+        } else {
+            self.end = self.end.max(1) + 1;
+            self.end - 1
+        };
+        self.by_number.insert(number, Handle { key, grants: 0, strong_grants: 0 });
+        self.by_node.insert(key, number);
+        number
+    }
+}

@@ -1,0 +1,18 @@
+//! One opened device as the broker sees it.
+
+use super::channel::Channels;
+use super::freeze::Freezer;
+use super::handle::Handles;
+use crate::limits::Usage;
+use baton_abi::control::Identity;
+
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    pub identity: Identity,
+    /// Name of the context that it opened. Contexts never go.
+    pub context: String,
+    pub handles: Handles,
+    pub channels: Channels,
+    pub freezer: Freezer,
+    pub usage: Usage,
+}

@@ -1,0 +1,226 @@
+//! Granting a transaction's objects to its receiver: all of them or none.
+//!
+//! Everything that can be refused is checked in [`State::plan`]; what follows cannot fail.
+
+use super::node::{Node, NodeKey};
+use super::{Effect, State, Violation};
+use crate::limits::Resource;
+use baton_abi::control::{Event, Granted, Object, ProcessId, Strength, TicketId};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+
+/// An object that may be granted.
+enum Step {
+    /// To a receiver that does not own it. The flags count if the node is new.
+    Grant { key: NodeKey, strength: Strength, flags: u32 },
+    /// Home.
+    Return { key: NodeKey, strength: Strength },
+}
+
+impl State {
+    pub(super) fn translate(
+        &mut self,
+        from: ProcessId,
+        target: ProcessId,
+        objects: &[Object],
+        out: &mut Vec<Effect>,
+    ) -> Result<TicketId, Errno> {
+        let steps = self.plan(from, target, objects)?;
+
+        // Point of no return.
+        let mut dead_owners = BTreeSet::new();
+        let granted = steps
+            .into_iter()
+            .map(|step| match step {
+                Step::Return { key, strength } => Granted::Own { node: key.node, strength },
+                Step::Grant { key, strength, flags } => {
+                    if !self.processes.contains_key(&key.owner) {
+                        dead_owners.insert(key.owner);
+                    } else if let Entry::Vacant(unknown) = self.nodes.entry(key) {
+                        unknown.insert(Node::new(flags));
+                        self.charge(from, Resource::Nodes);
+                    }
+                    self.grant(target, key, strength, out)
+                }
+            })
+            .collect();
+        let ticket = self.send_ticket(from, target, granted, out);
+        // A handle to a dead node travels, as in the kernel. The receiver may have forgotten that
+        // the owner died, or never have heard of it.
+        for process in dead_owners {
+            out.push(Effect::Event { to: target, event: Event::Dead { process } });
+        }
+        Ok(ticket)
+    }
+
+    fn plan(
+        &self,
+        from: ProcessId,
+        target: ProcessId,
+        objects: &[Object],
+    ) -> Result<Vec<Step>, Errno> {
+        let sender = &self.processes[&from];
+        let receiver = self.processes.get(&target).ok_or(Errno::SRCH)?;
+        if !sender.channels.connects(target) {
+            return Err(Errno::PERM);
+        }
+        if objects.len() > self.limits.objects_per_ticket {
+            return Err(Errno::NOSPC);
+        }
+        let mut steps = Vec::with_capacity(objects.len());
+        let (mut new_handles, mut new_nodes) = (BTreeSet::new(), BTreeSet::new());
+        for object in objects {
+            let (key, strength, flags) = match *object {
+                Object::Node { node, strength, flags } => {
+                    (NodeKey { owner: from, node }, strength, flags)
+                }
+                Object::Handle { handle, strength } => {
+                    let handle = sender.handles.get(handle).ok_or(Errno::INVAL)?;
+                    if strength == Strength::Strong && handle.strong_grants == 0 {
+                        return Err(Errno::INVAL);
+                    }
+                    (handle.key, strength, 0)
+                }
+            };
+            if key.owner == target {
+                steps.push(Step::Return { key, strength });
+                continue;
+            }
+            if receiver.handles.number_of(key).is_none() {
+                new_handles.insert(key);
+            }
+            if !self.nodes.contains_key(&key) {
+                new_nodes.insert(key);
+            }
+            steps.push(Step::Grant { key, strength, flags });
+        }
+        self.room(target, Resource::Handles, new_handles.len())?;
+        self.room(from, Resource::Nodes, new_nodes.len())?;
+        Ok(steps)
+    }
+
+    /// One more grant for a process that has room for it, on a node that is known.
+    pub(super) fn grant(
+        &mut self,
+        to: ProcessId,
+        key: NodeKey,
+        strength: Strength,
+        out: &mut Vec<Effect>,
+    ) -> Granted {
+        let Node { flags, is_manager, .. } = self.nodes[&key];
+        let handles = &mut self.processes.get_mut(&to).expect("receiver is alive").handles;
+        let is_new = handles.number_of(key).is_none();
+        let handle = handles.grant(key, strength, is_manager);
+        let holding = handles.get(handle).and_then(|handle| handle.holding());
+        if is_new {
+            self.charge(to, Resource::Handles);
+        }
+        self.set_holding(key, to, holding, out);
+        Granted::Handle { handle, owner: key.owner, node: key.node, strength, flags }
+    }
+
+    pub(super) fn send_ticket(
+        &mut self,
+        from: ProcessId,
+        to: ProcessId,
+        objects: Vec<Granted>,
+        out: &mut Vec<Effect>,
+    ) -> TicketId {
+        self.last_ticket += 1;
+        let ticket = TicketId(self.last_ticket);
+        out.push(Effect::Event { to, event: Event::Ticket { from, ticket, objects } });
+        ticket
+    }
+
+    /// Tickets are not remembered: their grants are the target's already, and it knows whether
+    /// the ticket was still to be claimed.
+    pub(super) fn cancel_ticket(
+        &mut self,
+        from: ProcessId,
+        target: ProcessId,
+        ticket: TicketId,
+        out: &mut Vec<Effect>,
+    ) {
+        if !self.processes.contains_key(&target) {
+            return; // It died meanwhile.
+        }
+        if !self.processes[&from].channels.connects(target) {
+            let why = Violation::Stranger { target };
+            return out.push(Effect::Disconnect { process: from, why });
+        }
+        out.push(Effect::Event { to: target, event: Event::TicketCancelled { from, ticket } });
+    }
+
+    pub(super) fn acquire(
+        &mut self,
+        from: ProcessId,
+        handle: u32,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Errno> {
+        let key = self.processes[&from].handles.get(handle).ok_or(Errno::INVAL)?.key;
+        let node = &self.nodes[&key];
+        if !node.summary().strong && !node.is_manager {
+            return Err(Errno::INVAL);
+        }
+        self.grant(from, key, Strength::Strong, out);
+        Ok(())
+    }
+
+    pub(super) fn release(
+        &mut self,
+        from: ProcessId,
+        handle: u32,
+        strong: u32,
+        grants: u32,
+        out: &mut Vec<Effect>,
+    ) {
+        let process = self.processes.get_mut(&from).expect("the asker is alive");
+        match process.handles.release(handle, strong, grants) {
+            Ok(left) => {
+                if left.grants == 0 {
+                    self.refund(from, Resource::Handles, 1);
+                }
+                self.set_holding(left.key, from, left.holding(), out);
+            }
+            Err(_) => {
+                let why = Violation::OverReturn { handle };
+                out.push(Effect::Disconnect { process: from, why });
+            }
+        }
+    }
+
+    /// The one place where what a process holds of a node changes: tells the owner, and forgets
+    /// the node with its last holder.
+    pub(super) fn set_holding(
+        &mut self,
+        key: NodeKey,
+        holder: ProcessId,
+        holding: Option<Strength>,
+        out: &mut Vec<Effect>,
+    ) {
+        let node = self.nodes.get_mut(&key).expect("a node outlives its holders");
+        let before = node.summary();
+        let change = node.set(holder, holding);
+        let after = node.summary();
+        let forget = !after.held && !node.is_manager;
+        if forget {
+            self.nodes.remove(&key);
+        }
+        if !self.processes.contains_key(&key.owner) {
+            return;
+        }
+        if forget {
+            self.refund(key.owner, Resource::Nodes, 1);
+        }
+        if before != after || change.is_some() {
+            let event = Event::References {
+                node: key.node,
+                strong: after.strong,
+                held: after.held,
+                holder: change,
+            };
+            out.push(Effect::Event { to: key.owner, event });
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A state and its processes, with the words of the tests.
+
+#![allow(dead_code, unused_imports, reason = "each test program uses its part")]
+
+use baton_abi::control::*;
+use baton_broker::limits::Limits;
+use baton_broker::state::{Effect, State, Violation};
+use rustix::io::Errno;
+
+pub use Strength::{Strong, Weak};
+
+pub struct Core {
+    pub state: State,
+    pub effects: Vec<Effect>,
+}
+
+/// The broker's own user.
+pub const OWNER: u32 = 1000;
+
+impl Core {
+    pub fn new() -> Core {
+        Core::with(Limits::default())
+    }
+
+    pub fn with(limits: Limits) -> Core {
+        Core { state: State::new(limits, OWNER), effects: Vec::new() }
+    }
+
+    pub fn admit(&mut self, pid: u32, uid: u32) -> ProcessId {
+        let admitted = self.state.admit(pid, uid, "label".into(), "binder");
+        admitted.expect("there is room").process
+    }
+
+    pub fn ask(&mut self, from: ProcessId, request: Request) -> Option<Reply> {
+        self.state.request(from, request, &mut self.effects)
+    }
+
+    pub fn gone(&mut self, process: ProcessId) {
+        self.state.gone(process, &mut self.effects);
+    }
+
+    /// What has come out since the last look.
+    pub fn effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The same, where nothing but events may have come out.
+    pub fn events(&mut self) -> Vec<(ProcessId, Event)> {
+        let event = |effect| match effect {
+            Effect::Event { to, event } => (to, event),
+            other => panic!("no event: {other:?}"),
+        };
+        self.effects().into_iter().map(event).collect()
+    }
+
+    /// The manager with node 1, and clients with handle 0 and a channel to it. No effects left.
+    pub fn with_manager<const CLIENTS: usize>() -> (Core, ProcessId, [ProcessId; CLIENTS]) {
+        let mut core = Core::new();
+        let manager = core.admit(10, OWNER);
+        assert_eq!(core.ask(manager, become_manager(1)), Some(Reply::Done));
+        let clients = [(); CLIENTS].map(|()| {
+            let client = core.admit(11, OWNER);
+            core.meet(client, manager);
+            client
+        });
+        core.effects();
+        (core, manager, clients)
+    }
+
+    /// A client's handle 0 and its channel to the manager.
+    pub fn meet(&mut self, client: ProcessId, manager: ProcessId) {
+        assert!(matches!(self.ask(client, Request::ContextManager), Some(Reply::Ticket { .. })));
+        let open = Request::OpenChannel { target: manager };
+        assert_eq!(self.ask(client, open), Some(Reply::Done));
+    }
+
+    /// Sends objects; the target's ticket. No effects left.
+    pub fn pass(&mut self, from: ProcessId, to: ProcessId, objects: &[Object]) -> Vec<Granted> {
+        let reply = self.ask(from, translate(to, objects));
+        let Some(Reply::Ticket { ticket }) = reply else { panic!("refused: {reply:?}") };
+        let mut objects = None;
+        for effect in self.effects() {
+            if let Effect::Event {
+                to: receiver,
+                event: Event::Ticket { ticket: it, objects: o, .. },
+            } = effect
+            {
+                assert_eq!((receiver, it), (to, ticket));
+                objects = Some(o);
+            }
+        }
+        objects.expect("the reply names a ticket that was sent")
+    }
+
+    /// Sends one object that arrives as a handle; its number.
+    pub fn pass_handle(&mut self, from: ProcessId, to: ProcessId, object: Object) -> u32 {
+        match self.pass(from, to, &[object])[..] {
+            [Granted::Handle { handle, .. }] => handle,
+            ref other => panic!("no handle: {other:?}"),
+        }
+    }
+}
+
+pub fn translate(target: ProcessId, objects: &[Object]) -> Request {
+    Request::Translate { target, objects: objects.to_vec() }
+}
+
+pub fn become_manager(node: u64) -> Request {
+    Request::BecomeContextManager { node: NodeId(node), flags: 0x13 }
+}
+
+pub fn node(node: u64, strength: Strength) -> Object {
+    Object::Node { node: NodeId(node), strength, flags: 0x100 }
+}
+
+pub fn handle(handle: u32, strength: Strength) -> Object {
+    Object::Handle { handle, strength }
+}
+
+pub fn release(handle: u32, strong: u32, grants: u32) -> Request {
+    Request::Release { handle, strong, grants }
+}
+
+pub fn refused(errno: Errno) -> Option<Reply> {
+    Some(Reply::Refused { errno: errno.raw_os_error() })
+}
+
+pub fn references(node: u64, strong: bool, held: bool, holder: Option<(ProcessId, bool)>) -> Event {
+    Event::References { node: NodeId(node), strong, held, holder }
+}
+
+pub fn granted(handle: u32, owner: ProcessId, node: u64, strength: Strength) -> Granted {
+    // The flags tell the manager's node, which is node 1 of `Core::with_manager`, from others.
+    let flags = if handle == 0 { 0x13 } else { 0x100 };
+    Granted::Handle { handle, owner, node: NodeId(node), strength, flags }
+}
+
+pub fn violation(process: ProcessId, why: Violation) -> Effect {
+    Effect::Disconnect { process, why }
+}

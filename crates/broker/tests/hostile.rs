@@ -1,0 +1,231 @@
+//! What an engine does wrong costs it its connection, and nobody else anything.
+
+mod fake;
+
+use baton_abi::control::*;
+use baton_abi::lane::FRONT_BYTES;
+use baton_broker::Config;
+use baton_broker::limits::Limits;
+use fake::*;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
+
+fn hello() -> Request {
+    Request::Hello { version: VERSION, context: "binder".into() }
+}
+
+fn memfd(bytes: usize, seals: SealFlags) -> OwnedFd {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("front", flags).unwrap();
+    rustix::fs::ftruncate(&file, bytes as u64).unwrap();
+    rustix::fs::fcntl_add_seals(&file, seals).unwrap();
+    file
+}
+
+/// Refused, and then closed.
+fn assert_refused(daemon: &Daemon, request: Request, files: &[BorrowedFd<'_>], errno: Errno) {
+    let socket = connect(&daemon.path).unwrap();
+    let (reply, descriptors) = greet(&socket, &request, files).expect("an answer");
+    assert_eq!(reply, Reply::Refused { errno: errno.raw_os_error() });
+    assert!(descriptors.is_empty());
+    assert!(receive(&socket).is_none());
+}
+
+#[test]
+fn a_front_page_that_could_hurt_the_broker_is_refused() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory.socket()).unwrap();
+    let both = SealFlags::SHRINK | SealFlags::GROW;
+    let cases = [
+        (memfd(FRONT_BYTES, SealFlags::empty()), Errno::INVAL),
+        (memfd(FRONT_BYTES, SealFlags::SHRINK), Errno::INVAL),
+        (memfd(FRONT_BYTES, SealFlags::GROW), Errno::INVAL),
+        (memfd(FRONT_BYTES - 1, both), Errno::INVAL),
+        (memfd(0, both), Errno::INVAL),
+        (memfd(FRONT_BYTES, both | SealFlags::WRITE), Errno::PERM),
+        (memfd(FRONT_BYTES, both | SealFlags::FUTURE_WRITE), Errno::PERM),
+        (memfd(FRONT_BYTES, both | SealFlags::SEAL), Errno::PERM),
+        (std::fs::File::open("/dev/zero").unwrap().into(), Errno::INVAL),
+        (rustix::pipe::pipe().unwrap().0, Errno::INVAL),
+    ];
+    for (number, (file, errno)) in cases.into_iter().enumerate() {
+        eprintln!("case {number}");
+        assert_refused(&daemon, hello(), &[file.as_fd()], errno);
+    }
+    assert_refused(&daemon, hello(), &[], Errno::INVAL);
+    // More than a page is as good.
+    let socket = connect(&daemon.path).unwrap();
+    let larger = memfd(2 * FRONT_BYTES, both);
+    assert!(matches!(
+        greet(&socket, &hello(), &[larger.as_fd()]),
+        Some((Reply::Welcome { .. }, _))
+    ));
+}
+
+#[test]
+fn a_greeting_that_does_not_fit_is_refused() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory.socket()).unwrap();
+    let page = front_page();
+    let unknown = Request::Hello { version: VERSION, context: "nothing".into() };
+    assert_refused(&daemon, unknown, &[page.as_fd()], Errno::NOENT);
+    let page = front_page();
+    let newer = Request::Hello { version: VERSION + 1, context: "binder".into() };
+    assert_refused(&daemon, newer, &[page.as_fd()], Errno::PROTONOSUPPORT);
+    let older = Request::Observe { version: VERSION - 1 };
+    assert_refused(&daemon, older, &[], Errno::PROTONOSUPPORT);
+    assert_refused(&daemon, Request::Observe { version: VERSION }, &[page.as_fd()], Errno::INVAL);
+}
+
+#[test]
+fn a_malformed_packet_ends_its_sender_alone() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory.socket()).unwrap();
+    let (manager, _client) = manager_and_client(&daemon.path);
+    let page = front_page();
+    let mut trailing = encode(&Request::ContextManager);
+    trailing.push(0);
+    let barrier = encode(&Request::Barrier { number: 1 });
+    let objects = vec![Object::Handle { handle: 1, strength: Strength::Weak }; 10_000];
+    let cut = encode(&Request::Translate { target: manager.id(), objects });
+    let cases: [(&[u8], &[BorrowedFd<'_>]); 9] = [
+        (b"\xff\xff\xff\xff", &[]),
+        (&trailing, &[]),
+        (&barrier[..1], &[]),
+        (&cut[..cut.len() - 1], &[]),
+        (&[0; MAX_PACKET_BYTES + 1], &[]),
+        (&barrier, &[page.as_fd()]),
+        (&barrier, &[page.as_fd(), page.as_fd()]),
+        (&encode(&hello()), &[]),
+        (b"", &[]),
+    ];
+    for (number, (bytes, descriptors)) in cases.into_iter().enumerate() {
+        eprintln!("case {number}");
+        let hostile = Fake::open(&daemon.path, "binder").unwrap();
+        assert_eq!(hostile.ask(Request::OpenChannel { target: manager.id() }), Some(Reply::Done));
+        manager.events();
+        send(&hostile.requests, bytes, descriptors).unwrap();
+        assert!(hostile.is_disconnected());
+        assert_eq!(manager.event(), Event::Dead { process: hostile.id() });
+    }
+    // Before the greeting as after it.
+    let socket = connect(&daemon.path).unwrap();
+    assert_eq!(
+        greet(&socket, &hello(), &[page.as_fd(), page.as_fd()]).map(|(reply, _)| reply),
+        None
+    );
+    for bytes in [&b"\xff\xff\xff\xff"[..], &barrier] {
+        let socket = connect(&daemon.path).unwrap();
+        send(&socket, bytes, &[]).unwrap();
+        assert!(receive(&socket).is_none());
+    }
+    assert_eq!(manager.events(), []);
+}
+
+#[test]
+fn a_violation_ends_the_violator() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory.socket()).unwrap();
+    let (manager, client) = manager_and_client(&daemon.path);
+    client.tell(Request::Release { handle: 0, strong: 2, grants: 2 });
+    assert!(client.is_disconnected());
+    assert_eq!(manager.event(), Event::Dead { process: client.id() });
+    let holder = Some((client.id(), false));
+    let gone = Event::References { node: NodeId(1), strong: false, held: false, holder };
+    assert_eq!(manager.events(), [gone]);
+}
+
+fn with_queue(directory: &Directory, queued_events: usize) -> Daemon {
+    let limits = Limits { queued_events, ..Limits::default() };
+    Daemon::start_with(Config { limits, ..config(&directory.socket()) }).unwrap()
+}
+
+#[test]
+fn events_that_wait_keep_their_order() {
+    const COUNT: u64 = 20_000;
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory.socket()).unwrap();
+    let engine = Fake::open(&daemon.path, "binder").unwrap();
+    for number in 0..COUNT {
+        engine.tell(Request::Barrier { number });
+    }
+    // Answered after all of them: they are in the socket, and most in the broker.
+    assert_eq!(engine.ask(Request::ContextManager), Some(Reply::Refused { errno: 3 }));
+    for number in 0..COUNT {
+        assert_eq!(engine.event(), Event::Barrier { number });
+    }
+    assert_eq!(engine.events(), []);
+}
+
+#[test]
+fn who_does_not_read_its_events_is_disconnected() {
+    let directory = Directory::new();
+    let daemon = with_queue(&directory, 100);
+    let (manager, client) = manager_and_client(&daemon.path);
+    let mut number = 0;
+    // The socket takes some hundreds, the broker a hundred more.
+    while send(&client.requests, &encode(&Request::Barrier { number }), &[]).is_ok() {
+        number += 1;
+        assert!(number < 100_000, "it was let do");
+    }
+    assert_eq!(manager.event(), Event::Dead { process: client.id() });
+}
+
+#[test]
+fn nobody_has_another_disconnected_by_a_flood() {
+    let directory = Directory::new();
+    let daemon = with_queue(&directory, 400);
+    let (manager, client) = manager_and_client(&daemon.path);
+    let bystander = Fake::open(&daemon.path, "binder").unwrap();
+    let empty = Request::Translate { target: manager.id(), objects: Vec::new() };
+    let mut sent = Vec::new();
+    let refused = loop {
+        match client.ask(empty.clone()) {
+            Some(Reply::Ticket { ticket }) => sent.push(ticket),
+            other => break other,
+        }
+    };
+    let no_space = Some(Reply::Refused { errno: Errno::NOSPC.raw_os_error() });
+    assert_eq!(refused, no_space);
+    assert_eq!(bystander.ask(Request::ContextManager), no_space);
+    let open = Request::OpenChannel { target: manager.id() };
+    let no_channel = Some(Reply::Refused { errno: Errno::MFILE.raw_os_error() });
+    assert_eq!(bystander.ask(open.clone()), no_channel);
+    // The flooded one reads on as if nothing had been.
+    for expect in sent {
+        assert!(matches!(manager.event(), Event::Ticket { ticket, .. } if ticket == expect));
+    }
+    assert_eq!(manager.events(), []);
+    assert_eq!(bystander.ask(open), Some(Reply::Done));
+    assert!(matches!(client.ask(empty), Some(Reply::Ticket { .. })));
+}
+
+#[test]
+fn a_flood_of_cancelled_tickets_ends_its_sender() {
+    let directory = Directory::new();
+    let daemon = with_queue(&directory, 10_000);
+    let (manager, client) = manager_and_client(&daemon.path);
+    let cancel = Request::CancelTicket { target: manager.id(), ticket: TicketId(1) };
+    while send(&client.requests, &encode(&cancel), &[]).is_ok() {}
+    let after = std::iter::from_fn(|| Some(manager.event()))
+        .find(|event| !matches!(event, Event::TicketCancelled { .. }));
+    assert_eq!(after, Some(Event::Dead { process: client.id() }));
+}
+
+#[test]
+fn the_limit_of_a_user_is_an_answer() {
+    let directory = Directory::new();
+    let mut limits = Limits::default();
+    limits.user.processes = 2;
+    limits.channels_per_server = 1;
+    let daemon = Daemon::start_with(Config { limits, ..config(&directory.socket()) }).unwrap();
+    let (manager, client) = manager_and_client(&daemon.path);
+    let page = front_page();
+    assert_refused(&daemon, hello(), &[page.as_fd()], Errno::DQUOT);
+    let full = Some(Reply::Refused { errno: Errno::MFILE.raw_os_error() });
+    assert_eq!(client.ask(Request::OpenChannel { target: manager.id() }), full);
+    drop(client);
+    assert!(matches!(manager.event(), Event::Dead { .. }));
+    assert!(Fake::open(&daemon.path, "binder").is_ok());
+}

@@ -1,0 +1,189 @@
+//! The socket: one broker behind it, found as long as it serves, gone when it ends.
+
+mod fake;
+
+use baton_abi::control::*;
+use baton_broker::{Config, RunError};
+use fake::*;
+use rustix::io::Errno;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Barrier;
+
+fn until_idle(path: &Path) -> Result<Daemon, RunError> {
+    Daemon::start_with(Config { until_idle: true, ..config(path) })
+}
+
+fn errno(error: RunError) -> Errno {
+    match error {
+        RunError::System { errno, .. } => errno,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn of_many_brokers_one_gets_the_path() {
+    let directory = Directory::new();
+    let path = &directory.socket();
+    for _ in 0..5 {
+        let start = Barrier::new(6);
+        let started: Vec<_> = std::thread::scope(|scope| {
+            let race = || {
+                start.wait();
+                Daemon::start(path)
+            };
+            let racers: Vec<_> = (0..6).map(|_| scope.spawn(race)).collect();
+            racers.into_iter().map(|racer| racer.join().unwrap()).collect()
+        });
+        let (won, lost): (Vec<_>, Vec<_>) = started.into_iter().partition(Result::is_ok);
+        assert_eq!(won.len(), 1);
+        for error in lost.into_iter().filter_map(Result::err) {
+            assert!(matches!(error, RunError::AlreadyRunning(_)), "{error}");
+        }
+        assert!(Fake::open(path, "binder").is_ok());
+    }
+}
+
+#[test]
+fn permissions_fit_whom_it_serves() {
+    let directory = Directory::new();
+    let _daemon = Daemon::start(&directory.socket()).unwrap();
+    let root = rustix::process::geteuid().is_root();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
+    assert_eq!(mode(&directory.socket()), if root { 0o666 } else { 0o600 });
+    assert_eq!(mode(directory.socket().parent().unwrap()), if root { 0o755 } else { 0o700 });
+}
+
+#[test]
+fn a_socket_that_nobody_serves_is_replaced() {
+    let directory = Directory::new();
+    std::fs::create_dir(directory.socket().parent().unwrap()).unwrap();
+    drop(listen(&directory.socket()));
+    assert!(directory.socket().exists());
+    assert!(Daemon::start(&directory.socket()).is_ok());
+}
+
+#[test]
+fn a_socket_that_somebody_serves_is_left_alone() {
+    let directory = Directory::new();
+    std::fs::create_dir(directory.socket().parent().unwrap()).unwrap();
+    let served = listen(&directory.socket());
+    let error = Daemon::start(&directory.socket()).map(drop).unwrap_err();
+    assert!(matches!(error, RunError::AlreadyRunning(_)), "{error}");
+    drop(served);
+}
+
+#[test]
+fn what_is_no_socket_is_left_alone() {
+    let directory = Directory::new();
+    std::fs::create_dir(directory.socket().parent().unwrap()).unwrap();
+    std::fs::write(directory.socket(), "precious").unwrap();
+    let error = Daemon::start(&directory.socket()).map(drop).unwrap_err();
+    assert_eq!(errno(error), Errno::EXIST);
+    assert_eq!(std::fs::read(directory.socket()).unwrap(), b"precious");
+}
+
+#[test]
+fn a_directory_that_others_can_change_is_refused() {
+    let directory = Directory::new();
+    let parent = directory.socket().parent().unwrap().to_owned();
+    std::fs::create_dir(&parent).unwrap();
+    for (mode, fits) in [(0o777, false), (0o775, true), (0o1777, true), (0o755, true)] {
+        std::fs::set_permissions(&parent, PermissionsExt::from_mode(mode)).unwrap();
+        match Daemon::start(&directory.socket()) {
+            Ok(_) => assert!(fits, "{mode:o}"),
+            Err(error) => assert_eq!((fits, errno(error)), (false, Errno::PERM), "{mode:o}"),
+        }
+    }
+}
+
+#[test]
+fn a_path_too_long_for_a_socket_is_an_error() {
+    let directory = Directory::new();
+    let path = directory.socket().with_file_name("x".repeat(120));
+    assert_eq!(errno(Daemon::start(&path).map(drop).unwrap_err()), Errno::NAMETOOLONG);
+}
+
+#[test]
+fn contexts_can_be_added_at_the_start() {
+    let directory = Directory::new();
+    let with = |name: &str| Config { contexts: vec![name.into()], ..config(&directory.socket()) };
+    let bad = Daemon::start_with(with("a/b")).map(drop).unwrap_err();
+    assert!(matches!(bad, RunError::BadContext(_)), "{bad}");
+    let daemon = Daemon::start_with(with("mine")).unwrap();
+    assert!(Fake::open(&daemon.path, "mine").is_ok());
+}
+
+#[test]
+fn an_inherited_socket_is_served_and_not_removed() {
+    let directory = Directory::new();
+    let path = directory.socket();
+    std::fs::create_dir(path.parent().unwrap()).unwrap();
+    let inherited = Config { listener: Some(listen(&path)), ..config(&path) };
+    let daemon = Daemon::start_with(inherited).unwrap();
+    assert!(Fake::open(&path, "binder").is_ok());
+    daemon.stop().unwrap();
+    assert!(path.exists());
+    let wrong = rustix::pipe::pipe().unwrap().0;
+    let error = Daemon::start_with(Config { listener: Some(wrong), ..config(&path) });
+    assert_eq!(errno(error.map(drop).unwrap_err()), Errno::INVAL);
+}
+
+#[test]
+fn an_idle_broker_ends_after_its_last_client() {
+    let directory = Directory::new();
+    let mut daemon = until_idle(&directory.socket()).unwrap();
+    // A connection that says nothing is no client.
+    drop(connect(&daemon.path).unwrap());
+    let first = Fake::open(&daemon.path, "binder").unwrap();
+    let observer = observe(&daemon.path);
+    drop(first);
+    assert!(matches!(ask(&observer, &Request::Contexts), Some(Reply::Contexts { .. })));
+    drop(observer);
+    daemon.join().unwrap();
+    assert!(!directory.socket().exists());
+    let left = std::fs::read_dir(directory.socket().parent().unwrap()).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["broker.sock.lock"]);
+}
+
+#[test]
+fn a_client_that_races_with_the_exit_is_served_or_finds_nobody() {
+    let directory = Directory::new();
+    let path = directory.socket();
+    let (mut served, mut missed) = (0, 0);
+    for round in 0..200 {
+        let mut daemon = until_idle(&path).unwrap();
+        let first = Fake::open(&path, "binder").unwrap();
+        let start = Barrier::new(2);
+        let second = std::thread::scope(|scope| {
+            let racer = scope.spawn(|| {
+                start.wait();
+                // Later in each round: before the exit, in the midst of it, and after.
+                (0..round * 60).for_each(|_| std::hint::spin_loop());
+                Fake::open(&path, "binder")
+            });
+            start.wait();
+            drop(first);
+            racer.join().unwrap()
+        });
+        match second {
+            // Served, by a broker that others find too.
+            Ok(second) => {
+                assert!(Fake::open(&path, "binder").is_ok());
+                drop(second);
+                served += 1;
+            }
+            // Told so at once: a broker of its own can be started.
+            Err(errno) => {
+                let expect = [Errno::NOENT, Errno::CONNREFUSED, Errno::CONNRESET];
+                assert!(expect.contains(&errno), "{errno}");
+                let own = until_idle(&path).unwrap();
+                assert!(Fake::open(&own.path, "binder").is_ok());
+                missed += 1;
+            }
+        }
+        daemon.join().unwrap();
+    }
+    eprintln!("served {served}, missed {missed}");
+}

@@ -1,0 +1,395 @@
+//! The rules of processes: contexts, channels, freezing, deaths, limits, reports.
+
+mod core;
+
+use baton_abi::control::*;
+use baton_broker::limits::{Limits, Usage};
+use baton_broker::state::Effect;
+use core::*;
+use rustix::io::Errno;
+
+fn open(target: ProcessId) -> Request {
+    Request::OpenChannel { target }
+}
+
+#[test]
+fn contexts_are_known_by_name() {
+    let mut core = Core::new();
+    let admit = |core: &mut Core, name| core.state.admit(1, 1, "label".into(), name).map(drop);
+    for name in ["binder", "hwbinder", "vndbinder"] {
+        assert_eq!(admit(&mut core, name), Ok(()));
+    }
+    assert_eq!(admit(&mut core, "mine"), Err(Errno::NOENT));
+    let long = "x".repeat(255);
+    let too_long = "x".repeat(256);
+    let cases: [(u32, &str, Result<(), Errno>); 12] = [
+        (2000, "mine", Err(Errno::PERM)),
+        (2000, "binder", Err(Errno::PERM)),
+        (OWNER, "", Err(Errno::INVAL)),
+        (OWNER, "a/b", Err(Errno::INVAL)),
+        (OWNER, "a\0b", Err(Errno::INVAL)),
+        (OWNER, "..", Err(Errno::INVAL)),
+        (OWNER, "binder-control", Err(Errno::INVAL)),
+        (OWNER, &too_long, Err(Errno::INVAL)),
+        (OWNER, "binder", Err(Errno::EXIST)),
+        (OWNER, "mine", Ok(())),
+        (0, &long, Ok(())),
+        (0, "mine", Err(Errno::EXIST)),
+    ];
+    for (uid, name, expect) in cases {
+        assert_eq!(core.state.add_context(uid, name), expect, "{uid} {name:?}");
+    }
+    assert_eq!(admit(&mut core, "mine"), Ok(()));
+    let names = ["binder", "hwbinder", "mine", "vndbinder", &long].map(String::from).to_vec();
+    let contexts = Some(Reply::Contexts { names });
+    assert_eq!(core.state.observe(2000, &Request::Contexts), contexts);
+    let engine = core.admit(1, 2000);
+    assert_eq!(core.ask(engine, Request::Contexts), contexts);
+    let add = |name: &str| Request::AddContext { name: name.into() };
+    assert_eq!(core.ask(engine, add("other")), refused(Errno::PERM));
+    assert_eq!(core.state.observe(0, &add("other")), Some(Reply::Done));
+    assert_eq!(core.state.observe(0, &Request::ContextManager), None);
+}
+
+#[test]
+fn a_channel_needs_a_reason() {
+    let mut core = Core::new();
+    let [manager, client, other] = [10, 11, 12].map(|pid| core.admit(pid, OWNER));
+    assert_eq!(core.ask(client, open(manager)), refused(Errno::PERM));
+    core.ask(manager, become_manager(1));
+    // The manager may be called by everybody in its context, and by nobody else.
+    let channel = ChannelId(1);
+    assert_eq!(core.ask(client, open(manager)), Some(Reply::Done));
+    assert_eq!(core.effects(), [Effect::OpenChannel { channel, client, server: manager }]);
+    let elsewhere = core.state.admit(13, OWNER, "label".into(), "hwbinder").unwrap().process;
+    assert_eq!(core.ask(elsewhere, open(manager)), refused(Errno::PERM));
+    assert_eq!(core.ask(manager, open(manager)), refused(Errno::PERM));
+    assert_eq!(core.ask(manager, open(client)), refused(Errno::PERM));
+    assert_eq!(core.ask(client, open(ProcessId(99))), refused(Errno::SRCH));
+    // A weak handle is a reason too, as long as it is held.
+    assert_eq!(core.pass_handle(client, manager, node(7, Weak)), 1);
+    assert_eq!(core.ask(manager, open(client)), Some(Reply::Done));
+    core.ask(manager, release(1, 0, 1));
+    assert_eq!(core.ask(manager, open(client)), refused(Errno::PERM));
+    assert_eq!(core.ask(other, open(client)), refused(Errno::PERM));
+}
+
+#[test]
+fn a_channel_that_could_not_be_made_is_none() {
+    let mut core = Core::new();
+    let (manager, client) = (core.admit(10, OWNER), core.admit(11, OWNER));
+    core.ask(manager, become_manager(1));
+    let before = format!("{:?}", core.state.report());
+    core.ask(client, open(manager));
+    core.state.channel_failed(ChannelId(1), client, manager);
+    assert_eq!(format!("{:?}", core.state.report()), before);
+    assert_eq!(core.ask(client, translate(manager, &[])), refused(Errno::PERM));
+}
+
+#[test]
+fn a_death_is_told_once_and_before_its_references_go() {
+    let (mut core, manager, [one, two]) = Core::with_manager();
+    // `one` gives a node to the manager, which hands it on to `two`; `two` has no channel to it.
+    core.pass_handle(one, manager, node(7, Strong));
+    core.pass_handle(manager, two, handle(1, Strong));
+    core.pass_handle(manager, one, node(8, Strong));
+    core.gone(one);
+    let dead = Event::Dead { process: one };
+    assert_eq!(
+        core.events(),
+        [
+            (manager, dead.clone()),
+            (two, dead),
+            (manager, references(1, true, true, Some((one, false)))),
+            (manager, references(8, false, false, Some((one, false)))),
+        ]
+    );
+    assert_eq!(core.ask(manager, open(one)), refused(Errno::SRCH));
+    assert_eq!(core.ask(manager, translate(one, &[])), refused(Errno::SRCH));
+    // Requests of a process that is gone do nothing.
+    assert_eq!(core.ask(one, open(manager)), None);
+    core.gone(one);
+    assert_eq!(core.effects(), []);
+}
+
+#[test]
+fn a_dead_handle_stays_until_it_is_released_and_can_travel() {
+    let (mut core, manager, [one, two]) = Core::with_manager();
+    core.pass_handle(one, manager, node(7, Strong));
+    core.gone(one);
+    core.effects();
+    assert!(matches!(
+        core.ask(manager, translate(two, &[handle(1, Strong), node(5, Strong), handle(1, Weak)])),
+        Some(Reply::Ticket { .. })
+    ));
+    let events = core.events();
+    let ticket =
+        [granted(1, one, 7, Strong), granted(2, manager, 5, Strong), granted(1, one, 7, Weak)];
+    let [(_, Event::References { .. }), (to, Event::Ticket { objects, .. }), dead] = &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!((*to, &objects[..]), (two, &ticket[..]));
+    assert_eq!(*dead, (two, Event::Dead { process: one }));
+    assert_eq!(core.ask(manager, Request::Acquire { handle: 1 }), Some(Reply::Done));
+    core.ask(manager, release(1, 2, 2));
+    core.ask(two, release(1, 1, 2));
+    assert_eq!(core.effects(), []);
+    for process in [manager, two] {
+        core.gone(process);
+    }
+    assert!(core.state.is_empty(), "{:?}", core.state);
+}
+
+#[test]
+fn nothing_is_left_when_all_are_gone() {
+    let (mut core, manager, [one, two]) = Core::with_manager();
+    let empty = format!("{:?}", Core::new().state.report());
+    core.pass_handle(one, manager, node(7, Strong));
+    core.pass_handle(manager, two, handle(1, Strong));
+    core.ask(two, open(one));
+    core.pass_handle(one, two, handle(0, Strong));
+    for process in [one, manager, two] {
+        assert!(!core.state.is_empty());
+        core.gone(process);
+    }
+    assert!(core.state.is_empty(), "{:?}", core.state);
+    assert_eq!(format!("{:?}", core.state.report()), empty);
+}
+
+#[test]
+fn freezing_is_told_to_holders_when_it_changes() {
+    let (mut core, manager, [client]) = Core::with_manager();
+    let freeze = |pid, frozen| Request::Freeze { pid, frozen };
+    let status = |two_way_received, one_way_received| {
+        Some(Reply::Freeze { outstanding: 0, two_way_received, one_way_received })
+    };
+    let touched = |two_way| Request::FrozenTouched { target: manager, two_way };
+    let is_frozen = Request::IsFrozen { target: manager };
+    core.ask(client, touched(true));
+    assert_eq!(core.ask(client, freeze(10, true)), status(false, false));
+    let event = |frozen| Event::Frozen { process: manager, frozen };
+    assert_eq!(
+        core.effects(),
+        [
+            Effect::SetFrozen { process: manager, frozen: true },
+            Effect::Event { to: manager, event: event(true) },
+            Effect::Event { to: client, event: event(true) },
+        ]
+    );
+    assert_eq!(core.ask(client, is_frozen.clone()), Some(Reply::Frozen { frozen: true }));
+    let info = Request::FrozenInfo { pid: 10 };
+    assert_eq!(core.ask(client, touched(true)), None);
+    assert_eq!(core.ask(client, info.clone()), status(true, false));
+    core.ask(client, touched(false));
+    assert_eq!(core.ask(client, info.clone()), status(true, true));
+    // Once more: nobody is told, what came is forgotten.
+    assert_eq!(core.ask(client, freeze(10, true)), status(false, false));
+    assert_eq!(core.effects(), []);
+    core.ask(client, touched(true));
+    assert_eq!(core.ask(client, freeze(10, false)), status(false, false));
+    assert_eq!(
+        core.effects(),
+        [
+            Effect::SetFrozen { process: manager, frozen: false },
+            Effect::Event { to: manager, event: event(false) },
+            Effect::Event { to: client, event: event(false) },
+        ]
+    );
+    assert_eq!(core.ask(client, is_frozen), Some(Reply::Frozen { frozen: false }));
+    assert_eq!(core.ask(client, info), status(false, false));
+}
+
+#[test]
+fn freezing_is_for_ones_own_processes() {
+    let mut core = Core::new();
+    let [root, one, again] = [(1, 0), (5, 500), (5, 500)].map(|(pid, uid)| core.admit(pid, uid));
+    let other = core.admit(6, 600);
+    let elsewhere = core.state.admit(7, 500, "label".into(), "hwbinder").unwrap().process;
+    let freeze = |pid| Request::Freeze { pid, frozen: true };
+    assert_eq!(core.ask(one, freeze(99)), refused(Errno::INVAL));
+    assert_eq!(core.ask(one, Request::FrozenInfo { pid: 99 }), refused(Errno::INVAL));
+    assert_eq!(core.ask(one, freeze(6)), refused(Errno::PERM));
+    assert_eq!(core.ask(one, freeze(7)), refused(Errno::INVAL));
+    assert_eq!(core.ask(elsewhere, freeze(5)), refused(Errno::INVAL));
+    assert_eq!(core.effects(), []);
+    // Every device that the process has open.
+    assert!(matches!(core.ask(root, freeze(5)), Some(Reply::Freeze { .. })));
+    let set = |process| Effect::SetFrozen { process, frozen: true };
+    let told =
+        |process| Effect::Event { to: process, event: Event::Frozen { process, frozen: true } };
+    assert_eq!(core.effects(), [set(one), told(one), set(again), told(again)]);
+    // Strangers learn nothing and leave no trace.
+    assert_eq!(core.ask(other, Request::IsFrozen { target: one }), refused(Errno::PERM));
+    assert_eq!(core.ask(other, Request::IsFrozen { target: ProcessId(99) }), refused(Errno::SRCH));
+    core.ask(other, Request::FrozenTouched { target: one, two_way: true });
+    let clean = Reply::Freeze { outstanding: 0, two_way_received: false, one_way_received: false };
+    assert_eq!(core.ask(one, Request::FrozenInfo { pid: 5 }), Some(clean));
+}
+
+/// Limits that bind: two of everything for a process, three for its user.
+fn tight() -> Limits {
+    Limits {
+        process: Usage { processes: 1, handles: 2, nodes: 2, channels: 2 },
+        user: Usage { processes: 3, handles: 3, nodes: 3, channels: 3 },
+        channels_per_server: 1,
+        objects_per_ticket: 4,
+        contexts: 4,
+        ..Limits::default()
+    }
+}
+
+#[test]
+fn a_user_has_so_many_processes() {
+    let mut core = Core::with(tight());
+    let admit = |core: &mut Core, uid| core.state.admit(1, uid, "label".into(), "binder");
+    let first = admit(&mut core, 1).unwrap().process;
+    for _ in 0..2 {
+        admit(&mut core, 1).unwrap();
+    }
+    assert_eq!(admit(&mut core, 1), Err(Errno::DQUOT));
+    assert!(admit(&mut core, 2).is_ok());
+    core.gone(first);
+    assert!(admit(&mut core, 1).is_ok());
+}
+
+#[test]
+fn handles_and_nodes_have_limits_for_process_and_user() {
+    let mut core = Core::with(tight());
+    let [manager, one, two] = [(1, 1), (2, 2), (3, 2)].map(|(pid, uid)| core.admit(pid, uid));
+    core.ask(manager, become_manager(1));
+    for client in [one, two] {
+        core.meet(client, manager);
+    }
+    core.effects();
+    let before = format!("{:?}", core.state.report());
+    let nodes =
+        |nodes: &[u64]| -> Vec<Object> { nodes.iter().map(|id| node(*id, Strong)).collect() };
+    let ask =
+        |core: &mut Core, from, to, these: &[u64]| core.ask(from, translate(to, &nodes(these)));
+    // The receiver may have two handles, the sender two nodes (the manager's own is one).
+    assert_eq!(ask(&mut core, one, manager, &[1, 2, 3]), refused(Errno::MFILE));
+    assert_eq!(ask(&mut core, manager, one, &[2, 3]), refused(Errno::MFILE));
+    assert_eq!(ask(&mut core, one, manager, &[1, 1, 1, 1, 1]), refused(Errno::NOSPC));
+    assert_eq!(format!("{:?}", core.state.report()), before);
+    assert_eq!(core.effects(), []);
+    core.pass(one, manager, &nodes(&[1, 2, 2, 1]));
+    // `one` and `two` are of one user, which may have three handles.
+    core.pass(manager, one, &nodes(&[2]));
+    assert_eq!(ask(&mut core, manager, two, &[2]), refused(Errno::DQUOT));
+    // What was given back can be used again.
+    core.ask(one, release(1, 1, 1));
+    core.pass(manager, two, &nodes(&[2]));
+    core.ask(manager, release(1, 2, 2));
+    assert_eq!(ask(&mut core, one, manager, &[3, 4]), refused(Errno::MFILE));
+    core.pass(one, manager, &nodes(&[3]));
+    core.ask(manager, release(1, 1, 1));
+    core.ask(manager, release(2, 2, 2));
+    // Nodes: two of a process, three of a user.
+    core.pass(one, manager, &nodes(&[5]));
+    core.pass(two, manager, &nodes(&[5]));
+    core.ask(manager, release(1, 1, 1));
+    core.ask(manager, release(2, 1, 1));
+    for process in [manager, one, two] {
+        core.gone(process);
+    }
+    assert!(core.state.is_empty(), "{:?}", core.state);
+}
+
+#[test]
+fn nodes_are_counted_for_their_owner() {
+    let limits = Limits {
+        process: Usage { nodes: 2, ..Limits::default().process },
+        user: Usage { nodes: 3, ..Limits::default().user },
+        ..Limits::default()
+    };
+    let mut core = Core::with(limits);
+    let [manager, one, two] = [(1, 1), (2, 2), (3, 2)].map(|(pid, uid)| core.admit(pid, uid));
+    core.ask(manager, become_manager(1));
+    for client in [one, two] {
+        core.meet(client, manager);
+    }
+    let ask = |core: &mut Core, from, id| core.ask(from, translate(manager, &[node(id, Weak)]));
+    for id in [1, 2, 2, 1] {
+        assert!(matches!(ask(&mut core, one, id), Some(Reply::Ticket { .. })));
+    }
+    assert_eq!(ask(&mut core, one, 3), refused(Errno::NOSPC));
+    assert!(matches!(ask(&mut core, two, 1), Some(Reply::Ticket { .. })));
+    assert_eq!(ask(&mut core, two, 2), refused(Errno::DQUOT));
+    core.ask(manager, release(1, 0, 2));
+    assert!(matches!(ask(&mut core, two, 2), Some(Reply::Ticket { .. })));
+    let late = core.admit(4, 2);
+    core.gone(manager);
+    assert_eq!(core.ask(late, become_manager(1)), refused(Errno::PERM));
+    // Dead nodes burden nobody but those who hold them.
+    core.gone(one);
+    core.gone(two);
+    core.gone(late);
+    assert!(core.state.is_empty(), "{:?}", core.state);
+}
+
+#[test]
+fn channels_are_counted_for_their_client() {
+    let mut core = Core::with(Limits { channels_per_server: 2, ..tight() });
+    let [manager, one, two] = [(1, 1), (2, 2), (3, 2)].map(|(pid, uid)| core.admit(pid, uid));
+    core.ask(manager, become_manager(1));
+    assert_eq!(core.ask(one, open(manager)), Some(Reply::Done));
+    assert_eq!(core.ask(one, open(manager)), Some(Reply::Done));
+    assert_eq!(core.ask(one, open(manager)), refused(Errno::MFILE));
+    assert_eq!(core.ask(two, open(manager)), Some(Reply::Done));
+    assert_eq!(core.ask(two, open(manager)), refused(Errno::MFILE));
+    core.state.channel_failed(ChannelId(2), one, manager);
+    assert_eq!(core.ask(two, open(manager)), Some(Reply::Done));
+    core.gone(manager);
+    let next = core.admit(4, 1);
+    core.ask(next, become_manager(1));
+    assert_eq!(core.ask(one, open(next)), Some(Reply::Done));
+    for process in [next, one, two] {
+        core.gone(process);
+    }
+    assert!(core.state.is_empty(), "{:?}", core.state);
+}
+
+#[test]
+fn contexts_have_a_limit() {
+    let mut core = Core::with(tight());
+    assert_eq!(core.state.add_context(0, "four"), Ok(()));
+    assert_eq!(core.state.add_context(0, "five"), Err(Errno::NOSPC));
+}
+
+#[test]
+fn a_report_shows_everything() {
+    let (mut core, manager, [client]) = Core::with_manager();
+    core.pass_handle(client, manager, node(7, Weak));
+    core.ask(client, Request::Freeze { pid: 10, frozen: true });
+    let process = |process: ProcessId, pid| ProcessReport {
+        process: process.0,
+        pid,
+        uid: OWNER,
+        ..ProcessReport::default()
+    };
+    let binder = ContextReport {
+        name: "binder".into(),
+        manager: Some(manager.0),
+        processes: vec![
+            ProcessReport {
+                frozen: true,
+                nodes: vec![(1, 1, 1)],
+                handles: vec![(1, client.0, 7, false)],
+                channels: vec![(1, client.0, true)],
+                ..process(manager, 10)
+            },
+            ProcessReport {
+                nodes: vec![(7, 0, 1)],
+                handles: vec![(0, manager.0, 1, true)],
+                channels: vec![(1, manager.0, false)],
+                ..process(client, 11)
+            },
+        ],
+    };
+    let empty = |name: &str| ContextReport { name: name.into(), ..ContextReport::default() };
+    let contexts = vec![binder, empty("hwbinder"), empty("vndbinder")];
+    let report = Some(Reply::Report(Report { contexts }));
+    assert_eq!(core.ask(client, Request::Report), report);
+    assert_eq!(core.state.observe(2000, &Request::Report), report);
+}

@@ -1,0 +1,275 @@
+//! The rules of references: handles, grants, tickets, and what owners are told.
+
+mod core;
+
+use baton_abi::control::*;
+use baton_broker::state::Violation;
+use core::*;
+use rustix::io::Errno;
+
+#[test]
+fn the_context_manager_is_handle_0() {
+    let mut core = Core::new();
+    let (manager, client) = (core.admit(10, OWNER), core.admit(11, OWNER));
+    assert_eq!(core.ask(client, Request::ContextManager), refused(Errno::SRCH));
+    assert_eq!(core.ask(manager, become_manager(1)), Some(Reply::Done));
+    assert_eq!(core.ask(manager, Request::ContextManager), refused(Errno::INVAL));
+    assert_eq!(core.events(), []);
+    let ticket = TicketId(1);
+    assert_eq!(core.ask(client, Request::ContextManager), Some(Reply::Ticket { ticket }));
+    let objects = vec![granted(0, manager, 1, Strong)];
+    assert_eq!(
+        core.events(),
+        [
+            (manager, references(1, true, true, Some((client, true)))),
+            (client, Event::Ticket { from: ProcessId::BROKER, ticket, objects }),
+        ]
+    );
+    // A second grant on the same handle changes nothing for the manager.
+    assert!(matches!(core.ask(client, Request::ContextManager), Some(Reply::Ticket { .. })));
+    assert!(matches!(&core.events()[..], [(to, Event::Ticket { .. })] if *to == client));
+    assert_eq!(core.state.grants(client, 0), Some((2, 2)));
+}
+
+#[test]
+fn one_manager_a_context_and_always_of_one_user() {
+    let mut core = Core::new();
+    let first = core.admit(10, OWNER);
+    let (same, other) = (core.admit(11, OWNER), core.admit(12, 2000));
+    assert_eq!(core.ask(first, become_manager(1)), Some(Reply::Done));
+    for process in [first, same, other] {
+        assert_eq!(core.ask(process, become_manager(2)), refused(Errno::BUSY));
+    }
+    core.gone(first);
+    assert_eq!(core.ask(other, become_manager(2)), refused(Errno::PERM));
+    assert_eq!(core.ask(same, become_manager(2)), Some(Reply::Done));
+    // Another context is another matter.
+    let elsewhere = core.state.admit(13, 2000, "label".into(), "hwbinder").unwrap().process;
+    assert_eq!(core.ask(elsewhere, Request::ContextManager), refused(Errno::SRCH));
+    assert_eq!(core.ask(elsewhere, become_manager(1)), Some(Reply::Done));
+}
+
+#[test]
+fn an_owner_hears_of_holders_and_of_nothing_else() {
+    let (mut core, manager, [one, two]) = Core::with_manager();
+    let told = |core: &mut Core, to| {
+        let events = core.events().into_iter();
+        let told = events.filter(|(_, event)| matches!(event, Event::References { .. }));
+        told.inspect(|(told, _)| assert_eq!(*told, to)).map(|(_, event)| event).collect::<Vec<_>>()
+    };
+    core.ask(one, translate(manager, &[node(7, Weak)]));
+    assert_eq!(told(&mut core, one), [references(7, false, true, Some((manager, true)))]);
+    core.ask(one, translate(manager, &[node(7, Weak)]));
+    assert_eq!(told(&mut core, one), []);
+    core.ask(one, translate(manager, &[node(7, Strong)]));
+    assert_eq!(told(&mut core, one), [references(7, true, true, None)]);
+    core.ask(manager, translate(two, &[handle(1, Strong)]));
+    assert_eq!(told(&mut core, one), [references(7, true, true, Some((two, true)))]);
+    // One of two strong holders keeps it weakly, then not at all.
+    core.ask(manager, release(1, 1, 1));
+    assert_eq!(told(&mut core, one), []);
+    core.ask(manager, release(1, 0, 2));
+    assert_eq!(told(&mut core, one), [references(7, true, true, Some((manager, false)))]);
+    core.ask(two, release(1, 1, 0));
+    assert_eq!(told(&mut core, one), [references(7, false, true, None)]);
+    core.ask(two, release(1, 0, 1));
+    assert_eq!(told(&mut core, one), [references(7, false, false, Some((two, false)))]);
+}
+
+#[test]
+fn handles_are_the_lowest_free_numbers() {
+    let (mut core, manager, [client]) = Core::with_manager();
+    for number in 1..=4 {
+        assert_eq!(core.pass_handle(client, manager, node(number, Strong)), number as u32);
+    }
+    core.ask(manager, release(3, 1, 1));
+    core.ask(manager, release(2, 1, 1));
+    assert_eq!(core.pass_handle(client, manager, node(4, Strong)), 4);
+    assert_eq!(core.pass_handle(client, manager, node(30, Strong)), 2);
+    assert_eq!(core.pass_handle(client, manager, node(40, Strong)), 3);
+    assert_eq!(core.pass_handle(client, manager, node(50, Strong)), 5);
+    // A free 0 is for a context manager's node alone.
+    core.ask(client, release(0, 1, 1));
+    assert_eq!(core.pass_handle(manager, client, node(9, Strong)), 1);
+    assert_eq!(core.pass_handle(manager, client, node(1, Weak)), 0);
+}
+
+#[test]
+fn a_new_manager_does_not_take_handle_0_from_a_dead_one() {
+    let (mut core, manager, [client]) = Core::with_manager();
+    core.gone(manager);
+    let next = core.admit(20, OWNER);
+    core.ask(next, become_manager(1));
+    core.meet(client, next);
+    assert_eq!(core.state.grants(client, 1), Some((1, 1)));
+    core.ask(client, release(0, 1, 1));
+    core.ask(client, release(1, 1, 1));
+    core.effects();
+    core.meet(client, next);
+    assert_eq!(core.state.grants(client, 0), Some((1, 1)));
+}
+
+#[test]
+fn a_ticket_lists_its_objects_in_order() {
+    let (mut core, manager, [one, two]) = Core::with_manager();
+    core.pass_handle(one, manager, node(7, Strong));
+    let objects =
+        [node(3, Weak), handle(1, Strong), node(3, Strong), node(4, Strong), handle(1, Weak)];
+    let expect = [
+        granted(1, manager, 3, Weak),
+        granted(2, one, 7, Strong),
+        granted(1, manager, 3, Strong),
+        granted(3, manager, 4, Strong),
+        granted(2, one, 7, Weak),
+    ];
+    assert_eq!(core.pass(manager, two, &objects), expect);
+    assert_eq!(core.state.grants(two, 1), Some((1, 2)));
+    assert_eq!(core.state.grants(two, 2), Some((1, 2)));
+    // Home again, at no grant.
+    let home = [
+        Granted::Own { node: NodeId(3), strength: Strong },
+        Granted::Own { node: NodeId(1), strength: Weak },
+    ];
+    assert_eq!(core.pass(two, manager, &[handle(1, Strong), handle(0, Weak)]), home);
+    assert_eq!(core.pass(two, manager, &[]), []);
+}
+
+#[test]
+fn flags_are_those_of_the_first_appearance() {
+    let (mut core, manager, [client]) = Core::with_manager();
+    let with_flags = |flags| Object::Node { node: NodeId(7), strength: Strong, flags };
+    let flags = |granted: &[Granted]| match granted {
+        [Granted::Handle { flags, .. }] => *flags,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(flags(&core.pass(client, manager, &[with_flags(5)])), 5);
+    assert_eq!(flags(&core.pass(client, manager, &[with_flags(6)])), 5);
+    core.ask(manager, release(1, 2, 2));
+    assert_eq!(flags(&core.pass(client, manager, &[with_flags(6)])), 6);
+}
+
+#[test]
+fn a_ticket_is_all_or_nothing() {
+    let (mut core, manager, [one, two]) = Core::with_manager();
+    core.pass_handle(one, manager, node(7, Weak));
+    let before = format!("{:?}", core.state);
+    let cases: [(ProcessId, ProcessId, Object, Errno); 6] = [
+        (manager, two, handle(9, Weak), Errno::INVAL), // no such handle
+        (manager, two, handle(1, Strong), Errno::INVAL), // held weakly
+        (manager, manager, node(1, Strong), Errno::PERM),
+        (one, two, node(1, Strong), Errno::PERM), // no channel
+        (one, ProcessId(99), node(1, Strong), Errno::SRCH),
+        (one, ProcessId::BROKER, node(1, Strong), Errno::SRCH),
+    ];
+    for (from, to, object, errno) in cases {
+        assert_eq!(core.ask(from, translate(to, &[node(5, Strong), object])), refused(errno));
+        assert_eq!(core.effects(), []);
+        assert_eq!(format!("{:?}", core.state), before);
+    }
+    // Either direction of a channel will do.
+    assert_eq!(core.pass_handle(manager, one, node(5, Strong)), 1);
+}
+
+#[test]
+fn acquire_needs_a_strong_holder_somewhere() {
+    let (mut core, manager, [one, two]) = Core::with_manager();
+    let acquire = |handle| Request::Acquire { handle };
+    assert_eq!(core.ask(manager, acquire(1)), refused(Errno::INVAL));
+    core.pass_handle(one, manager, node(7, Weak));
+    assert_eq!(core.ask(manager, acquire(1)), refused(Errno::INVAL));
+    core.pass_handle(manager, two, handle(1, Weak));
+    core.pass_handle(one, manager, node(7, Strong));
+    assert_eq!(core.ask(two, acquire(1)), Some(Reply::Done));
+    assert_eq!(core.state.grants(two, 1), Some((1, 2)));
+    assert_eq!(core.effects(), []);
+    // The manager's own node can always be acquired.
+    core.ask(one, release(0, 1, 0));
+    core.ask(two, release(0, 1, 0));
+    core.effects();
+    assert_eq!(core.ask(one, acquire(0)), Some(Reply::Done));
+    assert_eq!(core.events(), [(manager, references(1, true, true, None))]);
+}
+
+#[test]
+fn returning_too_much_costs_the_connection_and_nothing_else() {
+    // Grants given (strong, all), grants returned, legal.
+    let cases = [
+        ((1, 1), (1, 1), true),
+        ((1, 1), (1, 0), true),
+        ((1, 1), (0, 0), true),
+        ((1, 2), (0, 1), true),
+        ((1, 2), (1, 1), true),
+        ((2, 2), (2, 1), true),
+        ((1, 1), (0, 1), false),
+        ((1, 2), (0, 2), false),
+        ((1, 1), (2, 2), false),
+        ((1, 1), (1, 2), false),
+        ((0, 1), (1, 1), false),
+        ((1, 1), (u32::MAX, u32::MAX), false),
+    ];
+    for ((strong, all), (returned_strong, returned), legal) in cases {
+        let (mut core, manager, [client]) = Core::with_manager();
+        for number in 0..all {
+            let strength = if number < strong { Strong } else { Weak };
+            core.pass(client, manager, &[node(7, strength)]);
+        }
+        let before = format!("{:?}", core.state);
+        assert_eq!(core.ask(manager, release(1, returned_strong, returned)), None);
+        if legal {
+            let left = (strong - returned_strong, all - returned);
+            let left = Some(left).filter(|(_, all)| *all > 0);
+            assert_eq!(core.state.grants(manager, 1), left, "{returned_strong} {returned}");
+        } else {
+            let why = Violation::OverReturn { handle: 1 };
+            assert_eq!(core.effects(), [violation(manager, why)]);
+            assert_eq!(format!("{:?}", core.state), before);
+        }
+    }
+    let (mut core, _, [client]) = Core::with_manager();
+    core.ask(client, release(4, 0, 0));
+    assert_eq!(core.effects(), [violation(client, Violation::OverReturn { handle: 4 })]);
+}
+
+#[test]
+fn a_cancelled_ticket_is_forwarded() {
+    let (mut core, manager, [one, two]) = Core::with_manager();
+    let ticket = TicketId(3);
+    let cancel = |target| Request::CancelTicket { target, ticket };
+    assert_eq!(core.ask(one, cancel(manager)), None);
+    assert_eq!(core.events(), [(manager, Event::TicketCancelled { from: one, ticket })]);
+    assert_eq!(core.ask(one, cancel(two)), None);
+    assert_eq!(core.effects(), [violation(one, Violation::Stranger { target: two })]);
+    core.gone(manager);
+    core.effects();
+    assert_eq!(core.ask(one, cancel(manager)), None);
+    assert_eq!(core.effects(), []);
+}
+
+#[test]
+fn only_the_manager_sees_counts() {
+    let (mut core, manager, [one, two]) = Core::with_manager();
+    let info = |handle| Request::NodeInfo { handle };
+    core.pass_handle(one, manager, node(7, Strong));
+    core.pass_handle(manager, two, handle(1, Weak));
+    let counts = Some(Reply::Counts { strong: 1, weak: 1 });
+    assert_eq!(core.ask(manager, info(1)), counts);
+    assert_eq!(core.ask(two, info(1)), refused(Errno::PERM));
+    assert_eq!(core.ask(manager, info(2)), refused(Errno::INVAL));
+}
+
+#[test]
+fn a_barrier_comes_back() {
+    let (mut core, _, [client]) = Core::with_manager();
+    assert_eq!(core.ask(client, Request::Barrier { number: 8 }), None);
+    assert_eq!(core.events(), [(client, Event::Barrier { number: 8 })]);
+}
+
+#[test]
+fn a_second_greeting_is_a_violation() {
+    let (mut core, _, [client]) = Core::with_manager();
+    let hello = Request::Hello { version: VERSION, context: "binder".into() };
+    for greeting in [hello, Request::Observe { version: VERSION }] {
+        assert_eq!(core.ask(client, greeting), None);
+        assert_eq!(core.effects(), [violation(client, Violation::Greeting)]);
+    }
+}

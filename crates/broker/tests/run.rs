@@ -1,0 +1,297 @@
+//! The runner with real sockets, and engines that are nothing but the control protocol.
+
+mod fake;
+
+use baton_abi::control::*;
+use baton_abi::lane::{CHANNEL_BYTES, FRONT_BYTES, front};
+use baton_shm::mapping::{Access, Mapping};
+use fake::*;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+
+fn daemon(directory: &Directory) -> Daemon {
+    Daemon::start(&directory.socket()).unwrap()
+}
+
+fn give(node: u64, target: &Fake) -> Request {
+    let object = Object::Node { node: NodeId(node), strength: Strength::Strong, flags: 0 };
+    Request::Translate { target: target.id(), objects: vec![object] }
+}
+
+fn references(node: u64, held: bool, holder: &Fake) -> Event {
+    let holder = Some((holder.id(), held));
+    Event::References { node: NodeId(node), strong: held, held, holder }
+}
+
+#[test]
+fn a_hello_gets_an_identity_and_an_event_stream() {
+    let directory = Directory::new();
+    let daemon = daemon(&directory);
+    let engine = Fake::open(&daemon.path, "binder").unwrap();
+    assert_eq!(engine.identity.pid, std::process::id());
+    assert_eq!(engine.identity.uid, rustix::process::geteuid().as_raw());
+    assert!(!engine.identity.security_context.is_empty());
+    assert_ne!(engine.id(), ProcessId::BROKER);
+    assert_eq!(engine.events(), []);
+    let flags = rustix::io::fcntl_getfd(&engine.events).unwrap();
+    assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    daemon.stop().unwrap();
+    assert!(!directory.socket().exists());
+    assert!(engine.is_disconnected());
+    assert!(receive(&engine.events).is_none());
+}
+
+#[test]
+fn a_channel_is_shared_memory_a_socket_and_the_servers_front_page() {
+    let directory = Directory::new();
+    let daemon = daemon(&directory);
+    let (manager, client) = manager_and_client(&daemon.path);
+    assert_eq!(client.ask(Request::OpenChannel { target: manager.id() }), Some(Reply::Done));
+
+    let (to_server, at_server) = manager.event_with_descriptors();
+    let (to_client, at_client) = client.event_with_descriptors();
+    let (Event::Channel { channel, end: End::Server, peer }, [memory, socket]) =
+        (to_server, &at_server[..])
+    else {
+        panic!("no channel for the server")
+    };
+    assert_eq!(peer, client.identity);
+    let (
+        Event::Channel { channel: same, end: End::Client, peer },
+        [client_memory, client_socket, page],
+    ) = (to_client, &at_client[..])
+    else {
+        panic!("no channel for the client")
+    };
+    assert_eq!((same, peer), (channel, manager.identity.clone()));
+
+    let ours = Mapping::new(memory, CHANNEL_BYTES, Access::ReadWrite).unwrap();
+    let theirs = Mapping::new(client_memory, CHANNEL_BYTES, Access::ReadWrite).unwrap();
+    ours.word(CHANNEL_BYTES - 4).store(7, Ordering::SeqCst);
+    assert_eq!(theirs.word(CHANNEL_BYTES - 4).load(Ordering::SeqCst), 7);
+    // Neither end can take it from under the other.
+    assert_eq!(rustix::fs::ftruncate(memory, 0), Err(Errno::PERM));
+    let seal = rustix::fs::SealFlags::FUTURE_WRITE;
+    assert_eq!(rustix::fs::fcntl_add_seals(memory, seal), Err(Errno::PERM));
+    send(client_socket, b"hello", &[]).unwrap();
+    assert_eq!(receive(socket).unwrap().0, b"hello");
+
+    // The front page is the server's: the client only looks.
+    manager.front.word(front::BELL).store(9, Ordering::SeqCst);
+    let seen = Mapping::new(page, FRONT_BYTES, Access::Read).unwrap();
+    assert_eq!(seen.word(front::BELL).load(Ordering::SeqCst), 9);
+    assert_eq!(Mapping::new(page, FRONT_BYTES, Access::ReadWrite).unwrap_err(), Errno::PERM);
+    assert!(rustix::io::pwrite(page, &[1], 0).is_err());
+    for descriptor in at_server.iter().chain(&at_client) {
+        let flags = rustix::io::fcntl_getfd(descriptor).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    }
+}
+
+#[test]
+fn events_are_in_their_streams_before_the_reply() {
+    let directory = Directory::new();
+    let daemon = daemon(&directory);
+    let (manager, client) = manager_and_client(&daemon.path);
+    for node in 1..100 {
+        let reply = client.ask(give(node, &manager));
+        let Some(Reply::Ticket { ticket }) = reply else { panic!("{reply:?}") };
+        let (there, told) = (manager.event_now().unwrap(), client.event_now().unwrap());
+        assert!(matches!(there, Event::Ticket { ticket: it, .. } if it == ticket), "{there:?}");
+        assert_eq!(told, references(node, true, &manager));
+    }
+}
+
+#[test]
+fn the_death_of_one_is_told_to_the_other() {
+    let directory = Directory::new();
+    let daemon = daemon(&directory);
+    let (manager, client) = manager_and_client(&daemon.path);
+    client.ask(give(7, &manager));
+    manager.events();
+    let dead = client.id();
+    drop(client);
+    assert_eq!(manager.event(), Event::Dead { process: dead });
+    let holder = Some((dead, false));
+    let gone = Event::References { node: NodeId(1), strong: false, held: false, holder };
+    assert_eq!(manager.event(), gone);
+    assert_eq!(manager.events(), []);
+}
+
+#[test]
+fn either_socket_ends_an_engine() {
+    let directory = Directory::new();
+    let daemon = daemon(&directory);
+    let (manager, client) = manager_and_client(&daemon.path);
+    let Fake { requests, events, identity, .. } = client;
+    drop(events);
+    assert_eq!(manager.event(), Event::Dead { process: identity.process });
+    assert!(receive(&requests).is_none());
+}
+
+#[test]
+fn what_an_engine_sent_before_its_death_counts() {
+    let directory = Directory::new();
+    let daemon = daemon(&directory);
+    for _ in 0..50 {
+        let (manager, client) = manager_and_client(&daemon.path);
+        for node in 1..20 {
+            client.tell(give(node, &manager));
+        }
+        let dead = client.id();
+        drop(client);
+        let tickets = std::iter::from_fn(|| Some(manager.event()))
+            .take_while(|event| *event != Event::Dead { process: dead })
+            .filter(|event| matches!(event, Event::Ticket { .. }));
+        assert_eq!(tickets.count(), 19);
+        drop(manager);
+        // The next round's manager needs the context.
+        wait_for_no_manager(&daemon);
+    }
+}
+
+#[test]
+fn what_an_engine_sent_before_it_gave_up_its_events_counts() {
+    let directory = Directory::new();
+    let daemon = daemon(&directory);
+    let (manager, client) = manager_and_client(&daemon.path);
+    let Fake { requests, events, identity, .. } = client;
+    for ticket in (1..=500).map(TicketId) {
+        let cancel = Request::CancelTicket { target: manager.id(), ticket };
+        send(&requests, &encode(&cancel), &[]).unwrap();
+    }
+    drop(events);
+    for ticket in (1..=500).map(TicketId) {
+        assert_eq!(manager.event(), Event::TicketCancelled { from: identity.process, ticket });
+    }
+    assert_eq!(manager.event(), Event::Dead { process: identity.process });
+}
+
+fn wait_for_no_manager(daemon: &Daemon) {
+    let observer = observe(&daemon.path);
+    loop {
+        let Some(Reply::Report(report)) = ask(&observer, &Request::Report) else { panic!() };
+        if report.contexts.iter().all(|context| context.processes.is_empty()) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn freezing_shows_on_the_front_page_and_counts_what_is_open() {
+    let directory = Directory::new();
+    let daemon = daemon(&directory);
+    let (manager, client) = manager_and_client(&daemon.path);
+    let other = Fake::open(&daemon.path, "binder").unwrap();
+    let elsewhere = Fake::open(&daemon.path, "hwbinder").unwrap();
+    let open =
+        |fake: &Fake, count| fake.front.word(front::OUTSTANDING).store(count, Ordering::SeqCst);
+    open(&manager, 2);
+    open(&other, 3);
+    open(&elsewhere, 100);
+    let pid = std::process::id();
+    let freeze = |frozen| Request::Freeze { pid, frozen };
+    let expect = |outstanding| {
+        Some(Reply::Freeze { outstanding, two_way_received: false, one_way_received: false })
+    };
+    let frozen = |fake: &Fake| fake.front.word(front::FROZEN).load(Ordering::SeqCst);
+    assert_eq!(client.ask(freeze(true)), expect(5));
+    assert_eq!([&manager, &other, &elsewhere].map(frozen), [1, 1, 0]);
+    let told = |process| Event::Frozen { process, frozen: true };
+    assert_eq!(manager.event(), told(manager.id()));
+    assert_eq!(client.events(), [manager.id(), client.id()].map(told));
+    // An engine that lies is believed, but not into an overflow.
+    for liar in [&manager, &client, &other] {
+        open(liar, u32::MAX);
+    }
+    let Some(Reply::Freeze { outstanding, .. }) = client.ask(Request::FrozenInfo { pid }) else {
+        panic!()
+    };
+    assert_eq!(outstanding, 3 << 25);
+    assert!(matches!(client.ask(freeze(false)), Some(Reply::Freeze { .. })));
+    assert_eq!([&manager, &other, &elsewhere].map(frozen), [0, 0, 0]);
+}
+
+#[test]
+fn an_observer_only_looks() {
+    let directory = Directory::new();
+    let daemon = daemon(&directory);
+    let (manager, client) = manager_and_client(&daemon.path);
+    manager.front.word(front::LOOPERS).store(4, Ordering::SeqCst);
+    manager.front.double_word(front::TRANSACTIONS).store(1 << 40, Ordering::SeqCst);
+    let observer = observe(&daemon.path);
+    let Some(Reply::Report(report)) = ask(&observer, &Request::Report) else { panic!() };
+    let binder = &report.contexts[0];
+    assert_eq!((binder.name.as_str(), binder.manager), ("binder", Some(manager.id().0)));
+    let engine = &binder.processes[0].engine;
+    assert_eq!((engine.loopers, engine.transactions), (4, 1 << 40));
+    assert_eq!(client.ask(Request::Report), Some(Reply::Report(report)));
+    let add = Request::AddContext { name: "mine".into() };
+    assert_eq!(ask(&observer, &add), Some(Reply::Done));
+    assert!(Fake::open(&daemon.path, "mine").is_ok());
+    assert_eq!(ask(&observer, &Request::ContextManager), None);
+    assert!(
+        matches!(client.ask(Request::Contexts), Some(Reply::Contexts { names }) if names.len() == 4)
+    );
+}
+
+#[test]
+fn a_report_too_long_for_a_packet_loses_its_details() {
+    let directory = Directory::new();
+    let daemon = daemon(&directory);
+    let (manager, client) = manager_and_client(&daemon.path);
+    let object = |node| Object::Node { node: NodeId(node), strength: Strength::Weak, flags: 0 };
+    for round in 0..16_u64 {
+        let objects = (0..2000).map(|node| object((round + 1) << 40 | node)).collect();
+        let translate = Request::Translate { target: manager.id(), objects };
+        assert!(matches!(client.ask(translate), Some(Reply::Ticket { .. })));
+        manager.events();
+        client.events();
+    }
+    let Some(Reply::Report(report)) = ask(observe(&daemon.path), &Request::Report) else {
+        panic!()
+    };
+    let processes = &report.contexts[0].processes;
+    assert_eq!(processes.len(), 2);
+    assert!(processes.iter().all(|process| process.handles.is_empty()));
+    assert!(processes.iter().all(|process| process.channels.len() == 1));
+}
+
+/// The child of `a_killed_process_is_dead_though_its_sockets_live`; alone, it does nothing.
+#[test]
+fn child_that_hands_over_its_sockets() {
+    let Some(path) = std::env::var_os("BATON_TEST_BROKER") else { return };
+    let path = std::path::PathBuf::from(path);
+    let engine = Fake::open(&path, "binder").unwrap();
+    assert_eq!(engine.ask(Request::OpenChannel { target: ProcessId(1) }), Some(Reply::Done));
+    let handover = connect(&path.with_extension("handover")).unwrap();
+    let sockets = [engine.requests.as_fd(), engine.events.as_fd()];
+    send(&handover, &engine.id().0.to_ne_bytes(), &sockets).unwrap();
+    receive(&handover); // Until it is killed.
+}
+
+#[test]
+fn a_killed_process_is_dead_though_its_sockets_live() {
+    let directory = Directory::new();
+    let daemon = daemon(&directory);
+    let (manager, _client) = manager_and_client(&daemon.path);
+    let handover = listen(&daemon.path.with_extension("handover"));
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_hands_over_its_sockets"])
+        .env("BATON_TEST_BROKER", &daemon.path)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let connection: OwnedFd = rustix::net::accept(&handover).unwrap();
+    let (id, sockets) = receive(&connection).unwrap();
+    let process = ProcessId(u64::from_ne_bytes(id.try_into().unwrap()));
+    assert_eq!(sockets.len(), 2);
+    assert!(matches!(manager.events()[..], [Event::Channel { .. }]));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(manager.event(), Event::Dead { process });
+    assert!(receive(&sockets[0]).is_none());
+}

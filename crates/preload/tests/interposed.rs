@@ -1,0 +1,442 @@
+//! The interposer in a real process: each test runs itself again with the library loaded, against
+//! a broker of its own, and does there what a Binder program does.
+
+use baton_abi::uapi::*;
+use baton_broker::Config;
+use baton_broker::limits::Limits;
+use libc::{c_int, c_long, c_void};
+use std::fs::{self, File};
+use std::io::Error;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
+use std::path::PathBuf;
+use std::process::Command;
+use std::ptr::{null, null_mut};
+
+/// Runs the test `name` again, under the interposer. False in that second run.
+fn outside(name: &str) -> bool {
+    if std::env::var_os("BATON_SOCKET").is_some() {
+        return false;
+    }
+    let own = std::env::current_exe().unwrap();
+    let library = own.with_file_name("libbaton_preload.so");
+    assert!(library.is_file(), "cargo builds {} for this test", library.display());
+    let directory = tempfile::tempdir().unwrap();
+    let features = directory.path().join("dev/binderfs/features");
+    fs::create_dir_all(&features).unwrap();
+    fs::write(features.join("extended_error"), "1\n").unwrap();
+    for device in ["binder", "binderfs/binder", "binderfs/binder-control"] {
+        fs::write(directory.path().join("dev").join(device), "").unwrap();
+    }
+    let socket = directory.path().join("broker");
+    let (stop, end) = std::os::unix::net::UnixStream::pair().unwrap();
+    let config = Config {
+        socket: socket.clone(),
+        listener: None,
+        until_idle: false,
+        contexts: Vec::new(),
+        stop: Some(stop.into()),
+        limits: Limits::default(),
+    };
+    let (ready, is_ready) = std::sync::mpsc::channel::<()>();
+    let broker = std::thread::spawn(move || baton_broker::run(config, move || drop(ready)));
+    let _ = is_ready.recv();
+    let status = Command::new(own)
+        .args(["--exact", name, "--test-threads=1", "--nocapture"])
+        .env("LD_PRELOAD", library)
+        .env("BATON_SOCKET", socket)
+        .env("BATON_DEV", directory.path().join("dev"))
+        .status()
+        .unwrap();
+    drop(end);
+    broker.join().unwrap().unwrap();
+    assert!(status.success(), "{name}: {status}");
+    true
+}
+
+fn open(path: &str, flags: c_int) -> OwnedFd {
+    File::options().read(true).write(true).custom_flags(flags).open(path).unwrap().into()
+}
+
+fn device() -> OwnedFd {
+    let device = open("/dev/binder", 0);
+    // SAFETY: a new map, read by the driver's answers only.
+    let map = unsafe {
+        libc::mmap(null_mut(), 1 << 20, libc::PROT_READ, libc::MAP_PRIVATE, device.as_raw_fd(), 0)
+    };
+    assert_ne!(map, libc::MAP_FAILED);
+    device
+}
+
+/// How a program makes the system call.
+type Ioctl = fn(&OwnedFd, u32, *mut c_void) -> Result<c_long, i32>;
+
+fn through_libc(fd: &OwnedFd, request: u32, argument: *mut c_void) -> Result<c_long, i32> {
+    // SAFETY: each caller passes what its request takes.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), request.into(), argument) };
+    if result < 0 { Err(Error::last_os_error().raw_os_error().unwrap()) } else { Ok(result.into()) }
+}
+
+fn inline(fd: &OwnedFd, request: u32, argument: *mut c_void) -> Result<c_long, i32> {
+    // SAFETY: as above.
+    let result = unsafe { libc::syscall(libc::SYS_ioctl, fd.as_raw_fd(), request, argument) };
+    if result < 0 { Err(Error::last_os_error().raw_os_error().unwrap()) } else { Ok(result) }
+}
+
+fn version(ioctl: Ioctl, fd: &OwnedFd) -> Result<i32, i32> {
+    let mut version = 0i32;
+    ioctl(fd, BINDER_VERSION, (&raw mut version).cast()).map(|_| version)
+}
+
+fn write(ioctl: Ioctl, fd: &OwnedFd, commands: &[u8]) -> Result<c_long, i32> {
+    let mut exchange = WriteRead {
+        write_size: commands.len() as u64,
+        write_buffer: commands.as_ptr() as u64,
+        ..bytemuck::Zeroable::zeroed()
+    };
+    ioctl(fd, BINDER_WRITE_READ, (&raw mut exchange).cast())
+}
+
+/// The first return after the NOOP.
+fn read(ioctl: Ioctl, fd: &OwnedFd) -> Result<u32, i32> {
+    let mut returns = [0u32; 64];
+    let mut exchange = WriteRead {
+        read_size: size_of_val(&returns) as u64,
+        read_buffer: (&raw mut returns) as u64,
+        ..bytemuck::Zeroable::zeroed()
+    };
+    ioctl(fd, BINDER_WRITE_READ, (&raw mut exchange).cast())?;
+    assert_eq!(returns[0], BR_NOOP);
+    Ok(returns[1])
+}
+
+fn become_manager(fd: &OwnedFd) {
+    let mut unused = 0i32;
+    through_libc(fd, BINDER_SET_CONTEXT_MGR, (&raw mut unused).cast()).unwrap();
+    write(through_libc, fd, &BC_ENTER_LOOPER.to_ne_bytes()).unwrap();
+}
+
+/// A one-way transaction to the context manager.
+fn send_one_way(fd: &OwnedFd) {
+    let transaction = TransactionData { flags: TF_ONE_WAY, ..bytemuck::Zeroable::zeroed() };
+    let mut commands = BC_TRANSACTION.to_ne_bytes().to_vec();
+    commands.extend_from_slice(bytemuck::bytes_of(&transaction));
+    write(through_libc, fd, &commands).unwrap();
+}
+
+#[test]
+fn paths_look_like_devices() {
+    if outside("paths_look_like_devices") {
+        return;
+    }
+    for path in ["/dev/binder", "/dev/binderfs/binder"] {
+        assert!(fs::metadata(path).unwrap().file_type().is_char_device(), "{path}");
+        assert_eq!(fs::canonicalize(path).unwrap(), PathBuf::from(path));
+        assert!(File::from(open(path, 0)).metadata().unwrap().file_type().is_char_device());
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    }
+    let feature = "/dev/binderfs/features/extended_error";
+    assert_eq!(fs::read_to_string(feature).unwrap(), "1\n");
+    assert!(fs::read_dir("/dev/binderfs").unwrap().count() >= 3);
+    let errno = |path| fs::metadata(path).unwrap_err().raw_os_error().unwrap();
+    assert_eq!(errno("/dev/binderfs/nothing"), libc::ENOENT);
+    assert_eq!(errno("/dev/hwbinder"), libc::ENOENT);
+    // What is not ours is as it was.
+    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("link");
+    symlink("/dev/binder", &link).unwrap();
+    assert_eq!(fs::read_link(link).unwrap(), PathBuf::from("/dev/binder"));
+}
+
+#[test]
+fn calls_arrive_either_way() {
+    if outside("calls_arrive_either_way") {
+        return;
+    }
+    // A thread from before the filter has it, too.
+    let (send, receive) = std::sync::mpsc::channel();
+    let early = std::thread::spawn(move || version(inline, &receive.recv().unwrap()));
+    let device = device();
+    for ioctl in [through_libc as Ioctl, inline] {
+        assert_eq!(version(ioctl, &device), Ok(PROTOCOL_VERSION));
+        assert_eq!(ioctl(&device, BINDER_VERSION, null_mut()), Err(libc::EINVAL));
+        assert_eq!(ioctl(&device, 0x62fe, null_mut()), Err(libc::EINVAL));
+        let null = open("/dev/null", 0);
+        assert_eq!(version(ioctl, &null), Err(libc::ENOTTY));
+    }
+    send.send(device.try_clone().unwrap()).unwrap();
+    assert_eq!(early.join().unwrap(), Ok(PROTOCOL_VERSION));
+}
+
+#[test]
+fn duplicates_share_and_closing_ends() {
+    if outside("duplicates_share_and_closing_ends") {
+        return;
+    }
+    let device = device();
+    let other = device.try_clone().unwrap();
+    let onto = open("/dev/null", 0);
+    // SAFETY: `onto` is this test's own.
+    assert!(unsafe { libc::dup2(device.as_raw_fd(), onto.as_raw_fd()) } >= 0);
+    let number = device.as_raw_fd();
+    drop(device);
+    for fd in [&other, &onto] {
+        assert_eq!(version(through_libc, fd), Ok(PROTOCOL_VERSION));
+        assert_eq!(version(inline, fd), Ok(PROTOCOL_VERSION));
+    }
+    // The number now names something else.
+    let reused = open("/dev/null", 0);
+    assert_eq!(reused.as_raw_fd(), number);
+    assert_eq!(version(through_libc, &reused), Err(libc::ENOTTY));
+    // A close that nobody saw: the number is somebody else's when `open` gives it again.
+    // SAFETY: closed once, here; the owner is forgotten.
+    unsafe { libc::syscall(libc::SYS_close, other.as_raw_fd()) };
+    let number = other.as_raw_fd();
+    std::mem::forget(other);
+    let reused = open("/dev/null", 0);
+    assert_eq!(reused.as_raw_fd(), number);
+    assert_eq!(version(through_libc, &reused), Err(libc::ENOTTY));
+    // SAFETY: the range is this descriptor alone, whose owner is forgotten.
+    unsafe { libc::close_range(onto.as_raw_fd() as u32, onto.as_raw_fd() as u32, 0) };
+    assert_eq!(version(through_libc, &onto), Err(libc::EBADF));
+    std::mem::forget(onto);
+}
+
+#[test]
+fn waiting_is_for_work() {
+    if outside("waiting_is_for_work") {
+        return;
+    }
+    let (manager, client) = (device(), device());
+    become_manager(&manager);
+    let fd = manager.as_raw_fd();
+    let wait_ms = std::cell::Cell::new(0);
+    let poll = |events| {
+        let mut fds = [libc::pollfd { fd, events, revents: 0 }];
+        // SAFETY: one entry.
+        let ready = unsafe { libc::poll(fds.as_mut_ptr(), 1, wait_ms.get()) };
+        assert_eq!(fds[0].fd, fd);
+        (ready, fds[0].revents)
+    };
+    let select = || {
+        // SAFETY: a set of bits; the descriptor is a small number.
+        unsafe {
+            let mut set: libc::fd_set = std::mem::zeroed();
+            libc::FD_SET(fd, &mut set);
+            let mut now: libc::timeval = std::mem::zeroed();
+            let ready = libc::select(fd + 1, &mut set, null_mut(), null_mut(), &mut now);
+            (ready, libc::FD_ISSET(fd, &set))
+        }
+    };
+    // SAFETY: a new epoll descriptor.
+    let epoll = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(0)) };
+    let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLOUT) as u32, u64: 7 };
+    let add = libc::EPOLL_CTL_ADD;
+    // SAFETY: an event of our own, also below.
+    assert_eq!(unsafe { libc::epoll_ctl(epoll.as_raw_fd(), add, fd, &mut event) }, 0);
+    let mut epolled = || {
+        event.u64 = 0;
+        // SAFETY: room for one event.
+        let ready = unsafe { libc::epoll_wait(epoll.as_raw_fd(), &mut event, 1, 0) };
+        (ready, event.u64)
+    };
+    assert_eq!(poll(libc::POLLIN | libc::POLLOUT), (0, 0));
+    assert_eq!((select(), epolled()), ((0, false), (0, 0)));
+    send_one_way(&client);
+    wait_ms.set(10_000);
+    assert_eq!(poll(libc::POLLIN | libc::POLLOUT), (1, libc::POLLIN));
+    wait_ms.set(0);
+    assert_eq!(poll(libc::POLLOUT), (0, 0));
+    assert_eq!((select(), epolled()), ((1, true), (1, 7)));
+    assert_eq!(read(inline, &manager), Ok(BR_TRANSACTION));
+    assert_eq!(poll(libc::POLLIN), (0, 0));
+    assert_eq!((select(), epolled()), ((0, false), (0, 0)));
+}
+
+#[test]
+fn a_map_keeps_its_device() {
+    if outside("a_map_keeps_its_device") {
+        return;
+    }
+    let map = |device: &OwnedFd, protection| {
+        let fd = device.as_raw_fd();
+        // SAFETY: a new map, which nothing points into.
+        let map = unsafe { libc::mmap(null_mut(), 8192, protection, libc::MAP_PRIVATE, fd, 0) };
+        if map == libc::MAP_FAILED { Err(Error::last_os_error().raw_os_error()) } else { Ok(map) }
+    };
+    let manager = open("/dev/binder", 0);
+    become_manager(&manager);
+    assert_eq!(map(&manager, libc::PROT_READ | libc::PROT_WRITE), Err(Some(libc::EPERM)));
+    let address = map(&manager, libc::PROT_READ).unwrap();
+    assert_eq!(map(&manager, libc::PROT_READ), Err(Some(libc::EBUSY)));
+    // SAFETY: this test's own map.
+    assert_eq!(unsafe { libc::mprotect(address, 8192, libc::PROT_READ | libc::PROT_WRITE) }, -1);
+    drop(manager);
+    let other = device();
+    let become_manager = || {
+        let mut unused = 0i32;
+        through_libc(&other, BINDER_SET_CONTEXT_MGR, (&raw mut unused).cast())
+    };
+    assert_eq!(become_manager(), Err(libc::EBUSY));
+    // SAFETY: nothing uses the map any more.
+    assert_eq!(unsafe { libc::munmap(address, 8192) }, 0);
+    // The broker hears of it in its own time.
+    while become_manager() == Err(libc::EBUSY) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn nonblocking_however_it_was_set() {
+    if outside("nonblocking_however_it_was_set") {
+        return;
+    }
+    let opened = || {
+        let device = open("/dev/binder", 0);
+        // The first call of a thread never waits, blocking or not.
+        assert_eq!(version(inline, &device), Ok(PROTOCOL_VERSION));
+        device
+    };
+    let device = open("/dev/binder", libc::O_NONBLOCK);
+    assert_eq!(version(inline, &device), Ok(PROTOCOL_VERSION));
+    assert_eq!(read(through_libc, &device), Err(libc::EAGAIN));
+    assert_eq!(read(inline, &device), Err(libc::EAGAIN));
+    let other = opened();
+    // SAFETY: a flag of our own descriptor, also below.
+    unsafe { libc::syscall(libc::SYS_fcntl, other.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    assert_eq!(read(inline, &other), Err(libc::EAGAIN));
+    let third = opened();
+    // SAFETY: as above.
+    unsafe { libc::fcntl(third.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    assert_eq!(read(through_libc, &third), Err(libc::EAGAIN));
+}
+
+static INTERRUPTED: std::sync::Mutex<Option<(c_int, Result<i32, i32>)>> =
+    std::sync::Mutex::new(None);
+
+extern "C" fn call_again(signal: c_int) {
+    let fd = open("/dev/binder", 0);
+    *INTERRUPTED.lock().unwrap() = Some((signal, version(inline, &fd)));
+}
+
+#[test]
+fn a_handler_may_call_while_a_call_blocks() {
+    if outside("a_handler_may_call_while_a_call_blocks") {
+        return;
+    }
+    let device = device();
+    write(inline, &device, &BC_ENTER_LOOPER.to_ne_bytes()).unwrap();
+    // SAFETY: the handler is this test's; the signal goes to this very thread.
+    let thread = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = call_again as *const () as usize;
+        libc::sigfillset(&mut action.sa_mask);
+        libc::sigaction(libc::SIGUSR1, &action, null_mut());
+        libc::pthread_self()
+    };
+    let waker = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        // SAFETY: the thread waits for this one.
+        unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
+    });
+    assert_eq!(read(inline, &device), Err(libc::EINTR));
+    waker.join().unwrap();
+    let seen = INTERRUPTED.lock().unwrap().take();
+    assert_eq!(seen, Some((libc::SIGUSR1, Ok(PROTOCOL_VERSION))));
+}
+
+extern "C" fn theirs(_signal: c_int) {}
+
+#[test]
+fn sigsys_stays_ours() {
+    if outside("sigsys_stays_ours") {
+        return;
+    }
+    let device = device();
+    // SAFETY: sets and actions of our own.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        assert_eq!(libc::pthread_sigmask(libc::SIG_SETMASK, &all, null_mut()), 0);
+        assert_eq!(version(inline, &device), Ok(PROTOCOL_VERSION));
+        assert_eq!(libc::sigprocmask(libc::SIG_BLOCK, &all, null_mut()), 0);
+        assert_eq!(version(inline, &device), Ok(PROTOCOL_VERSION));
+        let mut now = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, null(), &mut now);
+        let is_blocked = |signal| libc::sigismember(&now, signal) == 1;
+        assert!(is_blocked(libc::SIGTERM) && !is_blocked(libc::SIGSYS));
+
+        let handler = theirs as *const () as usize;
+        assert_eq!(libc::signal(libc::SIGSYS, handler), libc::SIG_DFL);
+        let mut old: libc::sigaction = std::mem::zeroed();
+        assert_eq!(libc::sigaction(libc::SIGSYS, null(), &mut old), 0);
+        assert_eq!(old.sa_sigaction, handler);
+        // It gets what is not a Binder call's.
+        assert_eq!(libc::raise(libc::SIGSYS), 0);
+    }
+    assert_eq!(version(inline, &device), Ok(PROTOCOL_VERSION));
+}
+
+#[test]
+fn a_child_of_fork_has_no_device() {
+    if outside("a_child_of_fork_has_no_device") {
+        return;
+    }
+    let device = device();
+    // SAFETY: the child makes system calls and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let gone = version(through_libc, &device) == Err(libc::EBADF)
+            && version(inline, &device) == Err(libc::EBADF);
+        let own = version(inline, &open("/dev/binder", 0)) == Ok(PROTOCOL_VERSION);
+        // SAFETY: a map that is refused.
+        let map = unsafe {
+            libc::mmap(null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, device.as_raw_fd(), 0)
+        };
+        let refused =
+            map == libc::MAP_FAILED && Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
+        // SAFETY: ends the child without the test harness.
+        unsafe { libc::_exit(if gone && own && refused { 0 } else { 1 }) };
+    }
+    let mut status = -1;
+    // SAFETY: our own child.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    assert_eq!(status, 0);
+    assert_eq!(version(through_libc, &device), Ok(PROTOCOL_VERSION));
+}
+
+#[test]
+fn a_filter_is_inherited_and_not_stacked() {
+    if outside("a_filter_is_inherited_and_not_stacked") {
+        return;
+    }
+    let device = device();
+    assert_eq!(version(inline, &device), Ok(PROTOCOL_VERSION));
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    assert!(status.contains("Seccomp_filters:\t1"), "{status}");
+    if std::env::var_os("THIRD").is_none() {
+        let own = std::env::current_exe().unwrap();
+        let name = "a_filter_is_inherited_and_not_stacked";
+        let status = Command::new(own).args(["--exact", name]).env("THIRD", "1").status().unwrap();
+        assert!(status.success());
+    }
+}
+
+#[test]
+fn contexts_are_added_through_binder_control() {
+    if outside("contexts_are_added_through_binder_control") {
+        return;
+    }
+    let control = open("/dev/binderfs/binder-control", 0);
+    let mut added = BinderfsDevice { name: [0; 256], major: 7, minor: 7 };
+    added.name[..5].copy_from_slice(b"extra");
+    let argument = (&raw mut added).cast();
+    assert_eq!(through_libc(&control, BINDER_CTL_ADD, argument), Ok(0));
+    assert_eq!(inline(&control, BINDER_CTL_ADD, argument), Err(libc::EEXIST));
+    assert!(fs::metadata("/dev/binderfs/extra").unwrap().file_type().is_char_device());
+    let device = open("/dev/binderfs/extra", 0);
+    assert_eq!(version(through_libc, &device), Ok(PROTOCOL_VERSION));
+    let errno = File::open("/dev/binderfs/none").unwrap_err().raw_os_error();
+    assert_eq!(errno, Some(libc::ENOENT));
+}
