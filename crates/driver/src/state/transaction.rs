@@ -494,7 +494,9 @@ impl State {
             peer: arrival.peer,
             node: Some(node),
             code: message.code,
-            flags: message.flags,
+            // Whether it is one-way is where it lay, not what it says: a thread that is told
+            // otherwise never answers, and so never serves again.
+            flags: message.flags & !TF_ONE_WAY | if one_way { TF_ONE_WAY } else { 0 },
             sizes: (message.data_bytes as usize, message.offsets_bytes as usize),
             sender: (if one_way { 0 } else { pid }, uid),
             label: room.label,

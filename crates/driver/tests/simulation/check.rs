@@ -16,6 +16,7 @@ impl World {
             self.check_threads(party);
             self.check_references(party);
             self.check_notices(party);
+            self.check_peers(party);
         }
         self.check_owners();
     }
@@ -44,8 +45,7 @@ impl World {
         );
         for channel in self.channels.values().filter(|c| c.server == id) {
             let open = channel.is_open(baton_abi::control::End::Server);
-            let idle = channel.ready == 0 && channel.ring.is_empty();
-            assert!(!open || idle, "{id:?} sleeps over {:?}", channel.id);
+            assert!(!open || !channel.has_news(), "{id:?} sleeps over {:?}", channel.id);
         }
     }
 
@@ -70,6 +70,11 @@ impl World {
             found.insert(handle, reference.counts);
         }
         assert_eq!(found, expected, "{:?}'s counts", party.id());
+    }
+
+    fn check_peers(&self, party: &Party) {
+        let gone = party.state.peers.keys().find(|peer| !self.parties.contains_key(peer));
+        assert_eq!(gone, None, "{:?} remembers the dead", party.id());
     }
 
     fn check_notices(&self, party: &Party) {

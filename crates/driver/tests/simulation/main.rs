@@ -19,7 +19,7 @@ mod world;
 
 use world::{Phase, World};
 
-const HISTORIES: u64 = 2000;
+const HISTORIES: u64 = 8000;
 
 /// Prints the seed of a history that fails.
 struct Seed(u64);
@@ -46,7 +46,7 @@ fn run(seed: u64) {
         world.spawn();
     }
     let steps = 50 + world.rng.below(600);
-    let kills = world.rng.below(3);
+    let kills = world.rng.below(6);
     for _ in 0..steps {
         if world.rng.below(200) < kills {
             let ids: Vec<_> = world.parties.keys().copied().collect();

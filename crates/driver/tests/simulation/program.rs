@@ -39,6 +39,8 @@ pub struct Held {
     pub granted: Vec<Granted>,
     /// Descriptors that the program closes itself.
     pub fds: Vec<i32>,
+    /// The object that a one-way transaction was for.
+    pub one_way: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +84,8 @@ pub struct Program {
     pub acks: Vec<(u64, Strength)>,
     pub deaths: BTreeMap<u64, Notice>,
     pub freezes: BTreeMap<u64, Notice>,
+    /// Of each sender and object, the number of the last one-way transaction.
+    pub last_one_way: BTreeMap<(u32, u64), u32>,
     pub last_cookie: u64,
 }
 
@@ -171,6 +175,16 @@ impl Program {
             }
         }
         self.tidy(ptr);
+    }
+
+    /// A one-way transaction: the one before to the same object has been freed, and those of one
+    /// sender come in its order.
+    pub fn one_way(&mut self, ptr: u64, cookie: u64, code: u32) {
+        let under_way = self.buffers.values().any(|held| held.one_way == Some(ptr));
+        assert!(!under_way, "two one-way transactions to {ptr:x} at once");
+        let (sender, number) = (code >> 20, code & 0xf_ffff);
+        let last = self.last_one_way.insert((sender, cookie), number).unwrap_or(0);
+        assert!(sender == 0 || last < number, "one-way transaction {number} after {last}");
     }
 
     pub fn dead(&mut self, cookie: u64) {

@@ -308,7 +308,7 @@ impl World {
                 party.thread(tid).calls += 1;
             }
             Kind::Reply => {
-                let letter = self.letter(&sending);
+                let letter = self.letter(party.identity.pid, &sending);
                 let via = sending.via.expect("a reply has its lane");
                 sending.posted = self.post_answer(party, via, letter);
                 if !sending.posted {
@@ -316,7 +316,7 @@ impl World {
                 }
             }
             _ => {
-                let letter = self.letter(&sending);
+                let letter = self.letter(party.identity.pid, &sending);
                 let id = sending.channel;
                 self.channels.get_mut(&id).expect("routed").ring.push_back(letter);
                 self.announce(id, false);
@@ -339,7 +339,7 @@ impl World {
             return self.departed(party, tid, &mut sending, via);
         }
         let via = sending.via.expect("routed");
-        let letter = self.letter(&sending);
+        let letter = self.letter(party.identity.pid, &sending);
         let departure = sending.departure.as_ref().expect("departed");
         let (peer, nested) = (departure.peer, departure.via.is_some());
         let named = sending.chain[1..].iter().any(|entry| entry.process == peer.0);
@@ -358,13 +358,16 @@ impl World {
         }
     }
 
-    fn letter(&mut self, sending: &Sending) -> Letter {
+    fn letter(&mut self, sender: u32, sending: &Sending) -> Letter {
         self.clock += 1;
         let departure = sending.departure.as_ref().expect("departed");
+        // A number in the sender's order, but for those that replace one another.
+        let update = sending.flags & TF_UPDATE_TXN != 0;
+        let code = if update { 1 } else { sender << 20 | self.clock as u32 };
         let message = Message {
             kind: departure.kind as u32,
             node: departure.node.0,
-            code: 1,
+            code,
             flags: sending.flags,
             data_bytes: sending.data_bytes,
             offsets_bytes: 8 * (sending.subjects.len() + sending.sent.fds.len()) as u32,
@@ -480,12 +483,16 @@ impl World {
                 let object = object.unwrap_or_else(|| panic!("a call to {ptr:x}, which is gone"));
                 assert!(object.cookie == cookie && object.is_alive(), "a call to a dead object");
                 assert!(party.state.nodes.get(node).is_some_and(|node| node.ptr == ptr));
-                keep(party, &incoming);
+                let one_way = incoming.serving.is_none().then_some(ptr);
+                if one_way.is_some() {
+                    party.program.one_way(ptr, cookie, incoming.code);
+                }
+                keep(party, &incoming, one_way);
                 return true;
             }
             Return::Reply(incoming) => {
                 self.call_ended(party, tid);
-                keep(party, &incoming);
+                keep(party, &incoming, None);
                 return true;
             }
             Return::Bare(BR_FAILED_REPLY | BR_DEAD_REPLY | BR_FROZEN_REPLY) => {
@@ -542,10 +549,10 @@ fn subject(party: &Party, object: &Object) -> Subject {
 }
 
 /// The buffer is the program's.
-fn keep(party: &mut Party, incoming: &Incoming) {
+fn keep(party: &mut Party, incoming: &Incoming, one_way: Option<u64>) {
     let granted = party.state.contents[&incoming.buffer].held.clone();
     let fds = party.arrived.remove(&incoming.buffer).unwrap_or_default();
-    let before = party.program.buffers.insert(incoming.buffer, Held { granted, fds });
+    let before = party.program.buffers.insert(incoming.buffer, Held { granted, fds, one_way });
     assert!(before.is_none(), "a buffer handed out twice");
 }
 

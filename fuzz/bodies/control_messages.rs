@@ -1,0 +1,122 @@
+//! The broker against processes that ask for anything, and packets that are anything.
+
+use super::input::Input;
+use baton_abi::control::*;
+use baton_broker::limits::Limits;
+use baton_broker::state::{Effect, State};
+
+/// Few of everything, so that limits are met.
+const LIMITS: Limits = Limits {
+    processes_per_uid: 6,
+    handles: 12,
+    nodes: 12,
+    channels: 6,
+    contexts: 6,
+    queued_events: 16,
+};
+
+pub fn run(data: &[u8]) {
+    let _ = decode::<Event>(data);
+    let _ = decode::<Reply>(data);
+    let mut broker = State::new(LIMITS, 1000);
+    if let Some(request) = decode::<Request>(data) {
+        assert_eq!(decode::<Request>(&encode(&request)), Some(request.clone()), "not itself");
+        ask_one(&mut broker, request);
+    }
+    let mut input = Input::new(data);
+    let mut living = Vec::new();
+    while !input.is_over() {
+        match input.below(16) {
+            0 | 1 => {
+                let (pid, uid) = (input.small() as u32, input.pick(&[0, 1000, 1001]));
+                let context = input.pick(&["binder", "hwbinder", "nowhere"]);
+                if let Ok(identity) = broker.admit(pid, uid, "label".to_owned(), context) {
+                    living.push(identity.process);
+                }
+            }
+            2 if !living.is_empty() => {
+                let gone = living.remove(input.below(living.len()));
+                broker.gone(gone, &mut Vec::new());
+            }
+            _ if !living.is_empty() => {
+                let from = input.pick(&living);
+                let request = request(&mut input);
+                serve(&mut broker, &mut living, from, request);
+            }
+            _ => {}
+        }
+    }
+    for process in living {
+        broker.gone(process, &mut Vec::new());
+    }
+    assert!(broker.is_empty(), "all are gone, and left {broker:?}");
+}
+
+fn ask_one(broker: &mut State, request: Request) {
+    let identity = broker.admit(1, 1000, "label".to_owned(), "binder").expect("room");
+    broker.request(identity.process, request, &mut Vec::new());
+    broker.gone(identity.process, &mut Vec::new());
+}
+
+fn serve(broker: &mut State, living: &mut Vec<ProcessId>, from: ProcessId, request: Request) {
+    let mut effects = Vec::new();
+    let reply = broker.request(from, request, &mut effects);
+    let refused = matches!(reply, Some(Reply::Refused { .. }));
+    assert!(!refused || effects.is_empty(), "refused, and done all the same: {effects:?}");
+    for effect in effects {
+        match effect {
+            Effect::Event { to, event } => {
+                assert!(encode(&event).len() <= MAX_PACKET_BYTES, "an event of two packets");
+                assert!(living.contains(&to), "an event to nobody");
+            }
+            Effect::Disconnect { process, .. } => {
+                assert_eq!(process, from, "one process ends another's connection");
+                broker.gone(process, &mut Vec::new());
+                living.retain(|other| *other != process);
+            }
+            Effect::OpenChannel { client, server, .. } => {
+                assert!(living.contains(&client) && living.contains(&server));
+            }
+            Effect::SetFrozen { .. } => {}
+        }
+    }
+}
+
+fn strength(input: &mut Input<'_>) -> Strength {
+    input.pick(&[Strength::Strong, Strength::Weak])
+}
+
+fn object(input: &mut Input<'_>) -> Object {
+    let strength = strength(input);
+    match input.below(2) {
+        0 => Object::Node { node: NodeId(input.small()), strength, flags: input.u32() },
+        _ => Object::Handle { handle: input.small() as u32, strength },
+    }
+}
+
+fn request(input: &mut Input<'_>) -> Request {
+    let process = |input: &mut Input<'_>| ProcessId(input.small() % 8);
+    let handle = |input: &mut Input<'_>| input.small() as u32;
+    match input.below(17) {
+        0..=3 => {
+            let target = process(input);
+            let objects = (0..input.below(5)).map(|_| object(input)).collect();
+            Request::Translate { target, objects }
+        }
+        4 => Request::CancelTicket { target: process(input), ticket: TicketId(input.small()) },
+        5 => Request::Acquire { handle: handle(input) },
+        6 | 7 => {
+            let handle = handle(input);
+            let (strong, grants) = (input.small() as u32, input.small() as u32);
+            Request::Release { handle, strong, grants }
+        }
+        8 => Request::ContextManager,
+        9 => Request::BecomeContextManager { node: NodeId(input.small()), flags: input.u32() },
+        10 | 11 => Request::OpenChannel { target: process(input) },
+        12 => Request::NodeInfo { handle: handle(input) },
+        13 => Request::Freeze { pid: input.small() as u32, frozen: input.below(2) == 1 },
+        14 => Request::FrozenTouched { target: process(input), two_way: input.below(2) == 1 },
+        15 => Request::AddContext { name: input.pick(&["a", "b", "", "a/b", "."]).to_owned() },
+        _ => Request::Barrier { number: input.u64() },
+    }
+}

@@ -1,0 +1,113 @@
+//! A transaction's objects: the sender's pass over any bytes, the receiver's pass over what that
+//! made, and over any bytes as a hostile engine may send them.
+
+use super::input::Input;
+use baton_abi::control::{Granted, NodeId, ProcessId, Strength};
+use baton_abi::uapi::*;
+use baton_driver::parcel::{self, Delivery, Named, Sent};
+use bytemuck::bytes_of;
+use rustix::io::Errno;
+
+const KINDS: [u32; 7] = [
+    BINDER_TYPE_BINDER,
+    BINDER_TYPE_WEAK_BINDER,
+    BINDER_TYPE_HANDLE,
+    BINDER_TYPE_WEAK_HANDLE,
+    BINDER_TYPE_FD,
+    BINDER_TYPE_PTR,
+    BINDER_TYPE_FDA,
+];
+
+pub fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let buffers_size = input.small() as usize % 4096 * 8;
+    let (mut bytes, offsets) = objects(&mut input);
+    let readable = input.u8() < 250;
+    let original = bytes.clone();
+    let sent = parcel::send(&mut bytes, &offsets, buffers_size, |address, into| {
+        into.fill(address as u8);
+        if readable { Ok(()) } else { Err(Errno::FAULT) }
+    });
+    if let Ok(sent) = sent {
+        assert!(sent.buffers.len() <= buffers_size.next_multiple_of(8), "more than was asked for");
+        deliver_honestly(&bytes, &offsets, sent);
+    }
+    deliver_anything(original, &offsets, &mut input);
+}
+
+/// Bytes with objects in them, in order or not, aligned or not.
+pub fn objects(input: &mut Input<'_>) -> (Vec<u8>, Vec<u64>) {
+    let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
+    for _ in 0..input.below(12) {
+        let gap = input.below(3) * 4;
+        bytes.resize(bytes.len() + gap, 0);
+        offsets.push(if input.u8() < 240 { bytes.len() as u64 } else { input.small() });
+        let kind = if input.u8() < 250 { input.pick(&KINDS) } else { input.u32() };
+        let flags = input.below(2) as u32;
+        match kind {
+            BINDER_TYPE_PTR => {
+                let (buffer, length) = (input.small(), input.small());
+                let (parent, parent_offset) = (input.small(), input.small());
+                let object = BufferObject { kind, flags, buffer, length, parent, parent_offset };
+                bytes.extend_from_slice(bytes_of(&object));
+            }
+            BINDER_TYPE_FDA => {
+                let (num_fds, parent, parent_offset) =
+                    (input.small(), input.small(), input.small() & !3);
+                let object = FdArrayObject { kind, pad: 0, num_fds, parent, parent_offset };
+                bytes.extend_from_slice(bytes_of(&object));
+            }
+            _ => {
+                let (binder, cookie) = (input.small(), input.small());
+                bytes.extend_from_slice(bytes_of(&FlatObject { kind, flags, binder, cookie }));
+            }
+        }
+    }
+    let left = input.below(40);
+    bytes.extend_from_slice(input.bytes(left));
+    (bytes, offsets)
+}
+
+/// What an honest sender sends arrives.
+fn deliver_honestly(bytes: &[u8], offsets: &[u64], sent: Sent) {
+    let granted: Vec<Granted> = sent.objects.iter().map(grant).collect();
+    let fds: Vec<i32> = (100..).take(sent.fds.len()).collect();
+    let delivery = Delivery { granted: &granted, fds: &fds, buffers_address: 1 << 40 };
+    let (mut bytes, mut buffers) = (bytes.to_vec(), sent.buffers);
+    let received = parcel::receive(&mut bytes, offsets, &mut buffers, &delivery, |_| Some((8, 9)));
+    let received = received.expect("an honest sender's objects");
+    assert_eq!(received.held, granted);
+    assert_eq!(received.fds, fds);
+    assert!(received.array_fds.iter().all(|fd| fds.contains(fd)));
+}
+
+fn grant(object: &Named) -> Granted {
+    match *object {
+        Named::Binder { strength, flags, ptr, .. } => Granted::Handle {
+            handle: ptr as u32,
+            owner: ProcessId(2),
+            node: NodeId(ptr),
+            strength,
+            flags,
+        },
+        Named::Handle { handle, strength } => {
+            Granted::Own { node: NodeId(u64::from(handle)), strength }
+        }
+    }
+}
+
+/// Any bytes, with any tickets and descriptors: refused or not, nothing breaks.
+fn deliver_anything(mut bytes: Vec<u8>, offsets: &[u64], input: &mut Input<'_>) {
+    let strengths = [Strength::Strong, Strength::Weak];
+    let mut granted = Vec::new();
+    for _ in 0..input.below(6) {
+        let (node, strength) = (NodeId(input.small()), input.pick(&strengths));
+        granted.push(Granted::Own { node, strength });
+    }
+    let fds: Vec<i32> = (0..input.below(6) as i32).collect();
+    let mut buffers = vec![0; input.below(32) * 8];
+    let buffers_address = input.u64() >> 1;
+    let delivery = Delivery { granted: &granted, fds: &fds, buffers_address };
+    let known = |node: NodeId| (node.0 < 16).then_some((node.0, 1));
+    let _ = parcel::receive(&mut bytes, offsets, &mut buffers, &delivery, known);
+}
