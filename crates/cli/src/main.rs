@@ -5,6 +5,7 @@
 //! - [`broker`]: the broker itself.
 //! - [`ps`], [`contexts`]: what the broker knows, asked through [`observer`].
 //! - [`services`]: Android's `service` tool, over [`parcel`].
+//! - `bench`: the benchmarks, a crate of their own.
 //! - [`failure`]: exit codes and messages.
 #![deny(unsafe_code)]
 
@@ -20,6 +21,7 @@ mod ps;
 mod run;
 mod services;
 
+use baton_bench::Bench;
 use clap::{Args, Parser, Subcommand};
 use failure::{EXIT_CODES, Failure};
 use std::path::PathBuf;
@@ -72,6 +74,9 @@ enum Command {
     Ping(services::NameArgs),
     /// Call a service with arguments, and show the reply
     Call(services::CallArgs),
+    /// Measure Baton beside its peers
+    #[command(subcommand)]
+    Bench(Bench),
 }
 
 fn main() -> ExitCode {
@@ -87,6 +92,8 @@ fn main() -> ExitCode {
         Command::Check(args) => services::check(&args, &socket),
         Command::Ping(args) => services::ping(&args, &socket),
         Command::Call(args) => services::call(&args, &socket),
+        // A broker of its own, and an outcome that is no failure of the command.
+        Command::Bench(bench) => return bench.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

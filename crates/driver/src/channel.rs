@@ -37,6 +37,8 @@ pub struct Channel {
     lanes: [OnceLock<Mapping>; LANES],
     /// The server's front page, at the client's end.
     front: Option<Mapping>,
+    /// Lanes for whose call a looper was woken, at the client's end.
+    expected: AtomicU64,
     stash: Mutex<Stash>,
     work: Mutex<Ends>,
 }
@@ -118,6 +120,7 @@ impl Channel {
             head,
             lanes,
             front,
+            expected: AtomicU64::new(0),
             stash: Mutex::default(),
             work,
         })
@@ -212,19 +215,35 @@ impl Channel {
 
     /// Tells the server of a lane's new request or of a new one-way record. `must_look`: nobody
     /// of the pool may come by for it.
-    pub fn announce(&self, must_look: bool) {
-        let Some(front) = &self.front else { return };
+    /// True if one has been woken for it.
+    pub fn announce(&self, must_look: bool) -> bool {
+        let Some(front) = &self.front else { return false };
         let attended = front.word(front::ATTENDANCE).load(Ordering::Acquire);
         let bell = Bell::new(front.word(front::BELL), front.word(front::SLEEPERS));
         let seen = match bell.ring() {
             _ if attended != Attendance::Loopers as u32 => false,
-            Ring::Woken => true,
+            Ring::Woken => return true,
             Ring::NoSleeper => !must_look,
             Ring::Nobody => false,
         };
         if !seen {
             self.ring_socket();
         }
+        false
+    }
+
+    /// Remembers whether a looper was woken for the call on this lane.
+    pub fn set_expected(&self, lane: usize, expected: bool) {
+        // Only the lane's caller reads its bit.
+        match expected {
+            true => self.expected.fetch_or(1 << lane, Ordering::Relaxed),
+            false => self.expected.fetch_and(!(1 << lane), Ordering::Relaxed),
+        };
+    }
+
+    /// What [`Channel::set_expected`] was told.
+    pub fn is_expected(&self, lane: u32) -> bool {
+        self.expected.load(Ordering::Relaxed) >> lane & 1 == 1
     }
 
     /// The lane's request area holds a new request.

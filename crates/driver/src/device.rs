@@ -114,6 +114,7 @@ impl Device {
         if self.engine.is_closed() {
             return Err(Errno::BADF);
         }
+        user::begin();
         let result = match request {
             BINDER_WRITE_READ => self.write_read(argument, nonblocking),
             _ => self.control(request, argument),

@@ -21,10 +21,10 @@ use baton_shm::futex::{FAR_AHEAD, Wait};
 use baton_shm::mailbox::{Mailbox, Reader, Seen};
 use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::sync::{AtomicU32, Ordering};
+use rustc_hash::FxHashMap;
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -47,10 +47,10 @@ pub struct Engine {
     /// Where the program has mapped it; 0 before.
     pub(crate) program_map: AtomicUsize,
     /// One word a thread, to wait for work of its own; never removed, as threads are few.
-    own_words: Mutex<HashMap<Tid, &'static AtomicU32>>,
+    own_words: Mutex<FxHashMap<Tid, &'static AtomicU32>>,
     polling: AtomicBool,
     /// An eventfd for each thread that polls.
-    pollables: Mutex<HashMap<Tid, &'static OwnedFd>>,
+    pollables: Mutex<FxHashMap<Tid, &'static OwnedFd>>,
     epoll: OwnedFd,
     stop: OwnedFd,
     barriers: AtomicU64,
@@ -62,9 +62,10 @@ pub struct Engine {
 
 #[derive(Debug, Default)]
 struct Channels {
-    by_id: HashMap<ChannelId, Arc<Channel>>,
-    incoming: Vec<Arc<Channel>>,
-    outgoing: HashMap<ProcessId, Vec<Arc<Channel>>>,
+    by_id: FxHashMap<ChannelId, Arc<Channel>>,
+    /// Replaced as a whole: a look at all of them costs one count.
+    incoming: Arc<Vec<Arc<Channel>>>,
+    outgoing: FxHashMap<ProcessId, Vec<Arc<Channel>>>,
 }
 
 fn set_readable(pollable: &OwnedFd, readable: bool) {
@@ -351,7 +352,7 @@ impl Engine {
         (known.pid, known.uid, known.label) = (peer.pid, peer.uid, peer.security_context);
         let mut channels = self.channels.write().unwrap_or_else(|p| p.into_inner());
         match end {
-            End::Server => channels.incoming.push(Arc::clone(&channel)),
+            End::Server => Arc::make_mut(&mut channels.incoming).push(Arc::clone(&channel)),
             End::Client => {
                 channels.outgoing.entry(peer.process).or_default().push(Arc::clone(&channel));
             }
@@ -365,7 +366,7 @@ impl Engine {
         let _ = rustix::event::epoll::delete(&self.epoll, channel.socket());
         let mut channels = self.channels.write().unwrap_or_else(|p| p.into_inner());
         channels.by_id.remove(&channel.id);
-        channels.incoming.retain(|other| other.id != channel.id);
+        Arc::make_mut(&mut channels.incoming).retain(|other| other.id != channel.id);
         if let Some(all) = channels.outgoing.get_mut(&channel.peer) {
             all.retain(|other| other.id != channel.id);
             if all.is_empty() {
@@ -423,7 +424,7 @@ impl Engine {
     fn accept(&self, state: &mut State, only: Option<ProcessId>) -> Vec<Candidate> {
         let incoming = {
             let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
-            channels.incoming.clone()
+            Arc::clone(&channels.incoming)
         };
         let mut blocked = Blocked::default();
         while let Some((channel, what)) = self.oldest(state, &incoming, only, &blocked) {
@@ -504,7 +505,7 @@ impl Engine {
     /// A buffer has been freed: one-way transactions that waited for room come in.
     pub fn freed(&self, state: &mut State) {
         let mut waited = false;
-        for channel in &self.channels.read().unwrap_or_else(|p| p.into_inner()).incoming {
+        for channel in self.channels.read().unwrap_or_else(|p| p.into_inner()).incoming.iter() {
             waited |= std::mem::take(&mut channel.ends().full);
         }
         if waited {
@@ -838,7 +839,8 @@ impl Engine {
             let lane = channel.lane(via.lane as usize)?;
             state.set_waiting(tid, Waiting::Lane(via));
             drop(state);
-            let untaken = !lane.outbox().is_empty();
+            // A looper that has been woken for it takes it.
+            let untaken = !channel.is_expected(via.lane) && !lane.outbox().is_empty();
             match lane.inbox().wait(Some(if untaken { UNTAKEN } else { FAR_AHEAD })) {
                 Err(Wait::TimedOut) => {
                     if !lane.outbox().is_empty() {

@@ -137,7 +137,7 @@ impl Engine {
         drop(state);
         let reply_to = departure.via.filter(|_| departure.kind == Kind::Reply);
         let result = match outgoing {
-            Err(errno) => Err((departure, Refusal::failed(errno))),
+            Err(errno) => Err((Box::new(departure), Refusal::failed(errno))),
             Ok(outgoing) => match departure.kind {
                 Kind::Reply => self.send_reply(tid, departure, &outgoing),
                 Kind::OneWay => self.send_one_way(tid, departure, &outgoing),
@@ -146,7 +146,7 @@ impl Engine {
         };
         if let Err((departure, refusal)) = result {
             let mut state = self.lock();
-            state.turn_back(departure);
+            state.turn_back(*departure);
             self.refuse(&mut state, tid, refusal, reply_to);
             self.unlock(state);
         }
@@ -222,14 +222,14 @@ impl Engine {
         tid: Tid,
         departure: Departure,
         outgoing: &Outgoing<'_>,
-    ) -> Result<(), (Departure, Refusal)> {
+    ) -> Result<(), (Box<Departure>, Refusal)> {
         let via = departure.via.expect("a reply has its lane");
         let prepared = match self.channel(via.channel) {
             Some(channel) => match self.prepare(&channel, &departure, outgoing, 0) {
                 Ok(prepared) => prepared,
-                Err(refusal) => return Err((departure, refusal)),
+                Err(refusal) => return Err((Box::new(departure), refusal)),
             },
-            None => return Err((departure, Refusal::dead())),
+            None => return Err((Box::new(departure), Refusal::dead())),
         };
         let message = prepared.message;
         let (peer, ticket) = (departure.peer, prepared.ticket);
@@ -250,7 +250,7 @@ impl Engine {
         tid: Tid,
         departure: Departure,
         outgoing: &Outgoing<'_>,
-    ) -> Result<(), (Departure, Refusal)> {
+    ) -> Result<(), (Box<Departure>, Refusal)> {
         match self.try_call(tid, &departure, outgoing) {
             Ok((channel, via, prepared, token, chain)) => {
                 let nested = departure.via.is_some();
@@ -270,7 +270,7 @@ impl Engine {
                 });
                 Ok(())
             }
-            Err(refusal) => Err((departure, refusal)),
+            Err(refusal) => Err((Box::new(departure), refusal)),
         }
     }
 
@@ -332,7 +332,7 @@ impl Engine {
             return;
         }
         channel.set_ready(lane);
-        channel.announce(named);
+        channel.set_expected(lane, channel.announce(named));
     }
 
     fn send_one_way(
@@ -340,7 +340,7 @@ impl Engine {
         tid: Tid,
         departure: Departure,
         outgoing: &Outgoing<'_>,
-    ) -> Result<(), (Departure, Refusal)> {
+    ) -> Result<(), (Box<Departure>, Refusal)> {
         match self.try_one_way(&departure, outgoing) {
             Ok(completion) => {
                 let mut state = self.lock();
@@ -349,7 +349,7 @@ impl Engine {
                 self.unlock(state);
                 Ok(())
             }
-            Err(refusal) => Err((departure, refusal)),
+            Err(refusal) => Err((Box::new(departure), refusal)),
         }
     }
 

@@ -3,9 +3,11 @@
 //! The kernel answers `EFAULT` for a bad address. Here a bad address would be a fault of the whole
 //! program, so an address is asked about before it is used: a system call with an argument that
 //! is refused after it has been read (or that only writes) tells for some 60 ns a page. Between
-//! question and use another thread may unmap the memory; that is the program's own race.
+//! question and use another thread may unmap the memory; that is the program's own race. For the
+//! same reason a page is asked about once an ioctl: [`begin`] forgets what was answered before.
 
 use rustix::io::Errno;
+use std::cell::Cell;
 
 const PAGE: usize = 4096;
 const SIGSET_BYTES: usize = 8;
@@ -15,6 +17,51 @@ const SIGSET_BYTES: usize = 8;
 enum Access {
     Read,
     Write,
+}
+
+/// Pages that may be accessed in the ioctl under way, each with its access in the lowest bit.
+const REMEMBERED: usize = 4;
+thread_local!(static ANSWERED: Cell<[usize; REMEMBERED]> = const { Cell::new([usize::MAX; REMEMBERED]) });
+
+/// An ioctl begins: nothing is known of the program's memory.
+pub fn begin() {
+    ANSWERED.set([usize::MAX; REMEMBERED]);
+}
+
+fn is_known(page: usize, access: Access) -> bool {
+    let known = ANSWERED.get();
+    known.contains(&(page << 1 | 1)) || access == Access::Read && known.contains(&(page << 1))
+}
+
+fn remember(page: usize, access: Access) {
+    let [first, second, third, _] = ANSWERED.get();
+    ANSWERED.set([page << 1 | usize::from(access == Access::Write), first, second, third]);
+}
+
+thread_local!(static STACK_TOP: usize = stack_top());
+
+/// End of the calling thread's stack, 0 if the system does not say.
+fn stack_top() -> usize {
+    // SAFETY: plain data, filled in and taken down by the calls.
+    unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        if libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) != 0 {
+            return 0;
+        }
+        let (mut lowest, mut bytes) = (std::ptr::null_mut(), 0);
+        let known = libc::pthread_attr_getstack(&attributes, &mut lowest, &mut bytes) == 0;
+        libc::pthread_attr_destroy(&mut attributes);
+        if known { lowest as usize + bytes } else { 0 }
+    }
+}
+
+/// Whether the range lies in the part of the calling thread's stack that is in use: it is there as
+/// long as the call is.
+fn is_on_own_stack(address: usize, bytes: usize) -> bool {
+    let here = std::hint::black_box(0u8);
+    let used = std::ptr::addr_of!(here) as usize;
+    address > used
+        && address.checked_add(bytes).is_some_and(|end| end <= STACK_TOP.with(|top| *top))
 }
 
 /// Whether the 8 aligned bytes around `address` can be accessed. A write probe overwrites them.
@@ -35,17 +82,23 @@ fn probe(address: usize, access: Access) -> Result<(), Errno> {
     let result = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, set, old, SIGSET_BYTES) };
     let faulted =
         result < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT);
-    if faulted { Err(Errno::FAULT) } else { Ok(()) }
+    if faulted {
+        return Err(Errno::FAULT);
+    }
+    remember(address / PAGE, access);
+    Ok(())
 }
 
 fn check(address: usize, bytes: usize, access: Access) -> Result<(), Errno> {
-    if bytes == 0 {
+    if bytes == 0 || is_on_own_stack(address, bytes) {
         return Ok(());
     }
     let last = address.checked_add(bytes - 1).ok_or(Errno::FAULT)?;
     let mut at = address;
     loop {
-        probe(at, access)?;
+        if !is_known(at / PAGE, access) {
+            probe(at, access)?;
+        }
         if at / PAGE == last / PAGE {
             return Ok(());
         }
@@ -105,6 +158,7 @@ mod tests {
 
     #[test]
     fn bad_addresses_are_errors() {
+        begin();
         let mut bytes = [1u8; 4];
         for address in [0, 8, usize::MAX - 2, 1 << 60] {
             assert_eq!(copy_in(address, &mut bytes), Err(Errno::FAULT), "{address:#x}");
@@ -117,6 +171,7 @@ mod tests {
 
     #[test]
     fn the_probe_stays_inside_the_range() {
+        begin();
         let mut bytes = [0xa5u8; 48];
         writable(bytes[5..].as_mut_ptr() as usize, 30).unwrap();
         assert!(bytes[..5].iter().chain(&bytes[35..]).all(|&byte| byte == 0xa5));

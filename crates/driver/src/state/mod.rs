@@ -21,8 +21,9 @@ use buffer::Buffers;
 use node::{News, Nodes};
 use peer::Peer;
 use reference::References;
+use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::io::Errno;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use thread::{Frame, Thread, Waiting};
 use transaction::{Buffer, Incoming, Via};
 use work::{Completion, Queue, Tid, Todo, Work};
@@ -88,11 +89,11 @@ pub struct State {
     /// What it holds of others.
     pub references: References,
     /// Its threads.
-    pub threads: HashMap<Tid, Thread>,
+    pub threads: FxHashMap<Tid, Thread>,
     /// Its receive buffer.
     pub buffers: Buffers,
     /// What lies in the receive buffer.
-    pub contents: HashMap<buffer::Offset, Buffer>,
+    pub contents: FxHashMap<buffer::Offset, Buffer>,
     /// Who it talks to.
     pub peers: BTreeMap<ProcessId, Peer>,
     /// Its loopers.
@@ -108,11 +109,11 @@ pub struct State {
     /// Transactions received.
     pub received: u64,
     todo: Todo,
-    tickets: HashMap<(ProcessId, TicketId), Vec<Granted>>,
+    tickets: FxHashMap<(ProcessId, TicketId), Vec<Granted>>,
     /// Tickets whose message has been dropped and whose event has not come.
-    disowned: HashSet<(ProcessId, TicketId)>,
+    disowned: FxHashSet<(ProcessId, TicketId)>,
     /// Threads to find by what their call gave out.
-    tokens: HashMap<u64, Tid>,
+    tokens: FxHashMap<u64, Tid>,
     told_deaths: Vec<death::Told>,
     cleared_freezes: Vec<u64>,
     numbers: u64,
@@ -127,9 +128,9 @@ impl State {
             id,
             nodes: Nodes::default(),
             references: References::default(),
-            threads: HashMap::new(),
+            threads: FxHashMap::default(),
             buffers: Buffers::default(),
-            contents: HashMap::new(),
+            contents: FxHashMap::default(),
             peers: BTreeMap::new(),
             pool: Pool::default(),
             spam_detection: false,
@@ -138,9 +139,9 @@ impl State {
             unread_one_way: 0,
             received: 0,
             todo: Todo::default(),
-            tickets: HashMap::new(),
-            disowned: HashSet::new(),
-            tokens: HashMap::new(),
+            tickets: FxHashMap::default(),
+            disowned: FxHashSet::default(),
+            tokens: FxHashMap::default(),
             told_deaths: Vec::new(),
             cleared_freezes: Vec::new(),
             numbers: 0,

@@ -7,7 +7,8 @@
 use super::work::Queue;
 use baton_abi::control::{NodeId, Strength};
 use baton_abi::uapi::*;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// One node.
 #[derive(Clone, Debug)]
@@ -184,7 +185,7 @@ impl Node {
 /// All nodes of the process, by name and by the program's address.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
-    by_id: HashMap<NodeId, Node>,
+    by_id: FxHashMap<NodeId, Node>,
     by_ptr: BTreeMap<u64, NodeId>,
     last: u64,
 }
@@ -236,10 +237,5 @@ impl Nodes {
     /// Every node, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.by_id.iter().map(|(&id, node)| (id, node))
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.by_id.len()
     }
 }

@@ -1,13 +1,13 @@
 //! Peers: the other processes, and which of our nodes each may call.
 
 use baton_abi::control::NodeId;
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// One other process.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     /// Nodes of ours that it holds, as the broker told us.
-    pub grants: HashSet<NodeId>,
+    pub grants: FxHashSet<NodeId>,
     /// Effective user id.
     pub uid: u32,
     /// Thread group id.

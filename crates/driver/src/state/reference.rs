@@ -120,9 +120,4 @@ impl References {
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Reference)> {
         self.by_handle.iter_mut().map(|(&handle, reference)| (handle, reference))
     }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.by_handle.len()
-    }
 }

@@ -495,7 +495,7 @@ impl State {
             sizes: (message.data_bytes as usize, message.offsets_bytes as usize),
             sender: (if one_way { 0 } else { pid }, uid),
             label: room.label,
-            serving: (!one_way).then(|| Serving {
+            serving: (!one_way).then_some(Serving {
                 via: arrival.via,
                 peer: arrival.peer,
                 accepts_fds: message.flags & TF_ACCEPT_FDS != 0,

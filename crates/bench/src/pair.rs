@@ -1,0 +1,186 @@
+//! Two processes that play one system.
+
+use crate::party::{Order, Side};
+use crate::processors::{Placement, Processors};
+use crate::system::System;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A chunk takes some seconds at most: who is silent for longer has got stuck.
+const PATIENCE_S: i64 = 60;
+
+/// The two ends. Dropped, they end.
+pub struct Pair {
+    client: Party,
+    server: Party,
+}
+
+/// Why a system could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum PairError {
+    /// A part of it is not there.
+    #[error("{what} is not beside this program: {advice}")]
+    NotInstalled {
+        /// The file.
+        what: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A process could not be started.
+    #[error("start {0}: {1}")]
+    Start(PathBuf, io::Error),
+    /// A system call failed.
+    #[error("{0}: {1}")]
+    System(&'static str, io::Error),
+    /// One of the two has ended; it has said why.
+    #[error("the {0:?} has ended")]
+    Ended(Side),
+    /// One of the two has said nothing for [`PATIENCE_S`].
+    #[error("the {0:?} has got stuck")]
+    Stuck(Side),
+    /// One of the two has said something else than was agreed.
+    #[error("the {0:?} says something else")]
+    Garbled(Side),
+}
+
+/// What every pair needs to be started.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The broker's socket.
+    pub broker: &'a Path,
+    /// Where the pair may have a directory of its own.
+    pub directory: &'a Path,
+}
+
+/// What a pair is to measure, at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk {
+    /// How the two lie to each other.
+    pub placement: Placement,
+    /// Bytes there and back.
+    pub payload_bytes: usize,
+    /// Calls whose times are forgotten.
+    pub n_warm_up: u32,
+    /// Calls whose times count.
+    pub n_calls: u32,
+}
+
+impl Pair {
+    /// Starts both ends.
+    pub fn start(system: System, place: Place<'_>) -> Result<Pair, PairError> {
+        let directory = place.directory.join(system.name());
+        std::fs::create_dir(&directory).map_err(|error| PairError::System("mkdir", error))?;
+        let start = |side| Party::start(system, side, &directory, place.broker);
+        let server = start(Side::Server)?;
+        Ok(Pair { server, client: start(Side::Client)? })
+    }
+
+    /// Measures: the time of each call, in nanoseconds.
+    pub fn measure(&mut self, chunk: &Chunk, at: &Processors) -> Result<Vec<u64>, PairError> {
+        let Chunk { placement, payload_bytes, n_warm_up, n_calls } = *chunk;
+        let order = |cpu| Order { cpu, payload_bytes, n_warm_up, n_calls };
+        let server_cpu = at.server(placement).expect("only placements that exist are measured");
+        self.server.order(&order(server_cpu))?;
+        self.server.is_ready()?;
+        self.client.order(&order(at.client))?;
+        let times_ns = self.client.hear()?;
+        self.server.is_ready()?;
+        serde_json::from_str(&times_ns).map_err(|_| PairError::Garbled(Side::Client))
+    }
+}
+
+/// One end.
+struct Party {
+    side: Side,
+    process: Child,
+    orders: ChildStdin,
+    words: BufReader<ChildStdout>,
+}
+
+impl Party {
+    fn start(
+        system: System,
+        side: Side,
+        directory: &Path,
+        broker: &Path,
+    ) -> Result<Party, PairError> {
+        let mut command = command(system, broker)?;
+        let name = match side {
+            Side::Client => "client",
+            Side::Server => "server",
+        };
+        command.args(["bench", "party", system.name(), name]).arg(directory);
+        command.arg("--broker").arg(broker);
+        command.arg("--starter").arg(std::process::id().to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command
+            .spawn()
+            .map_err(|error| PairError::Start(command.get_program().into(), error))?;
+        let orders = process.stdin.take().expect("it is piped");
+        let words = BufReader::new(process.stdout.take().expect("it is piped"));
+        let mut party = Party { side, process, orders, words };
+        party.is_ready()?;
+        Ok(party)
+    }
+
+    fn order(&mut self, order: &Order) -> Result<(), PairError> {
+        let line = serde_json::to_string(order).expect("numbers only");
+        writeln!(self.orders, "{line}").map_err(|_| PairError::Ended(self.side))
+    }
+
+    fn is_ready(&mut self) -> Result<(), PairError> {
+        if self.hear()? == "ready\n" { Ok(()) } else { Err(PairError::Garbled(self.side)) }
+    }
+
+    /// The next line. What comes in one piece is written in one piece, or nearly: patience is for
+    /// its beginning.
+    fn hear(&mut self) -> Result<String, PairError> {
+        let mut line = String::new();
+        if self.words.buffer().is_empty() {
+            let mut fds = [PollFd::new(self.words.get_ref(), PollFlags::IN)];
+            let patience = Timespec { tv_sec: PATIENCE_S, tv_nsec: 0 };
+            match poll(&mut fds, Some(&patience)) {
+                Ok(0) => return Err(PairError::Stuck(self.side)),
+                Ok(_) => {}
+                Err(errno) => return Err(PairError::System("poll", errno.into())),
+            }
+        }
+        match self.words.read_line(&mut line) {
+            Ok(1..) => Ok(line),
+            _ => Err(PairError::Ended(self.side)),
+        }
+    }
+}
+
+impl Drop for Party {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The program that plays a system, with the environment that it needs.
+fn command(system: System, broker: &Path) -> Result<Command, PairError> {
+    let own = std::env::current_exe().map_err(|error| PairError::System("find itself", error))?;
+    match system {
+        System::RsbinderRpc => {
+            let advice = "`bench/peers/build` builds it";
+            Ok(Command::new(beside(&own, "baton-bench-peers", advice)?))
+        }
+        System::BatonUapiLibc | System::BatonUapiTrap => {
+            let library = beside(&own, "libbaton_preload.so", "`cargo build` builds it")?;
+            let mut command = Command::new(own);
+            command.env("LD_PRELOAD", library).env("BATON_SOCKET", broker);
+            command.env("BATON_CONTEXT", system.name());
+            Ok(command)
+        }
+        _ => Ok(Command::new(own)),
+    }
+}
+
+fn beside(program: &Path, what: &'static str, advice: &'static str) -> Result<PathBuf, PairError> {
+    let path = program.with_file_name(what);
+    if path.exists() { Ok(path) } else { Err(PairError::NotInstalled { what, advice }) }
+}

@@ -1,0 +1,100 @@
+//! Which processors the two sides run on.
+
+use rustix::io::Result;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+
+/// How the two sides lie to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// Both on one processor.
+    Same,
+    /// Each on its own.
+    Different,
+}
+
+/// The processors in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Processors {
+    /// The client's.
+    pub client: usize,
+    /// The server's, when it has its own; `None` where there is only one.
+    pub other: Option<usize>,
+}
+
+impl Processors {
+    /// Chooses among those that this process may use: the client gets the last one, since the
+    /// first takes most of a machine's interrupts; the server one of another core, if there is
+    /// one.
+    pub fn choose() -> Result<Processors> {
+        let set = sched_getaffinity(None)?;
+        let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+        let (&client, rest) = allowed.split_last().expect("a thread runs somewhere");
+        let siblings = siblings(client);
+        let elsewhere = rest.iter().rev().find(|cpu| !siblings.contains(cpu));
+        Ok(Processors { client, other: elsewhere.or(rest.last()).copied() })
+    }
+
+    /// Where the server goes; `None` if the machine has no such place.
+    pub fn server(&self, placement: Placement) -> Option<usize> {
+        match placement {
+            Placement::Same => Some(self.client),
+            Placement::Different => self.other,
+        }
+    }
+}
+
+fn siblings(cpu: usize) -> Vec<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    parse_list(&std::fs::read_to_string(path).unwrap_or_default())
+}
+
+/// The kernel's list format: `0,2-3`.
+fn parse_list(text: &str) -> Vec<usize> {
+    let ranges = text.trim().split(',').filter_map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    });
+    ranges.flatten().collect()
+}
+
+/// Binds every thread of this process, and all that they will start, to one processor.
+pub fn pin(cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    for entry in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let tid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        match sched_setaffinity(tid.and_then(Pid::from_raw), &set) {
+            // It ended between the look and the call.
+            Err(rustix::io::Errno::SRCH) => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors() {
+        for (text, expected) in
+            [("0\n", &[0][..]), ("0,2-3\n", &[0, 2, 3]), ("", &[]), ("1-2,8", &[1, 2, 8])]
+        {
+            assert_eq!(parse_list(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn both_sides_are_allowed_where_they_are_put() {
+        let processors = Processors::choose().unwrap();
+        let set = sched_getaffinity(None).unwrap();
+        assert!(set.is_set(processors.client));
+        assert_ne!(processors.other, Some(processors.client));
+        assert_eq!(processors.server(Placement::Same), Some(processors.client));
+        assert_eq!(processors.server(Placement::Different), processors.other);
+    }
+}

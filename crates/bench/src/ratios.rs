@@ -1,0 +1,165 @@
+//! What the `rpc` benchmark must hold, and what else it says by a stable name.
+
+use crate::distribution::{Distribution, Spread};
+use crate::processors::Placement::{self, Different, Same};
+use crate::report::{Bar, Ratio};
+use crate::system::System;
+use std::collections::BTreeMap;
+
+/// One case of one system: a row, if it was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Case {
+    /// How the two sides lie.
+    pub placement: Placement,
+    /// Bytes there, and the same back.
+    pub payload_bytes: usize,
+    /// The system.
+    pub system: System,
+}
+
+/// What was measured, and why the rest was not.
+#[derive(Debug, Default)]
+pub struct Results {
+    /// Cases.
+    pub measured: BTreeMap<Case, Distribution>,
+    /// Systems that are not there or have failed.
+    pub missing: BTreeMap<System, String>,
+}
+
+/// The bytes that ratios are of, unless they say otherwise: an `int`, as a status or a handle is.
+pub const SMALL_BYTES: usize = 4;
+/// A request of some fields, as most are.
+pub const COMMON_BYTES: usize = 124;
+
+struct Definition {
+    name: String,
+    over: Case,
+    under: Case,
+    bar: Option<Bar>,
+}
+
+fn definition(name: &str, over: Case, under: Case, bar: Option<Bar>) -> Definition {
+    Definition { name: name.to_owned(), over, under, bar }
+}
+
+fn small(system: System, placement: Placement) -> Case {
+    Case { placement, payload_bytes: SMALL_BYTES, system }
+}
+
+fn definitions() -> Vec<Definition> {
+    use System::*;
+    let typed = |placement| small(BatonTyped, placement);
+    let common = Case { payload_bytes: COMMON_BYTES, ..typed(Same) };
+    let (libc, trap) = (small(BatonUapiLibc, Same), small(BatonUapiTrap, Same));
+    let (futex, unix) = (small(Futex, Same), small(Unix, Same));
+    let (spin, unix_apart) = (small(FutexSpin, Different), small(Unix, Different));
+    let mut all = vec![
+        definition("typed_same_over_futex", typed(Same), futex, Some(Bar::AtMost(1.6))),
+        definition("unix_same_over_uapi_libc", unix, libc, Some(Bar::AtLeast(1.0))),
+        definition("typed_diff_over_spin", typed(Different), spin, None),
+        definition("unix_diff_over_typed", unix_apart, typed(Different), None),
+        definition("typed_124_over_4", common, typed(Same), None),
+        definition("uapi_libc_same_over_futex", libc, futex, None),
+        definition("uapi_trap_same_over_futex", trap, futex, None),
+    ];
+    for peer in System::ALL.into_iter().filter(|system| system.is_peer()) {
+        for (placement, word) in [(Same, "same"), (Different, "diff")] {
+            let name = format!("{}_{word}_over_typed", peer.key());
+            if peer.runs(placement) && all.iter().all(|other| other.name != name) {
+                all.push(definition(&name, small(peer, placement), typed(placement), None));
+            }
+        }
+    }
+    all
+}
+
+impl Results {
+    /// Every ratio, medians over medians.
+    pub fn ratios(&self) -> Vec<Ratio> {
+        let ratio =
+            |Definition { name, over, under, bar }| Ratio::new(name, self.divide(over, under), bar);
+        definitions().into_iter().map(ratio).collect()
+    }
+
+    fn divide(&self, over: Case, under: Case) -> Result<(f64, Option<Spread>), String> {
+        let (over, under) = (self.find(over)?, self.find(under)?);
+        let median = |of: &Distribution| {
+            of.over_rounds(|round| round.p50 as f64).map_or(f64::NAN, |spread| spread.median)
+        };
+        let rounds = over.rounds().iter().zip(under.rounds());
+        let spread = Spread::of(rounds.map(|(over, under)| over.p50 as f64 / under.p50 as f64));
+        Ok((median(over) / median(under), spread))
+    }
+
+    fn find(&self, case: Case) -> Result<&Distribution, String> {
+        self.measured.get(&case).ok_or_else(|| match self.missing.get(&case.system) {
+            Some(why) => format!("{}: {why}", case.system.name()),
+            None => format!("{} was not measured", case.system.name()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results(medians: &[(System, Placement, usize, u64)]) -> Results {
+        let mut results = Results::default();
+        for &(system, placement, payload_bytes, median_ns) in medians {
+            let distribution =
+                results.measured.entry(Case { placement, payload_bytes, system }).or_default();
+            for time_ns in [median_ns - 1, median_ns, median_ns + 1] {
+                distribution.add_round(&[time_ns]);
+            }
+        }
+        results
+    }
+
+    fn find(results: &Results, name: &str) -> Ratio {
+        results.ratios().into_iter().find(|ratio| ratio.name == name).unwrap()
+    }
+
+    #[test]
+    fn every_name_is_there_once() {
+        let ratios = Results::default().ratios();
+        for name in [
+            "typed_same_over_futex",
+            "unix_same_over_uapi_libc",
+            "typed_diff_over_spin",
+            "unix_diff_over_typed",
+            "typed_124_over_4",
+            "uapi_libc_same_over_futex",
+            "uapi_trap_same_over_futex",
+            "futex_same_over_typed",
+            "futex_spin_diff_over_typed",
+            "rsbinder_rpc_same_over_typed",
+        ] {
+            assert_eq!(ratios.iter().filter(|ratio| ratio.name == name).count(), 1, "{name}");
+        }
+        assert!(ratios.iter().all(|ratio| ratio.value.is_none() && ratio.why.is_some()));
+    }
+
+    #[test]
+    fn bars() {
+        let (typed, futex) = (System::BatonTyped, System::Futex);
+        for (typed_ns, holds) in [(1600, true), (1610, false)] {
+            let results = results(&[(typed, Same, 4, typed_ns), (futex, Same, 4, 1000)]);
+            let ratio = find(&results, "typed_same_over_futex");
+            assert_eq!((ratio.value, ratio.holds), (Some(typed_ns as f64 / 1000.0), Some(holds)));
+        }
+        let (unix, libc) = (System::Unix, System::BatonUapiLibc);
+        for (unix_ns, holds) in [(1000, true), (990, false)] {
+            let results = results(&[(unix, Same, 4, unix_ns), (libc, Same, 4, 1000)]);
+            assert_eq!(find(&results, "unix_same_over_uapi_libc").holds, Some(holds));
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let mut results = results(&[(System::BatonTyped, Same, 4, 1000)]);
+        results.missing.insert(System::Futex, "asleep".into());
+        let ratio = find(&results, "typed_same_over_futex");
+        assert_eq!(ratio.why.as_deref(), Some("futex: asleep"));
+        assert_eq!(ratio.holds, Some(false));
+    }
+}

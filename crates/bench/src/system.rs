@@ -1,0 +1,145 @@
+//! What can be measured.
+
+use crate::processors::Placement;
+use crate::systems::{futex, pipe, typed, uapi, unix};
+use std::io;
+use std::path::Path;
+
+/// The end that calls.
+pub trait Client {
+    /// One call. `consume` is shown the answer, where it has come to lie.
+    fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()>;
+}
+
+/// The end that answers.
+pub trait Server {
+    /// Answers `n_calls` calls of `payload_bytes` each, with what they brought. A server whose
+    /// threads answer by themselves returns at once.
+    fn serve(&mut self, n_calls: u32, payload_bytes: usize) -> io::Result<()>;
+}
+
+/// A server that clients can begin to reach, and what waits for the first of them.
+pub type Accept = Box<dyn FnOnce() -> io::Result<Box<dyn Server>>>;
+
+/// A way to call another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
+pub enum System {
+    /// Baton's typed API.
+    BatonTyped,
+    /// A Binder program on Baton, by the C library's `ioctl`.
+    BatonUapiLibc,
+    /// A Binder program on Baton, by an inline system call.
+    BatonUapiTrap,
+    /// Two words of shared memory, both sides asleep on them.
+    Futex,
+    /// Two words of shared memory, both sides spinning.
+    FutexSpin,
+    /// Two pipes.
+    Pipe,
+    /// A stream socket.
+    Unix,
+    /// A socket of packets.
+    UnixSeqpacket,
+    /// rsbinder's RPC over a stream socket.
+    RsbinderRpc,
+}
+
+impl System {
+    /// All, ours first.
+    pub const ALL: [System; 9] = [
+        System::BatonTyped,
+        System::BatonUapiLibc,
+        System::BatonUapiTrap,
+        System::Futex,
+        System::FutexSpin,
+        System::Pipe,
+        System::Unix,
+        System::UnixSeqpacket,
+        System::RsbinderRpc,
+    ];
+
+    /// As rows name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            System::BatonTyped => "baton-typed",
+            System::BatonUapiLibc => "baton-uapi-libc",
+            System::BatonUapiTrap => "baton-uapi-trap",
+            System::Futex => "futex",
+            System::FutexSpin => "futex-spin",
+            System::Pipe => "pipe",
+            System::Unix => "unix",
+            System::UnixSeqpacket => "unix-seqpacket",
+            System::RsbinderRpc => "rsbinder-rpc",
+        }
+    }
+
+    /// As ratios name it.
+    pub fn key(self) -> String {
+        self.name().replace('-', "_")
+    }
+
+    /// Whether it is somebody else's.
+    pub fn is_peer(self) -> bool {
+        !matches!(self, System::BatonTyped | System::BatonUapiLibc | System::BatonUapiTrap)
+    }
+
+    /// Whether it can be measured so: two sides that spin on one processor wait for the end of
+    /// each other's time slice, which tells nothing.
+    pub fn runs(self, placement: Placement) -> bool {
+        self != System::FutexSpin || placement == Placement::Different
+    }
+
+    /// A calling end. The other one has begun to listen at `directory`; ours are brought together
+    /// by the broker at `broker`.
+    pub fn connect(self, directory: &Path, broker: &Path) -> io::Result<Box<dyn Client>> {
+        Ok(match self {
+            System::BatonTyped => Box::new(typed::connect(broker)?),
+            System::BatonUapiLibc => Box::new(uapi::connect(uapi::Form::Libc)?),
+            System::BatonUapiTrap => Box::new(uapi::connect(uapi::Form::Trap)?),
+            System::Futex => Box::new(futex::connect(directory, futex::Waiting::Blocked)?),
+            System::FutexSpin => Box::new(futex::connect(directory, futex::Waiting::Spinning)?),
+            System::Pipe => Box::new(pipe::connect(directory)?),
+            System::Unix => Box::new(unix::connect_stream(directory)?),
+            System::UnixSeqpacket => Box::new(unix::connect_packets(directory)?),
+            System::RsbinderRpc => return Err(elsewhere()),
+        })
+    }
+
+    /// An answering end, at the same places.
+    pub fn listen(self, directory: &Path, broker: &Path) -> io::Result<Accept> {
+        Ok(match self {
+            System::BatonTyped => ready(typed::listen(broker)?),
+            System::BatonUapiLibc => ready(uapi::listen(uapi::Form::Libc)?),
+            System::BatonUapiTrap => ready(uapi::listen(uapi::Form::Trap)?),
+            System::Futex => ready(futex::listen(directory, futex::Waiting::Blocked)?),
+            System::FutexSpin => ready(futex::listen(directory, futex::Waiting::Spinning)?),
+            System::Pipe => ready(pipe::listen(directory)?),
+            System::Unix => unix::listen_stream(directory)?,
+            System::UnixSeqpacket => unix::listen_packets(directory)?,
+            System::RsbinderRpc => return Err(elsewhere()),
+        })
+    }
+}
+
+fn elsewhere() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "this program has no such system")
+}
+
+/// A server that needs nothing more of its client.
+pub fn ready(server: impl Server + 'static) -> Accept {
+    Box::new(|| Ok(Box::new(server)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for system in System::ALL {
+            let value = system.to_possible_value().unwrap();
+            assert_eq!(value.get_name(), system.name());
+        }
+    }
+}

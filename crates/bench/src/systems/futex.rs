@@ -1,0 +1,114 @@
+//! The floor: two words of shared memory, a message behind each, and nothing else.
+//!
+//! ```text
+//!   0        64             AREA_BYTES  +64
+//!   | word |  request ...   | word |  reply ...   |
+//! ```
+//!
+//! A side writes its message, sets its word to the number of the exchange (release), and wakes;
+//! the other sees the number (acquire) and copies the message out.
+
+use crate::payload;
+use crate::system::{Client, Server};
+use baton_shm::futex;
+use baton_shm::mapping::{self, Access, Mapping};
+use baton_shm::sync::Ordering;
+use rustix::fd::{AsRawFd, OwnedFd};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const DATA_AT: usize = 64;
+const AREA_BYTES: usize = 128 << 10;
+
+/// What a side does until its word changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// It sleeps.
+    Blocked,
+    /// It looks again.
+    Spinning,
+}
+
+/// One side.
+pub struct Side {
+    map: Mapping,
+    waiting: Waiting,
+    inbox: usize,
+    outbox: usize,
+    /// Of the last exchange.
+    number: u32,
+    buffer: Vec<u8>,
+    /// The client finds the memory through this descriptor of the server's.
+    _file: Option<OwnedFd>,
+}
+
+fn place(directory: &Path) -> PathBuf {
+    directory.join("memory")
+}
+
+fn side(map: Mapping, waiting: Waiting, inbox: usize, file: Option<OwnedFd>) -> Side {
+    let (outbox, buffer) = (AREA_BYTES - inbox, Vec::new());
+    Side { map, waiting, inbox, outbox, number: 0, buffer, _file: file }
+}
+
+pub fn listen(directory: &Path, waiting: Waiting) -> io::Result<Side> {
+    let file = mapping::create("bench", 2 * AREA_BYTES)?;
+    let map = Mapping::new(&file, 2 * AREA_BYTES, Access::ReadWrite)?;
+    let name = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    std::os::unix::fs::symlink(name, place(directory))?;
+    Ok(side(map, waiting, 0, Some(file)))
+}
+
+pub fn connect(directory: &Path, waiting: Waiting) -> io::Result<Side> {
+    let file = File::options().read(true).write(true).open(place(directory))?;
+    let map = Mapping::new(&file, 2 * AREA_BYTES, Access::ReadWrite)?;
+    Ok(side(map, waiting, AREA_BYTES, None))
+}
+
+impl Side {
+    fn send(&self, message: &[u8]) {
+        self.map.write(self.outbox + DATA_AT, message);
+        let word = self.map.word(self.outbox);
+        // Release pairs with the acquire in the other side's `receive`.
+        word.store(self.number, Ordering::Release);
+        if self.waiting == Waiting::Blocked {
+            futex::wake(word, 1);
+        }
+    }
+
+    fn receive(&mut self, bytes: usize) {
+        let word = self.map.word(self.inbox);
+        // Acquire pairs with the release in the other side's `send`.
+        while word.load(Ordering::Acquire) != self.number {
+            match self.waiting {
+                Waiting::Blocked => drop(futex::wait(word, self.number.wrapping_sub(1), None)),
+                Waiting::Spinning => std::hint::spin_loop(),
+            }
+        }
+        self.buffer.resize(bytes, 0);
+        self.map.read(self.inbox + DATA_AT, &mut self.buffer);
+    }
+}
+
+impl Client for Side {
+    fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        self.number = self.number.wrapping_add(1);
+        self.send(request);
+        self.receive(request.len());
+        consume(&self.buffer);
+        Ok(())
+    }
+}
+
+impl Server for Side {
+    fn serve(&mut self, n_calls: u32, payload_bytes: usize) -> io::Result<()> {
+        for _ in 0..n_calls {
+            self.number = self.number.wrapping_add(1);
+            self.receive(payload_bytes);
+            payload::check(&self.buffer).ok_or(io::ErrorKind::InvalidData)?;
+            self.send(&self.buffer);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,8 @@
+//! The systems, one each.
+
+pub mod futex;
+pub mod pipe;
+pub mod stream;
+pub mod typed;
+pub mod uapi;
+pub mod unix;

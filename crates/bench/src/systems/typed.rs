@@ -1,0 +1,64 @@
+//! Baton's typed API: an object that answers with what it was sent.
+
+use crate::payload;
+use crate::system::{Client, Server};
+use baton_driver::device::OpenError;
+use baton_driver::process::{CallError, Handle, Parcel, Process};
+use rustix::io::Errno;
+use std::io;
+use std::path::Path;
+
+const CONTEXT: &str = "binder";
+const ECHO: u32 = 1;
+
+/// A process that holds the object.
+pub struct Caller {
+    process: Process,
+    object: Handle,
+}
+
+/// A process that has it, with one thread that serves.
+pub struct Owner {
+    _process: Process,
+}
+
+fn opened(error: OpenError) -> io::Error {
+    io::Error::new(error.errno().kind(), error)
+}
+
+fn failed(error: CallError) -> io::Error {
+    io::Error::other(error)
+}
+
+pub fn connect(broker: &Path) -> io::Result<Caller> {
+    let process = Process::open(CONTEXT, broker).map_err(opened)?;
+    let object = process.context_manager().map_err(failed)?;
+    Ok(Caller { process, object })
+}
+
+pub fn listen(broker: &Path) -> io::Result<Owner> {
+    let process = Process::open(CONTEXT, broker).map_err(opened)?;
+    let object = process.add_object(|request| match payload::check(request.data()) {
+        Some(_) => Ok(Parcel::from(request.data())),
+        None => Err(Errno::BADMSG),
+    });
+    process.become_context_manager(object)?;
+    let serving = process.clone();
+    std::thread::spawn(move || serving.serve());
+    Ok(Owner { _process: process })
+}
+
+impl Client for Caller {
+    fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        let reply =
+            self.process.call(&self.object, ECHO, &Parcel::from(request)).map_err(failed)?;
+        consume(reply.data());
+        Ok(())
+    }
+}
+
+impl Server for Owner {
+    fn serve(&mut self, _n_calls: u32, _payload_bytes: usize) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! A small Binder program: what a client library does for a call, and nothing around it.
+//!
+//! It knows nothing of Baton: it opens `/dev/binder`, maps it, and makes one `BINDER_WRITE_READ`
+//! after the other, each of which writes all that there is to write and reads what comes. It also
+//! runs on a kernel's driver.
+
+use crate::payload;
+use crate::system::{Client, Server};
+use baton_abi::uapi::*;
+use bytemuck::{bytes_of, pod_read_unaligned};
+use libc::{c_int, c_long, c_void};
+use std::io;
+
+/// Size of the receive buffer, as libbinder has it.
+const RECEIVE_BYTES: usize = (1 << 20) - 8192;
+/// Room for returns, as libbinder has it.
+const READ_BYTES: usize = 256;
+const MANAGER: u64 = 0;
+const ECHO: u32 = 1;
+
+/// How the program makes its `ioctl` calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// By the C library.
+    Libc,
+    /// By a system call of its own.
+    Trap,
+}
+
+/// An opened and mapped device, with the commands that go with the next exchange.
+struct Device {
+    fd: c_int,
+    form: Form,
+    commands: Vec<u8>,
+    returns: [u8; READ_BYTES],
+}
+
+/// The calling program.
+pub struct Caller {
+    device: Device,
+}
+
+/// The answering program, a context manager with one looper.
+pub struct Manager {
+    device: Device,
+    /// A copy of the request, which must outlive the reply's command.
+    reply: Vec<u8>,
+}
+
+fn os_result(value: c_int) -> io::Result<c_int> {
+    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn inline_ioctl(fd: c_int, request: u32, argument: *mut c_void) -> c_long {
+    let mut result = libc::SYS_ioctl;
+    // SAFETY: the caller passes what the request takes, and the kernel keeps all registers but
+    // the three named.
+    unsafe {
+        std::arch::asm!("syscall", inlateout("rax") result, in("rdi") fd as c_long,
+            in("rsi") u64::from(request), in("rdx") argument,
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+#[cfg(target_arch = "aarch64")]
+fn inline_ioctl(fd: c_int, request: u32, argument: *mut c_void) -> c_long {
+    let mut result = fd as c_long;
+    // SAFETY: the caller passes what the request takes, and the kernel keeps all registers.
+    unsafe {
+        std::arch::asm!("svc 0", in("x8") libc::SYS_ioctl, inlateout("x0") result,
+            in("x1") u64::from(request), in("x2") argument, options(nostack));
+    }
+    result
+}
+
+impl Device {
+    fn open(form: Form) -> io::Result<Device> {
+        // SAFETY: a constant C string.
+        let fd = os_result(unsafe {
+            libc::open(c"/dev/binder".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC)
+        })?;
+        let (protection, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_NORESERVE);
+        // SAFETY: a fresh map at an address of the kernel's choice, which is never unmapped.
+        let map =
+            unsafe { libc::mmap(std::ptr::null_mut(), RECEIVE_BYTES, protection, flags, fd, 0) };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Device { fd, form, commands: Vec::new(), returns: [0; READ_BYTES] })
+    }
+
+    fn ioctl<T>(&self, request: u32, argument: &mut T) -> io::Result<()> {
+        let argument = std::ptr::from_mut(argument).cast::<c_void>();
+        match self.form {
+            Form::Libc => {
+                // SAFETY: every caller here passes what its request takes.
+                os_result(unsafe { libc::ioctl(self.fd, request as _, argument) })?;
+            }
+            Form::Trap => {
+                let result = inline_ioctl(self.fd, request, argument);
+                if result < 0 {
+                    return Err(io::Error::from_raw_os_error(-result as i32));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, command: u32, payload: &[u8]) {
+        self.commands.extend_from_slice(&command.to_ne_bytes());
+        self.commands.extend_from_slice(payload);
+    }
+
+    fn queue_message(&mut self, command: u32, target: u64, data: &[u8]) {
+        let message = TransactionData {
+            target,
+            cookie: 0,
+            code: ECHO,
+            flags: 0,
+            sender_pid: 0,
+            sender_euid: 0,
+            data_size: data.len() as u64,
+            offsets_size: 0,
+            buffer: data.as_ptr() as u64,
+            offsets: 0,
+        };
+        self.queue(command, bytes_of(&message));
+    }
+
+    /// Writes what is queued and reads up to `read_bytes` of returns, waiting for one if there
+    /// is room for any.
+    fn exchange(&mut self, read_bytes: usize) -> io::Result<usize> {
+        let mut exchange = WriteRead {
+            write_size: self.commands.len() as u64,
+            write_consumed: 0,
+            write_buffer: self.commands.as_ptr() as u64,
+            read_size: read_bytes as u64,
+            read_consumed: 0,
+            read_buffer: self.returns.as_mut_ptr() as u64,
+        };
+        self.ioctl(BINDER_WRITE_READ, &mut exchange)?;
+        self.commands.clear();
+        Ok(exchange.read_consumed as usize)
+    }
+
+    /// Exchanges until a message comes: its data, which lies where it is until it is freed.
+    /// Answers what else comes.
+    fn await_message(&mut self, awaited: u32) -> io::Result<&'static [u8]> {
+        loop {
+            let filled = self.exchange(READ_BYTES)?;
+            let mut message = None;
+            let mut at = 0;
+            while at < filled {
+                let command: u32 = pod_read_unaligned(&self.returns[at..at + 4]);
+                let bytes = payload_bytes(command);
+                let mut payload = [0; 72];
+                payload[..bytes].copy_from_slice(&self.returns[at + 4..at + 4 + bytes]);
+                at += 4 + bytes;
+                match command {
+                    _ if command == awaited => message = Some(data(&payload[..bytes])),
+                    BR_INCREFS => self.queue(BC_INCREFS_DONE, &payload[..bytes]),
+                    BR_ACQUIRE => self.queue(BC_ACQUIRE_DONE, &payload[..bytes]),
+                    BR_DEAD_REPLY | BR_FAILED_REPLY | BR_ERROR => {
+                        return Err(io::Error::other("the transaction failed"));
+                    }
+                    _ => {}
+                }
+            }
+            if let Some(data) = message {
+                return Ok(data);
+            }
+        }
+    }
+
+    fn queue_free(&mut self, data: &[u8]) {
+        self.queue(BC_FREE_BUFFER, &(data.as_ptr() as u64).to_ne_bytes());
+    }
+}
+
+fn data(message: &[u8]) -> &'static [u8] {
+    let message: TransactionData = pod_read_unaligned(message);
+    // SAFETY: the driver says that the message's data lies there, in the map, which stays; nobody
+    // writes to it before this program frees it, after its last use.
+    unsafe { std::slice::from_raw_parts(message.buffer as *const u8, message.data_size as usize) }
+}
+
+pub fn connect(form: Form) -> io::Result<Caller> {
+    Ok(Caller { device: Device::open(form)? })
+}
+
+pub fn listen(form: Form) -> io::Result<Manager> {
+    let mut device = Device::open(form)?;
+    device.ioctl(BINDER_SET_CONTEXT_MGR, &mut 0i32)?;
+    device.queue(BC_ENTER_LOOPER, &[]);
+    device.exchange(0)?;
+    Ok(Manager { device, reply: Vec::new() })
+}
+
+impl Client for Caller {
+    fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        self.device.queue_message(BC_TRANSACTION, MANAGER, request);
+        let reply = self.device.await_message(BR_REPLY)?;
+        consume(reply);
+        self.device.queue_free(reply);
+        Ok(())
+    }
+}
+
+impl Server for Manager {
+    fn serve(&mut self, n_calls: u32, _payload_bytes: usize) -> io::Result<()> {
+        for _ in 0..n_calls {
+            let request = self.device.await_message(BR_TRANSACTION)?;
+            payload::check(request).ok_or(io::ErrorKind::InvalidData)?;
+            self.reply.clear();
+            self.reply.extend_from_slice(request);
+            self.device.queue_free(request);
+            self.device.queue_message(BC_REPLY, 0, &self.reply);
+        }
+        self.device.exchange(0).map(drop)
+    }
+}

@@ -1,0 +1,104 @@
+//! The benchmark itself, with a few calls only: that it runs and says what it should, not how
+//! fast.
+//!
+//! It starts this very program again for each end of a system; hence a `main` of its own.
+
+use baton_bench::Bench;
+use clap::Parser;
+use serde_json::Value;
+use std::process::{Command, ExitCode, Output};
+
+#[derive(Parser)]
+struct Words {
+    #[command(subcommand)]
+    command: Subcommand,
+}
+
+#[derive(clap::Subcommand)]
+enum Subcommand {
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some("bench") {
+        let Subcommand::Bench(bench) = Words::parse().command;
+        return bench.run();
+    }
+    let tests: [(&str, fn()); 3] = [
+        ("a_run_in_json_and_as_a_page", a_run_in_json_and_as_a_page),
+        ("a_bar_that_was_not_measured_fails_a_check", a_bar_that_was_not_measured_fails_a_check),
+        ("a_party_ends_with_its_starter", a_party_ends_with_its_starter),
+    ];
+    for (name, test) in tests {
+        println!("test {name}");
+        test();
+    }
+    println!("{} passed, 0 failed", tests.len());
+    ExitCode::SUCCESS
+}
+
+fn bench(words: &[&str]) -> Output {
+    let program = std::env::current_exe().unwrap();
+    let few = ["--calls", "20", "--rounds", "2"];
+    Command::new(program).args(["bench", "rpc"]).args(few).args(words).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    let error = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|wrong| panic!("{wrong}: {error}"))
+}
+
+fn a_run_in_json_and_as_a_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rpc.html");
+    let output = bench(&["--json", "--html", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    assert_eq!(report["bench"], "rpc");
+    assert!(report["machine"]["cpus"].as_u64() > Some(0));
+    let apart = report["pinning"]["other"].is_u64();
+    let rows = report["rows"].as_array().unwrap();
+    for system in ["baton-typed", "futex", "pipe", "unix", "unix-seqpacket"] {
+        let of_system = || rows.iter().filter(|row| row["system"] == system);
+        assert_eq!(of_system().count(), if apart { 8 } else { 4 }, "{system}");
+        for row in of_system() {
+            assert_eq!((&row["case"], &row["n"]), (&"call".into(), &40.into()), "{row}");
+            let time = |key: &str| row[key].as_f64().unwrap();
+            assert!(0.0 < time("p50_ns") && time("p50_ns") <= time("max_ns"), "{row}");
+        }
+    }
+    let spinning = rows.iter().find(|row| row["system"] == "futex-spin");
+    assert!(spinning.is_none_or(|row| row["placement"] == "different"));
+    let ratios = report["ratios"].as_array().unwrap();
+    let over_futex = ratios.iter().find(|ratio| ratio["name"] == "typed_same_over_futex").unwrap();
+    assert!(over_futex["value"].is_f64() && over_futex["holds"].is_boolean(), "{over_futex}");
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert!(page.contains("<svg") && page.contains("class=\"curve baton-typed\""));
+}
+
+fn a_bar_that_was_not_measured_fails_a_check() {
+    let output = bench(&["--json", "--peers", "none", "--check"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report = json(&output);
+    let ratios = report["ratios"].as_array().unwrap();
+    let over_futex = ratios.iter().find(|ratio| ratio["name"] == "typed_same_over_futex").unwrap();
+    assert!(over_futex["value"].is_null() && over_futex["why"].is_string(), "{over_futex}");
+    let table = bench(&["--peers", "none"]);
+    assert!(table.status.success());
+    assert!(String::from_utf8(table.stdout).unwrap().contains("DOES NOT HOLD"));
+}
+
+fn a_party_ends_with_its_starter() {
+    let program = std::env::current_exe().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let party = |starter: u32| {
+        let mut command = Command::new(&program);
+        command.args(["bench", "party", "pipe", "server"]).arg(directory.path());
+        command.args(["--broker", "none", "--starter", &starter.to_string()]);
+        command.output().unwrap().status.code()
+    };
+    assert_eq!(party(1), Some(1), "its starter is gone");
+    // Its input is empty: it has nothing to do.
+    assert_eq!(party(std::process::id()), Some(0));
+}
