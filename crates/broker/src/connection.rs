@@ -39,7 +39,7 @@ impl Connection {
         let pid = Pid::from_raw(credentials.pid.cast_signed());
         let pidfd = match pid.map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty())) {
             Some(Ok(pidfd)) => Some(pidfd),
-            Some(Err(Errno::NOSYS | Errno::PERM)) | None => None,
+            Some(Err(Errno::NOSYS | Errno::PERM | Errno::INVAL)) | None => None,
             Some(Err(errno)) => return Err(errno),
         };
         Ok(Connection { socket, pidfd, credentials, role: Role::Stranger })

@@ -15,6 +15,9 @@ use std::time::Duration;
 
 /// Connects that wait for the broker to accept them.
 const BACKLOG: i32 = 1024;
+/// Its two sockets, one end for itself to take away, its front page, its pidfd, and one for a look
+/// at its label.
+const DESCRIPTORS_OF_AN_ENGINE: usize = 6;
 /// A broker that is starting or ending holds the lock without being found; it is done soon.
 const LOCK_ATTEMPTS: usize = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
@@ -90,8 +93,14 @@ impl Listener {
         self.socket.as_fd()
     }
 
-    /// `EAGAIN` when nobody waits.
+    /// `EAGAIN` when nobody waits. `EMFILE` while there is no room for all that an engine needs:
+    /// better it waits in the backlog than that it is let in halfway.
     pub fn accept(&self) -> Result<OwnedFd, Errno> {
+        let mut room = [const { None }; DESCRIPTORS_OF_AN_ENGINE];
+        for descriptor in &mut room {
+            *descriptor = Some(rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?);
+        }
+        drop(room);
         rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
     }
 

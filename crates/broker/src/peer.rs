@@ -22,17 +22,24 @@ pub(crate) struct Credentials {
 pub(crate) fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
     let peer = sockopt::socket_peercred(&socket)?;
     let pid = peer.pid.as_raw_nonzero().get().cast_unsigned();
-    Ok(Credentials { pid, uid: peer.uid.as_raw(), security_context: security_context(pid) })
+    Ok(Credentials { pid, uid: peer.uid.as_raw(), security_context: security_context(pid)? })
 }
 
 /// The label of the process now, not at its connect as SO_PEERSEC has it, which rustix lacks: a
 /// process that executes a program of another domain in between passes for that. It is read right
 /// after the accept to keep that time short.
-fn security_context(pid: u32) -> String {
-    let label = std::fs::read(format!("/proc/{pid}/attr/current")).unwrap_or_default();
+fn security_context(pid: u32) -> Result<String, Errno> {
+    let label = match std::fs::read(format!("/proc/{pid}/attr/current")) {
+        Ok(label) => label,
+        Err(error) => match Errno::from_io_error(&error) {
+            // No security module that has labels, no such file, or nobody's business.
+            Some(Errno::INVAL | Errno::NOENT | Errno::ACCESS | Errno::PERM) => Vec::new(),
+            errno => return Err(errno.unwrap_or(Errno::IO)),
+        },
+    };
     let label = String::from_utf8_lossy(&label);
-    match label.trim_end_matches(['\0', '\n']) {
-        "" => "unconfined".to_owned(), // No security module that has labels.
+    Ok(match label.trim_end_matches(['\0', '\n']) {
+        "" => "unconfined".to_owned(),
         label => label.chars().take(MAX_LABEL_CHARS).collect(),
-    }
+    })
 }

@@ -1,6 +1,7 @@
 //! epoll, with names for what is waited for.
 
 use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -85,10 +86,10 @@ impl Poll {
         epoll::delete(&self.epoll, descriptor)
     }
 
-    /// Waits; what is ready, in the kernel's order, and whether it hung up.
-    pub fn wait(&mut self) -> Result<Vec<(Source, bool)>, Errno> {
+    /// Waits, at most for a while; what is ready, in the kernel's order, and whether it hung up.
+    pub fn wait(&mut self, at_most: Option<&Timespec>) -> Result<Vec<(Source, bool)>, Errno> {
         self.ready.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.ready), None) {
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.ready), at_most) {
             Ok(_) | Err(Errno::INTR) => (),
             Err(errno) => return Err(errno),
         }

@@ -13,13 +13,17 @@ use crate::poll::{ConnectionId, Poll, Source};
 use crate::state::State;
 use crate::throttle::Throttle;
 use baton_abi::control::ProcessId;
+use rustix::event::Timespec;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Requests of one connection before the others get their turn.
 const BURST: usize = 32;
+/// How long none is accepted after one could not be.
+const ACCEPT_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Connections of one user that have not become engines: many engines may start at once.
 const GUESTS: usize = 1024;
 
@@ -118,9 +122,9 @@ pub(crate) struct Broker {
 /// Whether the listener is waited for.
 #[derive(PartialEq)]
 enum Accepting {
-    Yes,
-    /// Not until a connection closes: there is no descriptor for another.
-    Exhausted,
+    Now,
+    /// There was no descriptor or no memory for another connection.
+    Later,
 }
 
 impl Broker {
@@ -135,7 +139,7 @@ impl Broker {
             buffer: packet::buffer(),
             had_client: false,
             complaints: Throttle::default(),
-            accepting: Accepting::Yes,
+            accepting: Accepting::Now,
             last_connection: 0,
         }
     }
@@ -147,8 +151,9 @@ impl Broker {
         until_idle: bool,
     ) -> Result<(), RunError> {
         loop {
-            let connections = self.connections.len();
-            for (source, hung_up) in self.poll.wait().map_err(RunError::of("epoll_wait", path))? {
+            let paused = self.accepting == Accepting::Later;
+            let events = self.poll.wait(paused.then_some(&ACCEPT_PAUSE));
+            for (source, hung_up) in events.map_err(RunError::of("epoll_wait", path))? {
                 match source {
                     Source::Stop => return Ok(()),
                     Source::Listener => self.accept(&listener, path)?,
@@ -158,11 +163,11 @@ impl Broker {
                     Source::Events(id) => self.flush(id),
                 }
             }
-            if self.accepting == Accepting::Exhausted && self.connections.len() < connections {
+            if paused {
                 self.poll
                     .add(listener.socket(), Source::Listener)
                     .map_err(RunError::of("epoll_ctl", path))?;
-                self.accepting = Accepting::Yes;
+                self.accepting = Accepting::Now;
             }
             if until_idle && self.is_idle() {
                 // Whoever connects from here on finds nobody and starts a broker of its own, which
@@ -189,10 +194,16 @@ impl Broker {
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR | Errno::CONNABORTED) => (),
                 Err(errno) => {
-                    // Out of descriptors or memory: the listener would be ready all the time.
-                    tracing::warn!(%errno, "cannot accept a connection until one closes");
-                    self.poll.remove(listener.socket()).map_err(RunError::of("epoll_ctl", path))?;
-                    self.accepting = Accepting::Exhausted;
+                    // Out of descriptors or memory. The listener would be ready all the time.
+                    if let Some(unsaid) = self.complaints.admit(Instant::now()) {
+                        tracing::warn!(%errno, unsaid, "cannot accept a connection now");
+                    }
+                    if self.accepting == Accepting::Now {
+                        self.poll
+                            .remove(listener.socket())
+                            .map_err(RunError::of("epoll_ctl", path))?;
+                        self.accepting = Accepting::Later;
+                    }
                     return Ok(());
                 }
             }

@@ -8,6 +8,7 @@ use fake::*;
 use rustix::io::Errno;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Barrier;
 
 fn until_idle(path: &Path) -> Result<Daemon, RunError> {
@@ -186,4 +187,35 @@ fn a_client_that_races_with_the_exit_is_served_or_finds_nobody() {
         daemon.join().unwrap();
     }
     eprintln!("served {served}, missed {missed}");
+}
+
+/// The broker of `a_broker_out_of_descriptors_accepts_later`; alone, it does nothing.
+#[test]
+fn broker_with_few_descriptors() {
+    let Some(path) = std::env::var_os("BATON_TEST_BROKER") else { return };
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    setrlimit(Resource::Nofile, Rlimit { current: Some(40), maximum: Some(40) }).unwrap();
+    let config = Config { until_idle: true, ..config(Path::new(&path)) };
+    baton_broker::run(config, || println!("\nready")).unwrap();
+}
+
+#[test]
+fn a_broker_out_of_descriptors_accepts_later() {
+    let directory = Directory::new();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "broker_with_few_descriptors", "--nocapture"])
+        .env("BATON_TEST_BROKER", directory.socket())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut lines = std::io::BufRead::lines(output);
+    assert!(lines.any(|line| line.unwrap() == "ready"));
+    let crowd: Vec<_> = (0..60).map(|_| connect(&directory.socket()).unwrap()).collect();
+    std::thread::scope(|scope| {
+        let late = scope.spawn(|| Fake::open(&directory.socket(), "binder"));
+        drop(crowd);
+        assert!(late.join().unwrap().is_ok());
+    });
+    assert!(child.wait().unwrap().success());
 }
