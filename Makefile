@@ -16,6 +16,7 @@ help:
 	@echo 'make test       all tests'
 	@echo 'make lint       what clippy, rustdoc and shellcheck have to say'
 	@echo 'make fmt        format the sources'
+	@echo 'make fuzz       fuzz every decoder of foreign bytes for a while'
 	@echo 'make bench      measure calls beside other ways to make them'
 
 .PHONY: demo
@@ -31,12 +32,17 @@ build:
 	@echo 'build: baton'
 	@$(CARGO) build --release --quiet
 
-.PHONY: test test-workspace test-uapi test-rsbinder
-test: test-workspace test-uapi test-rsbinder
+.PHONY: test test-workspace test-loom test-uapi test-rsbinder
+test: test-workspace test-loom test-uapi test-rsbinder
 
 test-workspace: setup
 	@echo 'test: workspace'
 	@$(CARGO) test --workspace --quiet
+
+test-loom: setup
+	@echo 'test: shared-memory protocols under the model checker'
+	@RUSTFLAGS='--cfg loom' LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --quiet --release \
+		--target-dir target/loom --package baton-shm --lib
 
 test-uapi: setup build
 	@echo 'test: the driver behind its ioctl interface'
@@ -69,6 +75,10 @@ fmt-check:
 	@echo 'fmt-check'
 	@$(CARGO) fmt --all --check
 	@$(CARGO) fmt $(RSBINDER) --check
+
+.PHONY: fuzz
+fuzz: setup
+	@fuzz/run
 
 .PHONY: bench
 bench: build
