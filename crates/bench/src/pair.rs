@@ -37,7 +37,7 @@ pub enum PairError {
     /// One of the two has ended; it has said why.
     #[error("the {0:?} has ended")]
     Ended(Side),
-    /// One of the two has said nothing for [`PATIENCE_S`].
+    /// One of the two has said nothing for a minute.
     #[error("the {0:?} has got stuck")]
     Stuck(Side),
     /// One of the two has said something else than was agreed.

@@ -49,7 +49,7 @@ pub struct RpcArgs {
     /// Rounds [default: 7, quick 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
-    /// Calls of a round [default: 20000, quick 1000]
+    /// Calls of a round [default: 5000, quick 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub calls: Option<u32>,
 }
@@ -127,7 +127,7 @@ struct Plan {
 
 impl Plan {
     fn new(args: &RpcArgs, processors: &Processors) -> Plan {
-        let (rounds, n_calls) = if args.quick { (5, 1000) } else { (7, 20_000) };
+        let (rounds, n_calls) = if args.quick { (5, 1000) } else { (7, 5000) };
         let mut placements = vec![Placement::Same, Placement::Different];
         placements.retain(|&placement| processors.server(placement).is_some());
         let (rounds, n_calls) = (args.rounds.unwrap_or(rounds), args.calls.unwrap_or(n_calls));

@@ -22,8 +22,10 @@ pub fn text(report: &Report) -> String {
         Outcome::Missing { why } => Some(format!("{:<18}not measured: {why}\n", row.system)),
         Outcome::Measured(_) => None,
     });
-    text.push('\n');
-    text.extend(missing);
+    let missing: String = missing.collect();
+    if !missing.is_empty() {
+        text = text + "\n" + &missing;
+    }
     text += &ratios(&report.ratios);
     text
 }
@@ -85,13 +87,19 @@ pub fn us(time_ns: f64) -> String {
     format!("{:.2}", time_ns / 1000.0)
 }
 
+/// A ratio, with two digits that tell something.
+fn short(ratio: f64) -> String {
+    if ratio < 0.1 { format!("{ratio:.3}") } else { format!("{ratio:.2}") }
+}
+
 fn ratios(all: &[Ratio]) -> String {
     let mut text = format!("\n{:<32}{:>8}  {:<18}{}\n", "ratio of medians", "", "rounds", "bar");
     for ratio in all {
-        let value = ratio.value.map_or("-".to_owned(), |value| format!("{value:.2}"));
-        let spread = ratio
-            .spread
-            .map_or(String::new(), |[least, greatest]| format!("[{least:.2} .. {greatest:.2}]"));
+        let value = ratio.value.map_or("-".to_owned(), short);
+        let spread = ratio.spread.map_or(String::new(), |spread| {
+            let [least, greatest] = spread.map(short);
+            format!("[{least} .. {greatest}]")
+        });
         let bar = match (ratio.bar, ratio.want, ratio.holds) {
             (Some(bar), Some(want), Some(true)) => format!("{want} {bar} holds"),
             (Some(bar), Some(want), _) => format!("{want} {bar} DOES NOT HOLD"),
