@@ -184,7 +184,11 @@ impl Party {
             };
             let mut object: FdObject = pod_read_unaligned(place);
             if object.kind == BINDER_TYPE_FD {
-                object.fd = if object.fd.is_multiple_of(2) { self.null.as_raw_fd() as u64 } else { 1 << 20 };
+                object.fd = if object.fd.is_multiple_of(2) {
+                    self.null.as_raw_fd() as u64
+                } else {
+                    1 << 20
+                };
                 place.copy_from_slice(bytes_of(&object));
             }
         }
