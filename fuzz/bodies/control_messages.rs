@@ -2,15 +2,15 @@
 
 use super::input::Input;
 use baton_abi::control::*;
-use baton_broker::limits::Limits;
+use baton_broker::limits::{Limits, Usage};
 use baton_broker::state::{Effect, State};
 
 /// Few of everything, so that limits are met.
 const LIMITS: Limits = Limits {
-    processes_per_uid: 6,
-    handles: 12,
-    nodes: 12,
-    channels: 6,
+    process: Usage { processes: 1, handles: 12, nodes: 12, channels: 6 },
+    user: Usage { processes: 6, handles: 24, nodes: 24, channels: 12 },
+    channels_per_server: 3,
+    objects_per_ticket: 4,
     contexts: 6,
     queued_events: 16,
 };
