@@ -549,6 +549,11 @@ impl Drop for Device {
     }
 }
 
+/// The program has unmapped or protected memory: what was known of its pages is not any more.
+pub fn memory_changes() {
+    user::unmapped();
+}
+
 /// Whether the read ends after this return: it may lead to a call of the program's.
 fn ends_read(item: &Return) -> bool {
     matches!(item, Return::Transaction(..) | Return::Reply(_) | Return::Cookie(BR_DEAD_BINDER, _))

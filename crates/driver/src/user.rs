@@ -3,11 +3,16 @@
 //! The kernel answers `EFAULT` for a bad address. Here a bad address would be a fault of the whole
 //! program, so an address is asked about before it is used: a system call with an argument that
 //! is refused after it has been read (or that only writes) tells for some 60 ns a page. Between
-//! question and use another thread may unmap the memory; that is the program's own race. For the
-//! same reason a page is asked about once an ioctl: [`begin`] forgets what was answered before.
+//! question and use another thread may unmap the memory; that is the program's own race.
+//!
+//! A program's buffers are the same pages call after call, and a question costs a system call: a
+//! thread remembers the last few answers until the program unmaps something ([`unmapped`]). What is
+//! not seen is memory that the C library gives back by itself: a buffer used after `free` may then
+//! be a fault, as at any other use.
 
 use rustix::io::Errno;
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE: usize = 4096;
 const SIGSET_BYTES: usize = 8;
@@ -19,23 +24,41 @@ enum Access {
     Write,
 }
 
-/// Pages that may be accessed in the ioctl under way, each with its access in the lowest bit.
-const REMEMBERED: usize = 4;
-thread_local!(static ANSWERED: Cell<[usize; REMEMBERED]> = const { Cell::new([usize::MAX; REMEMBERED]) });
+/// Pages that a thread has asked about, each with its access in the lowest bit, and when.
+#[derive(Clone, Copy)]
+struct Answers {
+    pages: [usize; REMEMBERED],
+    epoch: u64,
+}
 
-/// An ioctl begins: nothing is known of the program's memory.
+const REMEMBERED: usize = 8;
+const NOTHING: Answers = Answers { pages: [usize::MAX; REMEMBERED], epoch: 0 };
+thread_local!(static ANSWERS: Cell<Answers> = const { Cell::new(NOTHING) });
+static EPOCH: AtomicU64 = AtomicU64::new(0);
+
+/// The program has unmapped memory, or changed what may be done with it.
+pub fn unmapped() {
+    EPOCH.fetch_add(1, Ordering::Release);
+}
+
+/// An ioctl begins: answers from before the last change are forgotten.
 pub fn begin() {
-    ANSWERED.set([usize::MAX; REMEMBERED]);
+    let epoch = EPOCH.load(Ordering::Acquire);
+    if ANSWERS.get().epoch != epoch {
+        ANSWERS.set(Answers { epoch, ..NOTHING });
+    }
 }
 
 fn is_known(page: usize, access: Access) -> bool {
-    let known = ANSWERED.get();
+    let known = ANSWERS.get().pages;
     known.contains(&(page << 1 | 1)) || access == Access::Read && known.contains(&(page << 1))
 }
 
 fn remember(page: usize, access: Access) {
-    let [first, second, third, _] = ANSWERED.get();
-    ANSWERED.set([page << 1 | usize::from(access == Access::Write), first, second, third]);
+    let mut answers = ANSWERS.get();
+    answers.pages.rotate_right(1);
+    answers.pages[0] = page << 1 | usize::from(access == Access::Write);
+    ANSWERS.set(answers);
 }
 
 thread_local!(static STACK_TOP: usize = stack_top());

@@ -104,6 +104,7 @@ mmaps! { mmap mmap64 }
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     // SAFETY: the caller's arguments.
     let result = unsafe { real::munmap(address, bytes) };
+    baton_driver::device::memory_changes();
     let (from, to) = (address as usize, (address as usize).saturating_add(bytes));
     let is_gone = |map: &Map| from <= map.address && map.address + map.bytes <= to;
     if result == 0 && MAPS.load().as_deref().is_some_and(|maps| maps.iter().any(is_gone)) {
@@ -112,5 +113,17 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
         change(|maps| maps.retain(|map| !is_gone(map)));
         real::set_errno(errno);
     }
+    result
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: size_t, protection: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real::mprotect(address, bytes, protection) };
+    baton_driver::device::memory_changes();
     result
 }

@@ -102,6 +102,7 @@ real! {
         -> *mut c_void, else libc::MAP_FAILED;
 
     munmap(address: *mut c_void, bytes: size_t) -> c_int, else -1;
+    mprotect(address: *mut c_void, bytes: size_t, protection: c_int) -> c_int, else -1;
 
     stat(path: *const c_char, out: *mut Stat) -> c_int, else -1;
     stat64(path: *const c_char, out: *mut Stat) -> c_int, else -1;

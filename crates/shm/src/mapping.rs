@@ -101,6 +101,7 @@ impl Mapping {
         self.base.as_ptr() as usize
     }
 
+    #[inline]
     fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "outside the map");
         // SAFETY: within the map, as just checked.
@@ -111,6 +112,7 @@ impl Mapping {
     ///
     /// # Panics
     /// Outside the map or unaligned: the caller's bug, as in every method here.
+    #[inline]
     pub fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4));
         // SAFETY: in bounds, aligned, mapped as long as self; atomics may change under us.
@@ -118,6 +120,7 @@ impl Mapping {
     }
 
     /// The double word at a multiple of 8.
+    #[inline]
     pub fn double_word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8));
         // SAFETY: in bounds, aligned, mapped as long as self; atomics may change under us.
