@@ -48,6 +48,8 @@ pub struct Engine {
     pub(crate) program_map: AtomicUsize,
     /// One word a thread, to wait for work of its own; never removed, as threads are few.
     own_words: Mutex<FxHashMap<Tid, &'static AtomicU32>>,
+    /// Some channel's one-way transactions wait for room.
+    any_full: AtomicBool,
     polling: AtomicBool,
     /// An eventfd for each thread that polls.
     pollables: Mutex<FxHashMap<Tid, &'static OwnedFd>>,
@@ -122,6 +124,7 @@ impl Engine {
             memory_file,
             program_map: AtomicUsize::new(0),
             own_words: Mutex::default(),
+            any_full: AtomicBool::new(false),
             polling: AtomicBool::new(false),
             pollables: Mutex::default(),
             epoll,
@@ -436,7 +439,10 @@ impl Engine {
             match outcome {
                 Ok(()) => {}
                 Err(Stop::Later) => blocked.later.push(what),
-                Err(Stop::NoRoom) => channel.ends().full = true,
+                Err(Stop::NoRoom) => {
+                    channel.ends().full = true;
+                    self.any_full.store(true, Ordering::Relaxed);
+                }
                 Err(Stop::Violation(why)) => self.end_channel(state, &channel, why),
                 Err(Stop::Refused(_)) => unreachable!("refusals have been told"),
             }
@@ -505,6 +511,10 @@ impl Engine {
 
     /// A buffer has been freed: one-way transactions that waited for room come in.
     pub fn freed(&self, state: &mut State) {
+        // Written and read under the state's lock.
+        if !self.any_full.swap(false, Ordering::Relaxed) {
+            return;
+        }
         let mut waited = false;
         for channel in self.channels.read().unwrap_or_else(|p| p.into_inner()).incoming.iter() {
             waited |= std::mem::take(&mut channel.ends().full);

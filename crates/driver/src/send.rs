@@ -113,20 +113,22 @@ impl Engine {
         flags: u32,
         outgoing: Result<Outgoing<'_>, Errno>,
     ) {
-        if let Target::Handle(0) = target
-            && let Err(errno) = self.find_manager()
-        {
-            let refusal = match errno {
-                Errno::INVAL => Refusal::failed(errno),
-                _ => Refusal::dead(),
-            };
-            let mut state = self.lock();
-            state.refused(tid, refusal);
-            return self.unlock(state);
+        let mut state = self.lock();
+        if matches!(target, Target::Handle(0)) && state.manager.is_none() {
+            drop(state);
+            let found = self.find_manager();
+            state = self.lock();
+            if let Err(errno) = found {
+                let refusal = match errno {
+                    Errno::INVAL => Refusal::failed(errno),
+                    _ => Refusal::dead(),
+                };
+                state.refused(tid, refusal);
+                return self.unlock(state);
+            }
         }
         let nothing = Sent::default();
         let sent = outgoing.as_ref().map_or(&nothing, |outgoing| &outgoing.sent);
-        let mut state = self.lock();
         let departed = state.depart(tid, target, flags, sent);
         let departure = match departed {
             Ok(departure) => departure,
@@ -252,7 +254,7 @@ impl Engine {
         departure: Departure,
         outgoing: &Outgoing<'_>,
     ) -> Result<(), (Box<Departure>, Refusal)> {
-        match self.try_call(tid, &departure, outgoing) {
+        match self.try_call(&departure, outgoing) {
             Ok((channel, via, prepared, token, chain)) => {
                 let nested = departure.via.is_some();
                 let named = chain[1..].iter().any(|entry| entry.process == departure.peer.0);
@@ -286,12 +288,10 @@ impl Engine {
     #[expect(clippy::type_complexity, reason = "the parts of a call, taken apart at once")]
     fn try_call(
         &self,
-        tid: Tid,
         departure: &Departure,
         outgoing: &Outgoing<'_>,
     ) -> Result<(Arc<Channel>, Via, Prepared, u64, Vec<ChainEntry>), Refusal> {
-        let number = self.lock().next_number();
-        let token = self.token(number ^ u64::from(tid) << 40);
+        let token = self.token(departure.number);
         let us = self.identity.process.0;
         let mut chain = vec![ChainEntry { process: us, token }];
         chain.extend(departure.chain.iter().filter(|entry| entry.process != us));

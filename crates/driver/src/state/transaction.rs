@@ -109,6 +109,8 @@ pub struct Departure {
     pub handle: Option<u32>,
     /// The callers above the new one.
     pub chain: Vec<ChainEntry>,
+    /// A number that no other transaction of this process has.
+    pub number: u64,
     in_transit: Vec<(NodeId, Strength)>,
     accepts_fds: bool,
 }
@@ -189,14 +191,15 @@ impl State {
         flags: u32,
         sent: &Sent,
     ) -> Result<Departure, (Refusal, Option<Via>)> {
-        let id = self.next_number() as u32;
-        self.thread(tid).error = ExtendedError { id, ..ExtendedError::default() };
+        let number = self.next_number();
+        self.thread(tid).error = ExtendedError { id: number as u32, ..ExtendedError::default() };
         let mut departure = match target {
             Target::Handle(handle) => {
                 self.call_route(tid, handle, flags).map_err(|refusal| (refusal, None))?
             }
             Target::Reply => self.reply_route(tid).map_err(|refusal| (refusal, None))?,
         };
+        departure.number = number;
         match self.carry(tid, &mut departure, sent) {
             Ok(()) => {
                 if let Some(reference) =
@@ -252,6 +255,7 @@ impl State {
             objects: Vec::new(),
             handle: Some(handle),
             chain,
+            number: 0,
             in_transit: Vec::new(),
             accepts_fds,
         })
@@ -277,6 +281,7 @@ impl State {
             objects: Vec::new(),
             handle: None,
             chain: Vec::new(),
+            number: 0,
             in_transit: Vec::new(),
             accepts_fds: serving.accepts_fds,
         })
