@@ -207,7 +207,9 @@ impl State {
 
     fn push_process(&mut self, work: Work) {
         self.todo.push(work);
-        self.effect(Effect::WakeLooper);
+        if self.sleepers > 0 {
+            self.effect(Effect::WakeLooper);
+        }
     }
 
     fn take_process_work(&mut self, matches: impl FnMut(&Work) -> bool) {
