@@ -37,7 +37,7 @@ test: test-workspace test-loom test-uapi test-rsbinder
 
 test-workspace: setup
 	@echo 'test: workspace'
-	@$(CARGO) test --workspace --quiet
+	@KILL_ROUNDS=$${KILL_ROUNDS:-100} $(CARGO) test --workspace --quiet
 
 test-loom: setup
 	@echo 'test: shared-memory protocols under the model checker'
