@@ -585,10 +585,6 @@ impl Engine {
         let mut chain = vec![ChainEntry::default(); usize::from(message.chain)];
         map.read(at + parts.chain_at, bytemuck::cast_slice_mut(&mut chain));
         let arrival = Arrival { via, peer: channel.peer, message, chain };
-        if message.flags & TF_UPDATE_TXN != 0 && self.is_frozen() {
-            let node = baton_abi::control::NodeId(message.node);
-            state.supersede(channel.peer, node, message.code, message.flags);
-        }
         let room = match state.admit(&arrival) {
             Ok(room) => room,
             Err(Verdict::NotYet) => return Err(Stop::Later),
@@ -598,6 +594,10 @@ impl Engine {
                 return Ok(Some((kind, errno)));
             }
         };
+        if message.flags & TF_UPDATE_TXN != 0 && self.is_frozen() {
+            let node = baton_abi::control::NodeId(message.node);
+            state.supersede(channel.peer, node, message.code, message.flags);
+        }
         let contents = match self.unload(state, &arrival, channel, room, (map, at + parts.data_at))
         {
             Ok(contents) => contents,
@@ -1027,6 +1027,10 @@ impl Engine {
     fn visit(&self, id: ChannelId) {
         let Some(channel) = self.channel(id) else { return };
         let over = channel.drain_socket().is_err();
+        if over {
+            // What it sent last may carry references of which the broker has told by now.
+            self.take_events();
+        }
         let mut state = self.lock();
         let later = self.accept(&mut state, over.then_some(channel.peer));
         if over {
