@@ -102,6 +102,9 @@ fn ratios(all: &[Ratio]) -> String {
         });
         let bar = match (ratio.bar, ratio.want, ratio.holds) {
             (Some(bar), Some(want), Some(true)) => format!("{want} {bar} holds"),
+            (Some(bar), Some(want), _) if ratio.value.is_none() => {
+                format!("{want} {bar} not measured")
+            }
             (Some(bar), Some(want), _) => format!("{want} {bar} DOES NOT HOLD"),
             _ => String::new(),
         };
