@@ -28,7 +28,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("driver/src/user.rs", "reads and writes the program's memory by address"),
     ("driver/src/thread.rs", "signal masks, and descriptors in a child of fork"),
     ("driver/src/process.rs", "lends the receive buffer, and descriptors named in it"),
-    ("driver/src/engine.rs", "closes descriptors that it has installed, by number"),
+    ("driver/src/engine/effects.rs", "closes descriptors that it has installed, by number"),
     ("driver/src/send.rs", "copies from the program's memory"),
     ("driver/src/channel.rs", "duplicates the program's descriptors, by number"),
     ("preload/src/", "stands in for functions of the C library"),

@@ -1,0 +1,202 @@
+//! What peers have posted comes in, oldest first: requests on lanes, one-way transactions in rings.
+
+use super::Engine;
+use crate::channel::Channel;
+use crate::state::State;
+use baton_abi::control::{ChannelId, ProcessId};
+use baton_abi::lane::{AT_THE_DOOR, Kind};
+use baton_shm::sync::Ordering;
+use rustix::io::Errno;
+use std::sync::Arc;
+
+impl Engine {
+    /// Takes in everything that peers have posted (or one of them), oldest first. What has to wait
+    /// for an event of the broker is returned.
+    pub(super) fn accept(&self, state: &mut State, only: Option<ProcessId>) -> Vec<Candidate> {
+        let incoming = {
+            let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
+            Arc::clone(&channels.incoming)
+        };
+        let mut blocked = Blocked::default();
+        while let Some((channel, what)) = self.oldest(state, &incoming, only, &blocked) {
+            let outcome = match what.place {
+                Place::Lane(lane) => self.accept_lane(state, &channel, lane),
+                Place::OneWay => self.accept_one_way(state, &channel),
+            };
+            match outcome {
+                Ok(()) => {}
+                Err(Stop::Later) => blocked.later.push(what),
+                Err(Stop::NoRoom) => {
+                    channel.ends().full = true;
+                    self.any_full.store(true, Ordering::Relaxed);
+                }
+                Err(Stop::Violation(why)) => self.end_channel(state, &channel, why),
+                Err(Stop::Refused(_)) => unreachable!("refusals have been told"),
+            }
+        }
+        blocked.later
+    }
+
+    /// The oldest message of all. A message that was posted because of another one is younger, and
+    /// whoever sees it sees the other; hence the second look when the first finds something.
+    pub(super) fn oldest(
+        &self,
+        state: &mut State,
+        incoming: &[Arc<Channel>],
+        only: Option<ProcessId>,
+        blocked: &Blocked,
+    ) -> Option<(Arc<Channel>, Candidate)> {
+        let found = self.look(state, incoming, only, blocked)?;
+        if incoming.len() == 1 {
+            return Some(found);
+        }
+        self.look(state, incoming, only, blocked)
+    }
+
+    pub(super) fn look(
+        &self,
+        state: &mut State,
+        incoming: &[Arc<Channel>],
+        only: Option<ProcessId>,
+        blocked: &Blocked,
+    ) -> Option<(Arc<Channel>, Candidate)> {
+        let mut oldest: Option<(Arc<Channel>, Candidate)> = None;
+        let mut offer = |channel: &Arc<Channel>, place, stamp_ns| {
+            let what = Candidate { channel: channel.id, place, stamp_ns };
+            let older = oldest.as_ref().is_none_or(|(_, best)| stamp_ns < best.stamp_ns);
+            if older && !blocked.has(&what) {
+                oldest = Some((Arc::clone(channel), what));
+            }
+        };
+        for channel in incoming.iter().filter(|c| only.is_none_or(|peer| c.peer == peer)) {
+            let mut ends = channel.ends();
+            if ends.dead {
+                continue;
+            }
+            let mut ready = channel.ready_lanes(&mut ends);
+            while ready != 0 {
+                let lane = ready.trailing_zeros() as usize;
+                ready &= ready - 1;
+                if let Ok(areas) = channel.lane(lane) {
+                    offer(channel, Place::Lane(lane), areas.header().stamp_ns);
+                }
+            }
+            if ends.full {
+                continue;
+            }
+            match channel.first_one_way(&mut ends) {
+                Ok(Some((message, _))) => offer(channel, Place::OneWay, message.stamp_ns),
+                Ok(None) => {}
+                Err(_) => {
+                    drop(ends);
+                    self.end_channel(state, channel, "impossible one-way ring");
+                }
+            }
+        }
+        oldest
+    }
+
+    /// A buffer has been freed: one-way transactions that waited for room come in.
+    pub fn freed(&self, state: &mut State) {
+        // Written and read under the state's lock.
+        if !self.any_full.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let mut waited = false;
+        for channel in self.channels.read().unwrap_or_else(|p| p.into_inner()).incoming.iter() {
+            waited |= std::mem::take(&mut channel.ends().full);
+        }
+        if waited {
+            // What waits for an event still does; the next look finds it.
+            self.accept(state, None);
+        }
+    }
+
+    pub(super) fn accept_lane(
+        &self,
+        state: &mut State,
+        channel: &Channel,
+        lane: usize,
+    ) -> Result<(), Stop> {
+        let areas = channel.lane(lane).map_err(|_| Stop::Later)?;
+        let bit = 1 << lane;
+        let serving = channel.ends().serving & bit != 0;
+        let message = areas.header();
+        if serving || areas.inbox().is_empty() || message.kind != Kind::Request as u32 {
+            return Err(Stop::Violation("a request where none can be"));
+        }
+        let via = channel.via(lane);
+        match self.take_in(state, channel, &message, areas.map, areas.inbox, via, None) {
+            Err(Stop::NoRoom) => unreachable!("only one-way transactions wait for room"),
+            Err(stop) => return Err(stop),
+            Ok(refused) => {
+                let mut ends = channel.ends();
+                ends.ready &= !bit;
+                ends.serving |= bit;
+                drop(ends);
+                areas.inbox().clear();
+                if let Some((kind, errno)) = refused {
+                    // Descriptors are installed when it is read: by then it was complete.
+                    let code = if errno == Errno::MFILE { 0 } else { AT_THE_DOOR };
+                    self.answer(via, kind, errno, code);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn accept_one_way(&self, state: &mut State, channel: &Channel) -> Result<(), Stop> {
+        let first = channel.first_one_way(&mut channel.ends());
+        let Ok(Some((message, at))) = first else {
+            return Err(Stop::Violation("impossible one-way ring"));
+        };
+        let via = channel.via(0);
+        self.take_in(state, channel, &message, channel.head(), at, via, None)?;
+        // What it takes is published before its record is given back: the client never counts
+        // it as neither.
+        channel.publish_account(state.one_way_account(channel.id));
+        self.publish(state);
+        channel.release_one_way(&mut channel.ends(), &message);
+        Ok(())
+    }
+}
+
+/// Where a message lies on its channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Lane(usize),
+    OneWay,
+}
+
+/// A message that could come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) channel: ChannelId,
+    place: Place,
+    stamp_ns: u64,
+}
+
+/// Why a message stays, or its channel goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// It waits for an event.
+    Later,
+    /// It waits for room.
+    NoRoom,
+    /// Its sender is told.
+    Refused(Errno),
+    /// Its sender has broken the protocol.
+    Violation(&'static str),
+}
+
+/// What this round has found to stay.
+#[derive(Default)]
+pub(super) struct Blocked {
+    later: Vec<Candidate>,
+}
+
+impl Blocked {
+    fn has(&self, what: &Candidate) -> bool {
+        self.later.iter().any(|other| (other.channel, other.place) == (what.channel, what.place))
+    }
+}

@@ -1,0 +1,145 @@
+//! Answers: those that this process posts to its callers, and those that its own callers find on
+//! their lanes.
+
+use super::Engine;
+use super::accept::Stop;
+use crate::channel::Channel;
+use crate::state::State;
+use crate::state::transaction::{Arrival, Verdict, Via};
+use crate::state::work::Tid;
+use baton_abi::control::End;
+use baton_abi::lane::{AT_THE_DOOR, Kind, Message};
+use baton_shm::mailbox::{Reader, Seen};
+use baton_shm::mapping::Mapping;
+use rustix::io::Errno;
+
+impl Engine {
+    pub(super) fn answer(&self, via: Via, kind: Kind, errno: Errno, code: u32) {
+        let param = -errno.raw_os_error();
+        let message = Message { kind: kind as u32, code, param, ..Message::default() };
+        self.post_answer(via, &message, |_, _| {});
+    }
+
+    /// Posts a reply, or an error in its place, to the caller on a lane. False if it has left.
+    pub fn post_answer(
+        &self,
+        via: Via,
+        message: &Message,
+        body: impl FnOnce(&Mapping, usize),
+    ) -> bool {
+        let Some(channel) = self.channel(via.channel) else { return false };
+        let Ok(lane) = channel.lane(via.lane as usize) else { return false };
+        if channel.end == End::Server {
+            channel.ends().serving &= !(1 << via.lane);
+        }
+        match lane.post(message, body) {
+            Reader::Polling => channel.ring_socket(),
+            Reader::Closed => return false,
+            Reader::Woken | Reader::Elsewhere => {}
+        }
+        true
+    }
+
+    /// A token that no peer can guess.
+    pub fn token(&self, number: u64) -> u64 {
+        use std::hash::BuildHasher;
+        self.key.hash_one(number)
+    }
+
+    /// Takes what has come back on the lane of the thread's innermost call. False if it has to
+    /// wait for an event.
+    pub fn accept_answer(&self, state: &mut State, tid: Tid) -> bool {
+        let Some(&calling) = state.thread(tid).calls_on() else { return true };
+        let Some(channel) = self.channel(calling.via.channel) else {
+            // The channel ended while the thread was on its way here.
+            state.fail_channel(calling.via.channel);
+            return true;
+        };
+        let Ok(areas) = channel.lane(calling.via.lane as usize) else { return true };
+        if areas.inbox().look() != Seen::Message {
+            return true;
+        }
+        let message = areas.header();
+        let outcome = match Kind::from_raw(message.kind) {
+            Some(Kind::Reply) => self.accept_reply(state, tid, &channel, &message, areas),
+            Some(kind @ (Kind::Failed | Kind::Dead | Kind::Frozen)) => {
+                areas.inbox().clear();
+                if message.code == AT_THE_DOOR {
+                    state.never_sent(tid);
+                }
+                state.answered_with(tid, kind, message.param.clamp(-4095, 0));
+                Ok(true)
+            }
+            Some(Kind::Request) => {
+                self.accept_nested(state, tid, &channel, &message, areas, calling.via)
+            }
+            _ => Err(Stop::Violation("an answer of no kind")),
+        };
+        match outcome {
+            Ok(over) => {
+                if over && calling.owns_lane {
+                    channel.give_lane(calling.via.lane);
+                }
+            }
+            Err(Stop::Later) => return false,
+            Err(Stop::Violation(why)) => self.end_channel(state, &channel, why),
+            Err(Stop::NoRoom | Stop::Refused(_)) => unreachable!("not of an answer"),
+        }
+        true
+    }
+
+    pub(super) fn accept_reply(
+        &self,
+        state: &mut State,
+        tid: Tid,
+        channel: &Channel,
+        message: &Message,
+        areas: crate::channel::Lane<'_>,
+    ) -> Result<bool, Stop> {
+        let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
+        let via = channel.via(0);
+        let arrival = Arrival { via, peer: channel.peer, message, chain: Vec::new() };
+        let room = match state.admit_reply(&arrival) {
+            Ok(room) => room,
+            Err(Verdict::NotYet) => return Err(Stop::Later),
+            Err(Verdict::NoRoom) => unreachable!("a reply is not one-way"),
+            Err(Verdict::Refused(kind, errno)) => {
+                self.drop_cargo(state, &arrival, channel);
+                areas.inbox().clear();
+                state.answered_with(tid, kind, -errno.raw_os_error());
+                return Ok(true);
+            }
+        };
+        let from = (areas.map, areas.inbox + parts.data_at);
+        match self.unload(state, &arrival, channel, room, from) {
+            Ok(contents) => {
+                areas.inbox().clear();
+                state.answered(tid, message, room, contents);
+            }
+            Err(Stop::Refused(errno)) => {
+                areas.inbox().clear();
+                state.answered_with(tid, Kind::Failed, -errno.raw_os_error());
+            }
+            Err(stop) => return Err(stop),
+        }
+        Ok(true)
+    }
+
+    pub(super) fn accept_nested(
+        &self,
+        state: &mut State,
+        tid: Tid,
+        channel: &Channel,
+        message: &Message,
+        areas: crate::channel::Lane<'_>,
+        via: Via,
+    ) -> Result<bool, Stop> {
+        let taken =
+            self.take_in(state, channel, message, areas.map, areas.inbox, via, Some(tid))?;
+        areas.inbox().clear();
+        if let Some((kind, errno)) = taken {
+            self.answer(via, kind, errno, AT_THE_DOOR);
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,143 @@
+//! The channels that this process has, by peer and by name; the lanes of a peer.
+
+use super::Engine;
+use crate::channel::Channel;
+use crate::state::State;
+use crate::state::transaction::Refusal;
+use baton_abi::control::{ChannelId, End, Identity, ProcessId, Reply, Request};
+use baton_abi::lane::front;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::sync::Arc;
+
+impl Engine {
+    /// A channel by name.
+    pub fn channel(&self, id: ChannelId) -> Option<Arc<Channel>> {
+        self.channels.read().unwrap_or_else(|p| p.into_inner()).by_id.get(&id).cloned()
+    }
+
+    pub(super) fn channels_with(&self, peer: ProcessId) -> Vec<Arc<Channel>> {
+        let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
+        channels.by_id.values().filter(|channel| channel.peer == peer).cloned().collect()
+    }
+
+    /// A channel to a process, opened if there is none.
+    pub fn channel_to(&self, peer: ProcessId) -> Result<Arc<Channel>, Errno> {
+        if let Some(channel) = self.newest_channel_to(peer) {
+            return Ok(channel);
+        }
+        self.open_channel(peer)
+    }
+
+    pub(super) fn newest_channel_to(&self, peer: ProcessId) -> Option<Arc<Channel>> {
+        let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
+        channels.outgoing.get(&peer).and_then(|all| all.last()).cloned()
+    }
+
+    pub(super) fn open_channel(&self, peer: ProcessId) -> Result<Arc<Channel>, Errno> {
+        self.broker.ask(&Request::OpenChannel { target: peer })?;
+        self.take_events();
+        self.newest_channel_to(peer).ok_or(Errno::SRCH)
+    }
+
+    /// A free lane to a process.
+    pub fn lane_to(&self, peer: ProcessId) -> Result<(Arc<Channel>, usize), Errno> {
+        let first = self.channel_to(peer)?;
+        if let Some(lane) = first.take_lane()? {
+            return Ok((first, lane));
+        }
+        let all = {
+            let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
+            channels.outgoing.get(&peer).cloned().unwrap_or_default()
+        };
+        for channel in all {
+            if let Some(lane) = channel.take_lane()? {
+                return Ok((channel, lane));
+            }
+        }
+        let another = self.open_channel(peer)?;
+        let lane = another.take_lane()?.ok_or(Errno::AGAIN)?;
+        Ok((another, lane))
+    }
+
+    pub(super) fn add_channel(&self, id: ChannelId, end: End, peer: Identity, fds: Vec<OwnedFd>) {
+        let channel = match Channel::new(id, end, peer.process, fds) {
+            Ok(channel) => Arc::new(channel),
+            Err(errno) => {
+                tracing::warn!(target: "binder", "cannot map a channel: {errno}");
+                return;
+            }
+        };
+        // Edge-triggered: what has no room in the stash stays in the socket.
+        if let Err(errno) = self.watch_edges(channel.socket(), id.0 + 2) {
+            tracing::warn!(target: "binder", "cannot watch a channel: {errno}");
+        }
+        let mut state = self.lock();
+        let known = state.peers.entry(peer.process).or_default();
+        (known.pid, known.uid, known.label) = (peer.pid, peer.uid, peer.security_context);
+        let mut channels = self.channels.write().unwrap_or_else(|p| p.into_inner());
+        match end {
+            End::Server => Arc::make_mut(&mut channels.incoming).push(Arc::clone(&channel)),
+            End::Client => {
+                channels.outgoing.entry(peer.process).or_default().push(Arc::clone(&channel));
+            }
+        }
+        channels.by_id.insert(id, channel);
+    }
+
+    pub(super) fn remove_channel(&self, channel: &Channel) {
+        channel.ends().dead = true;
+        channel.shut_down();
+        let _ = rustix::event::epoll::delete(&self.epoll, channel.socket());
+        let mut channels = self.channels.write().unwrap_or_else(|p| p.into_inner());
+        channels.by_id.remove(&channel.id);
+        Arc::make_mut(&mut channels.incoming).retain(|other| other.id != channel.id);
+        if let Some(all) = channels.outgoing.get_mut(&channel.peer) {
+            all.retain(|other| other.id != channel.id);
+            if all.is_empty() {
+                channels.outgoing.remove(&channel.peer);
+            }
+        }
+    }
+
+    /// The peer has broken the protocol: it loses the channel, and nobody else loses anything.
+    pub fn end_channel(&self, state: &mut State, channel: &Channel, why: &str) {
+        tracing::warn!(target: "binder", "channel {} with {:?} ended: {why}", channel.id.0, channel.peer);
+        state.fail_channel(channel.id);
+        self.carry_out(state);
+        self.remove_channel(channel);
+    }
+
+    /// Sends descriptors, chooses a lane: see [`crate::send`].
+    pub(crate) fn refuse_if_frozen(
+        &self,
+        channel: &Channel,
+        one_way: bool,
+    ) -> Result<bool, Refusal> {
+        if channel.front_word(front::FROZEN) == 0 {
+            return Ok(false);
+        }
+        self.broker.tell(&Request::FrozenTouched { target: channel.peer, two_way: !one_way });
+        if one_way {
+            return Ok(true);
+        }
+        Err(Refusal { command: baton_abi::uapi::BR_FROZEN_REPLY, errno: Errno::AGAIN })
+    }
+
+    /// Asks the broker for the context manager, unless it is known.
+    pub(crate) fn find_manager(&self) -> Result<(), Errno> {
+        if self.lock().manager.is_some() {
+            return Ok(());
+        }
+        match self.broker.ask(&Request::ContextManager)? {
+            Reply::Ticket { ticket } => {
+                self.take_events();
+                let mut state = self.lock();
+                let found = state.set_manager(ticket);
+                self.unlock(state);
+                if found { Ok(()) } else { Err(Errno::PROTO) }
+            }
+            _ => Err(Errno::PROTO),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What the state wants done, and what peers see of the state.
+
+use super::{Engine, lock, tid};
+use crate::state::thread::Waiting;
+use crate::state::work::Tid;
+use crate::state::{Effect, State};
+use baton_abi::lane::{Attendance, front};
+use baton_shm::bell::Bell;
+use baton_shm::mailbox::Mailbox;
+use baton_shm::sync::{AtomicU32, Ordering};
+use rustix::fd::{FromRawFd, OwnedFd};
+
+impl Engine {
+    /// Carries out the effects, and publishes what peers see of the state.
+    pub fn carry_out(&self, state: &mut State) {
+        while state.has_effects() {
+            for effect in state.take_effects() {
+                self.carry_out_one(state, effect);
+            }
+        }
+        self.publish(state);
+        if self.is_polling() {
+            for (&tid, pollable) in lock(&self.pollables).iter() {
+                let readable = state.would_read(tid) || self.has_answer(state, tid);
+                set_readable(pollable, readable);
+            }
+        }
+    }
+
+    pub(super) fn carry_out_one(&self, state: &mut State, effect: Effect) {
+        match effect {
+            Effect::Wake(_, Waiting::No) => {}
+            Effect::Wake(_, Waiting::Bell) | Effect::WakeLooper => self.bell().ring_own(),
+            Effect::Wake(_, Waiting::Lane(via)) => {
+                if let Some(channel) = self.channel(via.channel)
+                    && let Ok(lane) = channel.lane(via.lane as usize)
+                {
+                    lane.inbox().nudge();
+                }
+            }
+            Effect::Wake(tid, Waiting::Own) => Mailbox::new(self.own_word(tid)).nudge(),
+            Effect::Tell(request) => self.broker.tell(&request),
+            Effect::Answer(via, kind, errno) => self.answer(via, kind, errno, 0),
+            Effect::Abandon(via) => {
+                if let Some(channel) = self.channel(via.channel) {
+                    channel.abandon_lane(via.lane);
+                }
+            }
+            Effect::Account(channel) => {
+                if let Some(channel) = self.channel(channel) {
+                    channel.publish_account(state.one_way_account(channel.id));
+                }
+            }
+            Effect::Close(fds) => {
+                for fd in fds {
+                    // SAFETY: installed by this engine for a buffer that has just been dropped;
+                    // nobody else owns the number (or, for an array's, the protocol says so).
+                    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+                }
+            }
+            Effect::Complain(line) => {
+                tracing::warn!(target: "binder", "{}:{} {line}", self.identity.pid, tid());
+            }
+        }
+    }
+
+    pub(super) fn publish(&self, state: &State) {
+        let put = |offset, value: usize| {
+            let word = self.front.word(offset);
+            if word.load(Ordering::Relaxed) != value as u32 {
+                word.store(value as u32, Ordering::Release);
+            }
+        };
+        let loopers = state.loopers();
+        let attended = loopers > 0 && !self.is_polling();
+        let attendance = if attended { Attendance::Loopers } else { Attendance::Nobody };
+        let (used, buffers) = state.buffers.used();
+        put(front::ATTENDANCE, attendance as usize);
+        put(front::BUFFER_BYTES, state.buffers.bytes());
+        put(front::ONE_WAY_FREE, state.buffers.one_way_free());
+        put(front::BUFFER_USED, used);
+        put(front::BUFFERS, buffers);
+        put(front::OUTSTANDING, state.pending_calls());
+        put(front::THREADS, state.threads.len());
+        put(front::LOOPERS, loopers);
+        self.front.double_word(front::TRANSACTIONS).store(state.received, Ordering::Relaxed);
+    }
+
+    /// A caller that polls may have been answered.
+    pub(super) fn has_answer(&self, state: &State, tid: Tid) -> bool {
+        let calling = state.threads.get(&tid).and_then(|thread| thread.calls_on());
+        calling.is_some_and(|calling| {
+            self.channel(calling.via.channel).is_some_and(|channel| {
+                channel.lane(calling.via.lane as usize).is_ok_and(|lane| !lane.inbox().is_empty())
+            })
+        })
+    }
+
+    pub(super) fn bell(&self) -> Bell<'_> {
+        Bell::new(self.front.word(front::BELL), self.front.word(front::SLEEPERS))
+    }
+
+    pub(super) fn own_word(&self, tid: Tid) -> &'static AtomicU32 {
+        lock(&self.own_words).entry(tid).or_insert_with(|| Box::leak(Box::new(AtomicU32::new(0))))
+    }
+}
+
+fn set_readable(pollable: &OwnedFd, readable: bool) {
+    let mut count = [0; 8];
+    if readable {
+        let _ = rustix::io::write(pollable, &1u64.to_ne_bytes());
+    } else {
+        let _ = rustix::io::read(pollable, &mut count);
+    }
+}

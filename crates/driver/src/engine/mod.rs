@@ -1,0 +1,224 @@
+//! The engine's runner: the state under its lock, and the I/O that the state asks for.
+//!
+//! Lock order: `events`, then `state`, then a channel's own. The broker's sockets are used under
+//! any of them, since the broker waits for nobody.
+//!
+//! A hidden control thread takes what no thread of the program comes for: the broker's events, and
+//! messages of peers that found nobody at home.
+
+mod accept;
+mod answer;
+mod channels;
+mod effects;
+mod events;
+mod take_in;
+mod wait;
+
+use crate::channel::Channel;
+use crate::control::Broker;
+use crate::device::OpenError;
+use crate::state::work::Tid;
+use crate::state::{Effect, State};
+use baton_abi::control::{ChannelId, Identity, ProcessId};
+use baton_abi::lane::*;
+use baton_shm::mapping::{self, Access, Mapping};
+use baton_shm::sync::{AtomicU32, Ordering};
+use rustc_hash::FxHashMap;
+use rustix::event::EventfdFlags;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use std::collections::hash_map::Entry;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+/// The driver of one opened device.
+#[derive(Debug)]
+pub struct Engine {
+    /// Who the broker says this process is.
+    pub identity: Identity,
+    state: Mutex<State>,
+    /// Held while events are taken from the broker's stream and applied.
+    events: Mutex<()>,
+    pub(crate) broker: Broker,
+    channels: RwLock<Channels>,
+    front: Mapping,
+    /// The receive buffer, as the engine writes it.
+    pub(crate) memory: Mapping,
+    memory_file: OwnedFd,
+    /// Where the program has mapped it; 0 before.
+    pub(crate) program_map: AtomicUsize,
+    /// One word a thread, to wait for work of its own; never removed, as threads are few.
+    own_words: Mutex<FxHashMap<Tid, &'static AtomicU32>>,
+    /// Some channel's one-way transactions wait for room.
+    any_full: AtomicBool,
+    polling: AtomicBool,
+    /// An eventfd for each thread that polls.
+    pollables: Mutex<FxHashMap<Tid, &'static OwnedFd>>,
+    epoll: OwnedFd,
+    stop: OwnedFd,
+    barriers: AtomicU64,
+    barrier_seen: AtomicU64,
+    key: std::hash::RandomState,
+    pub(crate) broker_lost: AtomicBool,
+    closed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Channels {
+    by_id: FxHashMap<ChannelId, Arc<Channel>>,
+    /// Replaced as a whole: a look at all of them costs one count.
+    incoming: Arc<Vec<Arc<Channel>>>,
+    outgoing: FxHashMap<ProcessId, Vec<Arc<Channel>>>,
+}
+
+/// The calling thread's id.
+pub fn tid() -> Tid {
+    thread_local!(static TID: Tid = rustix::thread::gettid().as_raw_nonzero().get() as Tid);
+    TID.with(|tid| *tid)
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Engine {
+    /// Connects to the broker at `socket` and starts the control thread.
+    pub fn open(context: &str, socket: &Path) -> Result<Arc<Engine>, OpenError> {
+        let system = |operation| move |errno| OpenError::System { operation, errno };
+        let page = mapping::create("baton-front", FRONT_BYTES).map_err(system("memfd_create"))?;
+        let front = Mapping::new(&page, FRONT_BYTES, Access::ReadWrite).map_err(system("mmap"))?;
+        let memory_file =
+            mapping::create("binder", MAX_PAYLOAD_BYTES).map_err(system("memfd_create"))?;
+        let memory = Mapping::new(&memory_file, MAX_PAYLOAD_BYTES, Access::ReadWrite)
+            .map_err(system("mmap"))?;
+        // The program may map it to read, and nothing else.
+        mapping::forbid_new_writers(&memory_file).map_err(system("fcntl"))?;
+        let (broker, identity) = Broker::connect(socket, context, page.as_fd())?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let stop = rustix::event::eventfd(0, flags).map_err(system("eventfd"))?;
+        let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)
+            .map_err(system("epoll_create"))?;
+        let engine = Arc::new(Engine {
+            state: Mutex::new(State::new(identity.process)),
+            identity,
+            events: Mutex::new(()),
+            broker,
+            channels: RwLock::default(),
+            front,
+            memory,
+            memory_file,
+            program_map: AtomicUsize::new(0),
+            own_words: Mutex::default(),
+            any_full: AtomicBool::new(false),
+            polling: AtomicBool::new(false),
+            pollables: Mutex::default(),
+            epoll,
+            stop,
+            barriers: AtomicU64::new(0),
+            barrier_seen: AtomicU64::new(0),
+            key: std::hash::RandomState::new(),
+            broker_lost: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        });
+        engine.watch(engine.broker.events(), events::EVENTS).map_err(system("epoll_ctl"))?;
+        engine.watch(engine.stop.as_fd(), events::STOP).map_err(system("epoll_ctl"))?;
+        let control = Arc::clone(&engine);
+        crate::thread::start(move || control.run_control())
+            .map_err(system("start the control thread"))?;
+        Ok(engine)
+    }
+
+    /// The state, locked. [`Engine::unlock`] carries its effects out.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Carries out what the state wants done, then lets it go.
+    pub fn unlock(&self, mut state: MutexGuard<'_, State>) {
+        self.carry_out(&mut state);
+    }
+
+    /// The receive buffer's file.
+    pub fn memory_file(&self) -> BorrowedFd<'_> {
+        self.memory_file.as_fd()
+    }
+
+    /// Polls readable while the calling thread would find work. Polling threads cost the others a
+    /// doorbell over the socket, so it begins with the first use.
+    pub fn readable(&self) -> Result<BorrowedFd<'static>, Errno> {
+        let tid = tid();
+        let mut state = self.lock();
+        self.polling.store(true, Ordering::SeqCst);
+        let pollable = match lock(&self.pollables).entry(tid) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(place) => {
+                let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+                // Never closed: the program's epoll may hold it.
+                place.insert(Box::leak(Box::new(rustix::event::eventfd(0, flags)?)))
+            }
+        };
+        if let Some(calling) = state.thread(tid).calls_on()
+            && let Some(channel) = self.channel(calling.via.channel)
+        {
+            channel.lane(calling.via.lane as usize)?.inbox().set_polling(true);
+        }
+        self.publish(&state);
+        self.accept(&mut state, None);
+        self.carry_out(&mut state);
+        Ok(pollable.as_fd())
+    }
+
+    /// Whether [`Engine::close`] was called, or this is a child of fork.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether threads poll.
+    pub fn is_polling(&self) -> bool {
+        self.polling.load(Ordering::Relaxed)
+    }
+
+    /// Closes the device: the broker is told by the end of the connection.
+    pub fn close(&self) {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        for socket in self.broker.sockets() {
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
+        let mut state = self.lock();
+        let channels = {
+            let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
+            channels.by_id.values().cloned().collect::<Vec<_>>()
+        };
+        for channel in channels {
+            state.fail_channel(channel.id);
+            self.carry_out(&mut state);
+            self.remove_channel(&channel);
+        }
+        let tids: Vec<Tid> = state.threads.keys().copied().collect();
+        for tid in tids {
+            let waiting = state.thread(tid).waiting;
+            self.carry_out_one(&mut state, Effect::Wake(tid, waiting));
+        }
+    }
+
+    /// In a child of fork, which shares nothing of the device: its copies of the sockets go, so
+    /// that the parent's death is seen.
+    pub fn forked(&self) {
+        self.closed.store(true, Ordering::Release);
+        let channels = self.channels.try_read();
+        let sockets = channels.iter().flat_map(|c| c.by_id.values()).map(|c| c.socket());
+        for socket in sockets.chain(self.broker.sockets()) {
+            crate::thread::close_in_child(socket);
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
