@@ -16,7 +16,11 @@
 //! its reader takes (`shm::mailbox`).
 //!
 //! The front page is written by the engine that owns it (and `frozen` by the broker); its peers
-//! map it read only. A futex wake needs no more than that.
+//! map it read only. So is a channel's bell page, which the server's engine makes and sends to its
+//! one client as the first message on the channel's socket. A futex wake needs no more than that.
+//!
+//! A message on the socket is a u32: 0 is a doorbell (with a descriptor, the server's bell page),
+//! everything else the number of the descriptors that come with it.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -44,6 +48,8 @@ pub const AT_THE_DOOR: u32 = 1;
 pub const MAX_FDS: usize = 253;
 /// Size of a front page's file.
 pub const FRONT_BYTES: usize = 4096;
+/// Size of a bell page's file.
+pub const BELL_BYTES: usize = 4096;
 
 /// Offsets of the words in a channel's header, each on a cache line of its own.
 pub mod header {
@@ -59,11 +65,17 @@ pub mod header {
     pub const ONE_WAY_BUFFERS: usize = 260;
 }
 
-/// Offsets of the words in a front page.
-pub mod front {
-    /// u32 futex: loopers with nothing to do sleep on it; only the owner changes it.
+/// Offsets of the words in a bell page.
+pub mod bell {
+    /// u32 futex: loopers with nothing to do sleep on it; only the server changes it.
     pub const BELL: usize = 0;
     /// u32: how many sleep there, or are about to.
+    pub const SLEEPERS: usize = 4;
+}
+
+/// Offsets of the words in a front page.
+pub mod front {
+    /// u32: loopers that sleep, or are about to.
     pub const SLEEPERS: usize = 4;
     /// u32, [`Attendance`](super::Attendance): what a client does after it has posted.
     pub const ATTENDANCE: usize = 8;

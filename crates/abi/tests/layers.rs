@@ -30,7 +30,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("driver/src/process.rs", "lends the receive buffer, and descriptors named in it"),
     ("driver/src/engine/effects.rs", "closes descriptors that it has installed, by number"),
     ("driver/src/send.rs", "copies from the program's memory"),
-    ("driver/src/channel.rs", "duplicates the program's descriptors, by number"),
+    ("driver/src/channel/socket.rs", "duplicates the program's descriptors, by number"),
     ("preload/src/", "stands in for functions of the C library"),
     ("capi/src/", "pointers from C"),
     ("cli/src/broker.rs", "takes over a listening socket by number"),

@@ -79,9 +79,9 @@ fn a_channel_is_shared_memory_a_socket_and_the_servers_front_page() {
     assert_eq!(receive(socket).unwrap().0, b"hello");
 
     // The front page is the server's: the client only looks.
-    manager.front.word(front::BELL).store(9, Ordering::SeqCst);
+    manager.front.word(front::SLEEPERS).store(9, Ordering::SeqCst);
     let seen = Mapping::new(page, FRONT_BYTES, Access::Read).unwrap();
-    assert_eq!(seen.word(front::BELL).load(Ordering::SeqCst), 9);
+    assert_eq!(seen.word(front::SLEEPERS).load(Ordering::SeqCst), 9);
     assert_eq!(Mapping::new(page, FRONT_BYTES, Access::ReadWrite).unwrap_err(), Errno::PERM);
     assert!(rustix::io::pwrite(page, &[1], 0).is_err());
     for descriptor in at_server.iter().chain(&at_client) {

@@ -1,25 +1,29 @@
-//! A futex word that strangers may wake and only its owner changes.
+//! A futex word that its owner's threads sleep on, that one stranger may wake, and that only its owner
+//! changes.
 //!
-//! Threads of the owner sleep on the bell when they have nothing to do. Clients map the page read
-//! only, so none of them can undo another one's ring; a futex wake needs no write access. The
-//! price is that a client cannot make the kernel's check "does the word still hold this value?"
-//! fail, so a wake may find a sleeper that has announced itself and is not asleep yet:
+//! Threads of the owner that have nothing to do sleep on the bells of several strangers at once, each
+//! of whom knows its own bell only: whoever can map a word can sleep on it too, and take a wake-up
+//! that was meant for somebody else, but here nobody else's is. The stranger maps the page read
+//! only, which is enough to wake, so it cannot undo the owner's own ring. The price is that it cannot make
+//! the kernel's check "does the word still hold this value?" fail, so its wake may find a
+//! sleeper that has announced itself and is not asleep yet:
 //!
 //! ```text
 //!   sleeper                               ringer
-//!   sleepers += 1           (a)           publish its message        (c)
-//!   look for messages: none (b)           sleepers > 0 ? wake one    (d)
-//!   futex wait                            nobody woken -> other means
+//!   sleepers += 1, elsewhere += 1  (a)    publish its message                      (c)
+//!   look for messages: none        (b)    sleepers > 0 ? wake one : elsewhere > 0? (d)
+//!   futex wait                            nobody woken, or elsewhere -> other means
 //! ```
 //!
 //! (a)(b) and (c)(d) are separated by SeqCst fences: either the sleeper sees the message in (b) or
-//! the ringer sees the sleeper in (d) (Dekker). A ringer whose wake found nobody must tell the
-//! owner by other means; [`Ring::Nobody`] says so.
+//! the ringer sees the sleeper in (d) (Dekker). `elsewhere` counts all of the owner's sleepers,
+//! also those that sleep on other bells only. A ringer whose wake found nobody must tell the owner
+//! by other means; [`Ring::Nobody`] says so.
 
-use crate::futex::{self, Wait};
+use crate::futex;
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// The owner's view.
+/// A view of the two words of a bell.
 #[derive(Clone, Copy)]
 pub struct Bell<'a> {
     bell: &'a AtomicU32,
@@ -33,7 +37,7 @@ pub enum Ring {
     Woken,
     /// No thread sleeps: those that are awake look before they do.
     NoSleeper,
-    /// One was about to sleep and may not look again.
+    /// One is about to sleep, or sleeps elsewhere, and may not look again.
     Nobody,
 }
 
@@ -43,17 +47,13 @@ impl<'a> Bell<'a> {
         Bell { bell, sleepers }
     }
 
-    /// Owner: announces a sleeper. Look for messages after this, then [`Bell::sleep`].
-    pub fn announce(self) -> u32 {
+    /// Owner: announces a sleeper, and says what to wait on. Call [`look_again`], look for messages
+    /// after that, then sleep with [`futex::wait_any`].
+    pub fn announce(self) -> (&'a AtomicU32, u32) {
+        // Acquire pairs with the release in `ring_own`.
         let bell = self.bell.load(Ordering::Acquire);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        bell
-    }
-
-    /// Owner: sleeps unless the owner rang since `announced`. Ends at every signal handler.
-    pub fn sleep(self, announced: u32) -> Wait {
-        futex::wait(self.bell, announced, Some(futex::FAR_AHEAD))
+        (self.bell, bell)
     }
 
     /// Owner: takes the announcement back, after the sleep or instead of it.
@@ -61,22 +61,31 @@ impl<'a> Bell<'a> {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Owner: wakes one sleeper, also one that is only about to sleep.
+    /// Owner: wakes every thread that sleeps here or is about to. One wake could be the stranger's
+    /// to take.
     pub fn ring_own(self) {
         // Release pairs with the acquire in `announce`; the changed word fails the futex wait.
         self.bell.fetch_add(1, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            futex::wake(self.bell, 1);
+            futex::wake(self.bell, i32::MAX as u32);
         }
     }
 
-    /// A stranger, after it has published something.
-    pub fn ring(self) -> Ring {
+    /// The stranger, after it has published something. `elsewhere` counts the owner's sleepers.
+    pub fn ring(self, elsewhere: &AtomicU32) -> Ring {
         fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::SeqCst) == 0 {
-            return Ring::NoSleeper;
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            return if futex::wake(self.bell, 1) > 0 { Ring::Woken } else { Ring::Nobody };
         }
-        if futex::wake(self.bell, 1) > 0 { Ring::Woken } else { Ring::Nobody }
+        match elsewhere.load(Ordering::SeqCst) {
+            0 => Ring::NoSleeper,
+            _ => Ring::Nobody,
+        }
     }
+}
+
+/// Owner: between the announcements of a sleeper and its look for messages.
+pub fn look_again() {
+    fence(Ordering::SeqCst);
 }

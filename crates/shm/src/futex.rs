@@ -35,6 +35,42 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<core::time::Duratio
     }
 }
 
+/// Most words that [`wait_any`] takes.
+pub const MAX_WORDS: usize = 17;
+
+/// Whether the kernel has `futex_waitv` (Linux 5.16) and lets this process use it.
+#[cfg(not(loom))]
+pub fn can_wait_any() -> bool {
+    static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        let flags = rustix::thread::futex::WaitvFlags::empty();
+        let clock = rustix::thread::ClockId::Monotonic;
+        // No words are a caller's error; anything else is no such system call.
+        rustix::thread::futex::waitv(&[], flags, None, clock) == Err(rustix::io::Errno::INVAL)
+    })
+}
+
+/// Sleeps while every word holds what is expected of it: one word, or up to [`MAX_WORDS`] if
+/// [`can_wait_any`]. With several, a handler with SA_RESTART does not end the wait.
+#[cfg(not(loom))]
+pub fn wait_any(words: &[(&AtomicU32, u32)]) -> Wait {
+    use rustix::thread::futex::{self, WaitFlags, WaitPtr, WaitvFlags};
+    if let &[(word, expected)] = words {
+        return wait(word, expected, Some(FAR_AHEAD));
+    }
+    let mut waits = [futex::Wait::new(); MAX_WORDS];
+    for (wait, &(word, expected)) in waits.iter_mut().zip(words) {
+        wait.val = u64::from(expected);
+        wait.uaddr = WaitPtr::new(word.as_ptr().cast());
+        wait.flags = WaitFlags::SIZE_U32;
+    }
+    let clock = rustix::thread::ClockId::Monotonic;
+    match futex::waitv(&waits[..words.len()], WaitvFlags::empty(), None, clock) {
+        Err(rustix::io::Errno::INTR) => Wait::Interrupted,
+        _ => Wait::Woken,
+    }
+}
+
 /// Wakes up to `n` sleepers and says how many it woke. Needs only a readable map of the word.
 #[cfg(not(loom))]
 pub fn wake(word: &AtomicU32, n: u32) -> usize {
@@ -43,4 +79,4 @@ pub fn wake(word: &AtomicU32, n: u32) -> usize {
 }
 
 #[cfg(loom)]
-pub use crate::models::{wait, wake};
+pub use crate::models::{can_wait_any, wait, wait_any, wake};

@@ -2,8 +2,8 @@
 //!
 //! A futex is modelled as the kernel has it: check and sleep are one step against every wake.
 
-use crate::bell::{Bell, Ring};
-use crate::futex::Wait;
+use crate::bell::{self, Bell, Ring};
+use crate::futex::{self, Wait};
 use crate::mailbox::{Mailbox, Reader, Seen};
 use crate::ring::{Consumer, Producer};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -11,23 +11,44 @@ use core::time::Duration;
 use loom::sync::{Arc, Condvar, Mutex};
 
 loom::lazy_static! {
-    static ref SLEEPERS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    static ref SLEEPERS: Mutex<Vec<Sleeper>> = Mutex::new(Vec::new());
     static ref WAKE: Condvar = Condvar::new();
+    static ref NAMES: Mutex<usize> = Mutex::new(0);
+}
+
+/// One thread in the kernel, by the words that it sleeps on.
+struct Sleeper {
+    name: usize,
+    words: Vec<usize>,
 }
 
 fn address(word: &AtomicU32) -> usize {
     word as *const AtomicU32 as usize
 }
 
+/// The model of [`crate::futex`].
+pub fn can_wait_any() -> bool {
+    true
+}
+
 /// The model of [`crate::futex`]: a wait.
 pub fn wait(word: &AtomicU32, expected: u32, _: Option<Duration>) -> Wait {
+    wait_any(&[(word, expected)])
+}
+
+/// The model of [`crate::futex`]: a wait on several words.
+pub fn wait_any(words: &[(&AtomicU32, u32)]) -> Wait {
     let mut sleepers = SLEEPERS.lock().unwrap();
-    if word.load(Ordering::SeqCst) != expected {
+    if words.iter().any(|(word, expected)| word.load(Ordering::SeqCst) != *expected) {
         return Wait::Woken;
     }
-    sleepers.push(address(word));
-    let before = sleepers.iter().filter(|&&at| at == address(word)).count();
-    while sleepers.iter().filter(|&&at| at == address(word)).count() >= before {
+    let name = {
+        let mut names = NAMES.lock().unwrap();
+        *names += 1;
+        *names
+    };
+    sleepers.push(Sleeper { name, words: words.iter().map(|(word, _)| address(word)).collect() });
+    while sleepers.iter().any(|sleeper| sleeper.name == name) {
         sleepers = WAKE.wait(sleepers).unwrap();
     }
     Wait::Woken
@@ -38,7 +59,8 @@ pub fn wake(word: &AtomicU32, n: u32) -> usize {
     let mut sleepers = SLEEPERS.lock().unwrap();
     let mut woken = 0;
     while woken < n as usize {
-        let Some(at) = sleepers.iter().position(|&at| at == address(word)) else { break };
+        let at = sleepers.iter().position(|sleeper| sleeper.words.contains(&address(word)));
+        let Some(at) = at else { break };
         sleepers.remove(at);
         woken += 1;
     }
@@ -108,33 +130,72 @@ fn a_message_to_a_closing_reader_is_refused_or_left_to_be_found() {
     });
 }
 
-/// The stranger publishes and rings; what the wake cannot promise, `Ring::Nobody` reports.
-#[test]
-fn a_ring_reaches_the_sleeper_or_says_that_it_did_not() {
-    loom::model(|| {
-        let words = Arc::new([AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0)]);
-        let stranger_words = words.clone();
-        let stranger = loom::thread::spawn(move || {
-            let [bell, sleepers, message] = &*stranger_words;
-            message.store(1, Ordering::Release);
-            if Bell::new(bell, sleepers).ring() == Ring::Nobody {
-                // The owner's control thread, told over the socket.
-                Bell::new(bell, sleepers).ring_own();
-            }
-        });
-        let [bell, sleepers, message] = &*words;
-        let owner = Bell::new(bell, sleepers);
+/// What the two bells' owner and its two strangers share.
+#[derive(Default)]
+struct Bells {
+    bells: [AtomicU32; 2],
+    sleepers: [AtomicU32; 2],
+    elsewhere: AtomicU32,
+    messages: [AtomicU32; 2],
+}
+
+impl Bells {
+    fn bell(&self, stranger: usize) -> Bell<'_> {
+        Bell::new(&self.bells[stranger], &self.sleepers[stranger])
+    }
+
+    /// The stranger publishes and rings; what the wake cannot promise, `Ring::Nobody` reports, and
+    /// the owner's control thread, told over the socket, rings every bell.
+    fn post(&self, stranger: usize) {
+        self.messages[stranger].store(1, Ordering::Release);
+        if self.bell(stranger).ring(&self.elsewhere) == Ring::Nobody {
+            self.bell(0).ring_own();
+            self.bell(1).ring_own();
+        }
+    }
+
+    /// The owner sleeps on the bells of those given, until everything has come.
+    fn take(&self, on: &[usize]) {
+        let all = |bells: &Bells| bells.messages.iter().all(|m| m.load(Ordering::Acquire) == 1);
         loop {
-            let announced = owner.announce();
-            let found = message.load(Ordering::Acquire) == 1;
-            if !found {
-                owner.sleep(announced);
+            self.elsewhere.fetch_add(1, Ordering::SeqCst);
+            let words: Vec<_> = on.iter().map(|&stranger| self.bell(stranger).announce()).collect();
+            bell::look_again();
+            let over = all(self);
+            if !over {
+                futex::wait_any(&words);
             }
-            owner.rise();
-            if found {
-                break;
+            on.iter().for_each(|&stranger| self.bell(stranger).rise());
+            self.elsewhere.fetch_sub(1, Ordering::SeqCst);
+            if over {
+                return;
             }
         }
+    }
+}
+
+#[test]
+fn a_ring_reaches_the_sleeper_or_says_that_it_did_not() {
+    for on in [&[0][..], &[0, 1]] {
+        loom::model(move || {
+            let bells = Arc::new(Bells::default());
+            bells.messages[1].store(1, Ordering::Release);
+            let theirs = bells.clone();
+            let stranger = loom::thread::spawn(move || theirs.post(0));
+            bells.take(on);
+            stranger.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_stranger_whose_bell_nobody_sleeps_on_hears_of_it() {
+    loom::model(|| {
+        let bells = Arc::new(Bells::default());
+        bells.messages[0].store(1, Ordering::Release);
+        let theirs = bells.clone();
+        let stranger = loom::thread::spawn(move || theirs.post(1));
+        bells.take(&[0]);
         stranger.join().unwrap();
     });
 }

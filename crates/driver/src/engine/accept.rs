@@ -13,12 +13,10 @@ impl Engine {
     /// Takes in everything that peers have posted (or one of them), oldest first. What has to wait
     /// for an event of the broker is returned.
     pub(super) fn accept(&self, state: &mut State, only: Option<ProcessId>) -> Vec<Candidate> {
-        let incoming = {
-            let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
-            Arc::clone(&channels.incoming)
-        };
+        let incoming = self.incoming();
         let mut blocked = Blocked::default();
         while let Some((channel, what)) = self.oldest(state, &incoming, only, &blocked) {
+            channel.wanted(self.sleeps.load(Ordering::Relaxed));
             let outcome = match what.place {
                 Place::Lane(lane) => self.accept_lane(state, &channel, lane),
                 Place::OneWay => self.accept_one_way(state, &channel),
@@ -103,7 +101,7 @@ impl Engine {
             return;
         }
         let mut waited = false;
-        for channel in self.channels.read().unwrap_or_else(|p| p.into_inner()).incoming.iter() {
+        for channel in self.incoming().iter() {
             waited |= std::mem::take(&mut channel.ends().full);
         }
         if waited {

@@ -16,6 +16,12 @@ impl Engine {
         self.channels.read().unwrap_or_else(|p| p.into_inner()).by_id.get(&id).cloned()
     }
 
+    /// The channels on which this process is called.
+    pub(super) fn incoming(&self) -> Arc<Vec<Arc<Channel>>> {
+        let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
+        Arc::clone(&channels.incoming)
+    }
+
     pub(super) fn channels_with(&self, peer: ProcessId) -> Vec<Arc<Channel>> {
         let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
         channels.by_id.values().filter(|channel| channel.peer == peer).cloned().collect()
@@ -89,6 +95,12 @@ impl Engine {
         channel.ends().dead = true;
         channel.shut_down();
         let _ = rustix::event::epoll::delete(&self.epoll, channel.socket());
+        if channel.end == End::Server
+            && let Some(bell) = channel.bell()
+        {
+            // Those who sleep there choose anew.
+            bell.ring_own();
+        }
         let mut channels = self.channels.write().unwrap_or_else(|p| p.into_inner());
         channels.by_id.remove(&channel.id);
         Arc::make_mut(&mut channels.incoming).retain(|other| other.id != channel.id);

@@ -5,7 +5,7 @@ use crate::state::thread::Waiting;
 use crate::state::work::Tid;
 use crate::state::{Effect, State};
 use baton_abi::lane::{Attendance, front};
-use baton_shm::bell::Bell;
+use baton_shm::futex;
 use baton_shm::mailbox::Mailbox;
 use baton_shm::sync::{AtomicU32, Ordering};
 use rustix::fd::{FromRawFd, OwnedFd};
@@ -30,7 +30,7 @@ impl Engine {
     pub(super) fn carry_out_one(&self, state: &mut State, effect: Effect) {
         match effect {
             Effect::Wake(_, Waiting::No) => {}
-            Effect::Wake(_, Waiting::Bell) | Effect::WakeLooper => self.bell().ring_own(),
+            Effect::Wake(_, Waiting::Bell) | Effect::WakeLooper => self.wake_looper(),
             Effect::Wake(_, Waiting::Lane(via)) => {
                 if let Some(channel) = self.channel(via.channel)
                     && let Ok(lane) = channel.lane(via.lane as usize)
@@ -96,8 +96,18 @@ impl Engine {
         })
     }
 
-    pub(super) fn bell(&self) -> Bell<'_> {
-        Bell::new(self.front.word(front::BELL), self.front.word(front::SLEEPERS))
+    /// Wakes one looper that sleeps, or several: those on one bell only can be woken there only.
+    pub(super) fn wake_looper(&self) {
+        // Release pairs with the acquire in `sleep_as_looper`.
+        self.any_work.fetch_add(1, Ordering::AcqRel);
+        if futex::wake(&self.any_work, 1) > 0 {
+            return;
+        }
+        for channel in self.incoming().iter() {
+            if let Some(bell) = channel.bell() {
+                bell.ring_own();
+            }
+        }
     }
 
     pub(super) fn own_word(&self, tid: Tid) -> &'static AtomicU32 {

@@ -48,6 +48,10 @@ pub struct Engine {
     memory_file: OwnedFd,
     /// Where the program has mapped it; 0 before.
     pub(crate) program_map: AtomicUsize,
+    /// Loopers sleep on it beside their clients' bells; this process's own.
+    any_work: AtomicU32,
+    /// How often loopers have slept.
+    sleeps: AtomicU64,
     /// One word a thread, to wait for work of its own; never removed, as threads are few.
     own_words: Mutex<FxHashMap<Tid, &'static AtomicU32>>,
     /// Some channel's one-way transactions wait for room.
@@ -109,6 +113,8 @@ impl Engine {
             memory,
             memory_file,
             program_map: AtomicUsize::new(0),
+            any_work: AtomicU32::new(0),
+            sleeps: AtomicU64::new(0),
             own_words: Mutex::default(),
             any_full: AtomicBool::new(false),
             polling: AtomicBool::new(false),

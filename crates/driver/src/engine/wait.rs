@@ -4,8 +4,11 @@ use super::Engine;
 use crate::state::State;
 use crate::state::thread::Waiting;
 use crate::state::work::Tid;
-use baton_shm::futex::{FAR_AHEAD, Wait};
+use baton_abi::lane::front;
+use baton_shm::bell::{self, Bell};
+use baton_shm::futex::{self, FAR_AHEAD, MAX_WORDS, Wait};
 use baton_shm::mailbox::{Mailbox, Seen};
+use baton_shm::sync::Ordering;
 use rustix::io::Errno;
 use std::sync::MutexGuard;
 
@@ -83,12 +86,7 @@ impl Engine {
             }
         } else if process_work {
             state.set_waiting(tid, Waiting::Bell);
-            let announced = self.bell().announce();
-            let news = self.has_news();
-            drop(state);
-            let outcome = if news { Wait::Woken } else { self.bell().sleep(announced) };
-            self.bell().rise();
-            match outcome {
+            match self.sleep_as_looper(state) {
                 Wait::Woken => Ok(Seen::Nudge),
                 other => Err(other),
             }
@@ -109,8 +107,35 @@ impl Engine {
         }
     }
 
-    pub(super) fn has_news(&self) -> bool {
-        let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
-        channels.incoming.iter().any(|channel| channel.has_news(&channel.ends()))
+    /// Sleeps until a client or this process wants a looper: on the bells of the clients that have
+    /// wanted one lately. Of one client it is the bell alone, which costs the kernel least.
+    fn sleep_as_looper(&self, state: MutexGuard<'_, State>) -> Wait {
+        let incoming = self.incoming();
+        let asleep = self.front.word(front::SLEEPERS);
+        let sleeps = self.sleeps.fetch_add(1, Ordering::Relaxed);
+        // Acquire pairs with the release in `wake_looper`.
+        let own = (&self.any_work, self.any_work.load(Ordering::Acquire));
+        let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
+        asleep.fetch_add(1, Ordering::SeqCst);
+        let hot = incoming.iter().filter(|channel| channel.is_hot(sleeps));
+        let mut bells = [None; MAX_WORDS];
+        let mut words = [own; MAX_WORDS];
+        let mut n_words = 0;
+        for bell in hot.filter_map(|channel| channel.bell()).take(most) {
+            bells[n_words] = Some(bell);
+            words[n_words] = bell.announce();
+            n_words += 1;
+        }
+        if n_words != 1 {
+            words[n_words] = own;
+            n_words += 1;
+        }
+        bell::look_again();
+        let news = incoming.iter().any(|channel| channel.has_news(&channel.ends()));
+        drop(state);
+        let outcome = if news { Wait::Woken } else { futex::wait_any(&words[..n_words]) };
+        bells.into_iter().flatten().for_each(Bell::rise);
+        asleep.fetch_sub(1, Ordering::SeqCst);
+        outcome
     }
 }

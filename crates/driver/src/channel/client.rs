@@ -1,0 +1,146 @@
+//! A channel at the client's end: lanes, the bell, the one-way ring.
+
+use super::{Channel, Ends, OneWayAccount};
+use baton_abi::lane::*;
+use baton_shm::bell::Ring;
+use baton_shm::mapping::Mapping;
+use baton_shm::ring::Corrupt;
+use baton_shm::sync::Ordering;
+use bytemuck::bytes_of;
+use rustix::io::Errno;
+
+impl Channel {
+    /// Takes a lane that nobody uses. `None` if all are in use.
+    pub fn take_lane(&self) -> Result<Option<usize>, Errno> {
+        let mut ends = self.ends();
+        if ends.free == 0 {
+            self.reclaim(&mut ends)?;
+        }
+        let lane = ends.free.trailing_zeros() as usize;
+        if lane == LANES {
+            return Ok(None);
+        }
+        ends.free &= !(1 << lane);
+        Ok(Some(lane))
+    }
+
+    /// A lane whose caller left is free again once the server has tried to answer.
+    fn reclaim(&self, ends: &mut Ends) -> Result<(), Errno> {
+        let abandoned = ends.abandoned;
+        for lane in (0..LANES).filter(|lane| abandoned >> lane & 1 == 1) {
+            let areas = self.lane(lane)?;
+            if !areas.inbox().is_empty() {
+                areas.inbox().reset();
+                ends.abandoned &= !(1 << lane);
+                ends.free |= 1 << lane;
+            }
+        }
+        Ok(())
+    }
+
+    /// A call on this lane is over.
+    pub fn give_lane(&self, lane: u32) {
+        self.ends().free |= 1 << lane;
+    }
+
+    /// Nobody waits on this lane any more, and the answer is outstanding.
+    pub fn abandon_lane(&self, lane: u32) {
+        if let Ok(areas) = self.lane(lane as usize) {
+            areas.inbox().close();
+            self.ends().abandoned |= 1 << lane;
+        }
+    }
+
+    /// A word of the server's front page.
+    pub fn front_word(&self, offset: usize) -> u32 {
+        self.front.as_ref().map_or(0, |front| front.word(offset).load(Ordering::Acquire))
+    }
+
+    /// Tells the server of a lane's new request or of a new one-way record. `must_look`: nobody
+    /// of the pool may come by for it.
+    /// True if one has been woken for it.
+    pub fn announce(&self, must_look: bool) -> bool {
+        let Some(front) = &self.front else { return false };
+        let attended = front.word(front::ATTENDANCE).load(Ordering::Acquire);
+        let ring = self.bell().map_or(Ring::Nobody, |bell| bell.ring(front.word(front::SLEEPERS)));
+        let seen = match ring {
+            _ if attended != Attendance::Loopers as u32 => false,
+            Ring::Woken => return true,
+            Ring::NoSleeper => !must_look,
+            Ring::Nobody => false,
+        };
+        if !seen {
+            self.ring_socket();
+        }
+        false
+    }
+
+    /// Remembers whether a looper was woken for the call on this lane.
+    pub fn set_expected(&self, lane: usize, expected: bool) {
+        // Only the lane's caller reads its bit.
+        match expected {
+            true => self.expected.fetch_or(1 << lane, Ordering::Relaxed),
+            false => self.expected.fetch_and(!(1 << lane), Ordering::Relaxed),
+        };
+    }
+
+    /// What [`Channel::set_expected`] was told.
+    pub fn is_expected(&self, lane: u32) -> bool {
+        self.expected.load(Ordering::Relaxed) >> lane & 1 == 1
+    }
+
+    /// The lane's request area holds a new request.
+    pub fn set_ready(&self, lane: usize) {
+        // SeqCst: before the look at the sleepers in `announce`; see `bell`.
+        self.head.double_word(header::READY).fetch_or(1 << lane, Ordering::SeqCst);
+    }
+
+    /// Bytes of the receive buffer that one-way records of this client will take, the ones it has
+    /// taken, and how many those are.
+    pub fn one_way_account(&self, ends: &mut Ends) -> OneWayAccount {
+        let head = self.head.double_word(header::RING_HEAD).load(Ordering::Acquire);
+        while ends.pending.front().is_some_and(|&(end, _)| end <= head) {
+            ends.pending.pop_front();
+        }
+        OneWayAccount {
+            pending_bytes: ends.pending.iter().map(|&(_, bytes)| bytes).sum(),
+            pending: ends.pending.len(),
+            taken_bytes: self.head.word(header::ONE_WAY_BYTES).load(Ordering::Acquire) as usize,
+            taken: self.head.word(header::ONE_WAY_BUFFERS).load(Ordering::Acquire) as usize,
+        }
+    }
+
+    /// Puts a one-way record into the ring. `Ok(false)` if there is no room.
+    pub fn put_one_way(
+        &self,
+        ends: &mut Ends,
+        message: &Message,
+        allocation: usize,
+        write: impl FnOnce(&Mapping, usize),
+    ) -> Result<bool, Corrupt> {
+        let bytes = message.parts().ok_or(Corrupt)?.end.next_multiple_of(64);
+        let (head, tail) =
+            (self.head.double_word(header::RING_HEAD), self.head.double_word(header::RING_TAIL));
+        let (free, before_end) = ends.producer.room(head)?;
+        let beyond_end = free - before_end;
+        // An empty ring starts over in its second half, so that a trickle touches half of its
+        // pages. Until the server has taken the skip there is room up to here: any target's half.
+        let restart = free == RING_BYTES && ends.producer.place() >= RING_BYTES / 2;
+        if before_end < bytes || restart {
+            if beyond_end < bytes {
+                return Ok(false);
+            }
+            let skip = Message { word: before_end as u32, kind: Kind::Skip as u32, ..*message };
+            self.head.write(RING_AT + ends.producer.place(), bytes_of(&skip));
+            ends.producer.publish(tail, before_end);
+        }
+        let at = RING_AT + ends.producer.place();
+        let message = Message { word: bytes as u32, ..*message };
+        self.head.write(at, bytes_of(&message));
+        write(&self.head, at);
+        ends.producer.publish(tail, bytes);
+        let end = ends.producer.position();
+        ends.pending.push_back((end, allocation));
+        Ok(true)
+    }
+}

@@ -1,0 +1,239 @@
+//! Channels: the memory and the socket that this process shares with one other.
+//!
+//! Of the peer's bytes nothing is used but copies that have been checked.
+
+mod client;
+mod server;
+mod socket;
+
+use crate::state::transaction::Via;
+use baton_abi::control::{ChannelId, End, ProcessId};
+use baton_abi::lane::*;
+use baton_shm::bell::Bell;
+use baton_shm::mailbox::{Mailbox, Reader};
+use baton_shm::mapping::{Access, Mapping};
+use baton_shm::ring::{Consumer, Producer};
+use baton_shm::sync::AtomicU64;
+use bytemuck::{bytes_of, bytes_of_mut};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+/// Most descriptor messages that wait here for their transaction; the others wait in the socket.
+const MAX_STASHED: usize = 1024;
+
+/// One channel, at one of its ends.
+#[derive(Debug)]
+pub struct Channel {
+    /// Its name.
+    pub id: ChannelId,
+    /// This process's end.
+    pub end: End,
+    /// Who has the other.
+    pub peer: ProcessId,
+    file: OwnedFd,
+    socket: OwnedFd,
+    /// Header and ring.
+    head: Mapping,
+    lanes: [OnceLock<Mapping>; LANES],
+    /// The server's front page, at the client's end.
+    front: Option<Mapping>,
+    /// Where the server's loopers sleep. Nothing until the client's end has heard of it, or if there
+    /// were no descriptors for it: then the doorbell does.
+    bell: OnceLock<Mapping>,
+    /// Server: how often the process's loopers had slept when this client last wanted something.
+    wanted_at: AtomicU64,
+    /// Lanes for whose call a looper was woken, at the client's end.
+    expected: AtomicU64,
+    stash: Mutex<Stash>,
+    work: Mutex<Ends>,
+}
+
+/// Descriptors that have come, by the number of their message.
+#[derive(Debug, Default)]
+struct Stash {
+    by_number: HashMap<u32, Vec<OwnedFd>>,
+    /// Messages whose descriptors could not all be installed.
+    failed: Vec<u32>,
+    ended: bool,
+}
+
+/// What either end keeps for itself. Taken under the state's lock, never the other way round.
+#[derive(Debug)]
+pub struct Ends {
+    /// Client: lanes not in use.
+    pub free: u64,
+    /// Client: lanes whose caller has left before the answer.
+    pub abandoned: u64,
+    /// Client: the one-way ring.
+    pub producer: Producer,
+    /// Client: one-way records not yet taken: position after each, and its size when allocated.
+    pub pending: std::collections::VecDeque<(u64, usize)>,
+    /// Client: the target's flood warning has been passed on since there was room.
+    pub spam_told: bool,
+    /// Client: number of the last descriptor message.
+    pub fds_number: u32,
+    /// Server: lanes with a request that was seen and could not be taken yet.
+    pub ready: u64,
+    /// Server: lanes being served.
+    pub serving: u64,
+    /// Server: the one-way ring.
+    pub consumer: Consumer,
+    /// Server: the oldest one-way record waits for room in the receive buffer.
+    pub full: bool,
+    /// It has ended: the peer is gone or has broken the protocol.
+    pub dead: bool,
+}
+
+impl Channel {
+    /// Takes over what the broker sent: memory, socket and, at the client's end, the front page.
+    pub fn new(
+        id: ChannelId,
+        end: End,
+        peer: ProcessId,
+        fds: Vec<OwnedFd>,
+    ) -> Result<Channel, Errno> {
+        let mut fds = fds.into_iter();
+        let (file, socket) = fds.next().zip(fds.next()).ok_or(Errno::PROTO)?;
+        let front = match end {
+            End::Client => {
+                let page = fds.next().ok_or(Errno::PROTO)?;
+                Some(Mapping::new(page, FRONT_BYTES, Access::Read)?)
+            }
+            End::Server => None,
+        };
+        let bell = OnceLock::new();
+        if end == End::Server
+            && let Ok(page) = socket::send_bell(&socket)
+        {
+            let _ = bell.set(page);
+        }
+        let head = Mapping::new(&file, LANES_AT, Access::ReadWrite)?;
+        let work = Mutex::new(Ends {
+            free: u64::MAX,
+            abandoned: 0,
+            producer: Producer::new(RING_BYTES),
+            pending: Default::default(),
+            spam_told: false,
+            fds_number: 0,
+            ready: 0,
+            serving: 0,
+            consumer: Consumer::new(RING_BYTES),
+            full: false,
+            dead: false,
+        });
+        let lanes = [const { OnceLock::new() }; LANES];
+        Ok(Channel {
+            id,
+            end,
+            peer,
+            file,
+            socket,
+            head,
+            lanes,
+            front,
+            bell,
+            wanted_at: AtomicU64::new(0),
+            expected: AtomicU64::new(0),
+            stash: Mutex::default(),
+            work,
+        })
+    }
+
+    /// What this end keeps.
+    pub fn ends(&self) -> MutexGuard<'_, Ends> {
+        self.work.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// A lane by its name.
+    pub fn via(&self, lane: usize) -> Via {
+        Via { channel: self.id, lane: lane as u32 }
+    }
+
+    /// The bell, where there is one.
+    pub fn bell(&self) -> Option<Bell<'_>> {
+        let page = self.bell.get()?;
+        Some(Bell::new(page.word(bell::BELL), page.word(bell::SLEEPERS)))
+    }
+
+    fn other_end(&self) -> End {
+        match self.end {
+            End::Client => End::Server,
+            End::Server => End::Client,
+        }
+    }
+
+    /// The two areas of a lane, mapped at its first use.
+    pub fn lane(&self, lane: usize) -> Result<Lane<'_>, Errno> {
+        let map = match self.lanes[lane].get() {
+            Some(map) => map,
+            None => {
+                let at = area_at(lane, End::Server);
+                let map = Mapping::part(&self.file, at, 2 * AREA_BYTES, Access::ReadWrite)?;
+                self.lanes[lane].get_or_init(|| map)
+            }
+        };
+        let area = |end| match end {
+            End::Server => 0,
+            End::Client => AREA_BYTES,
+        };
+        Ok(Lane { map, inbox: area(self.end), outbox: area(self.other_end()) })
+    }
+
+    /// The socket, for doorbells and descriptors.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// One-way transactions of one client, as both sides count them.
+#[derive(Clone, Copy, Debug)]
+pub struct OneWayAccount {
+    /// In the ring: bytes that they will take in the receive buffer.
+    pub pending_bytes: usize,
+    /// In the ring: how many.
+    pub pending: usize,
+    /// In the receive buffer: bytes.
+    pub taken_bytes: usize,
+    /// In the receive buffer: how many.
+    pub taken: usize,
+}
+
+/// A lane's two areas, from this end.
+#[derive(Clone, Copy)]
+pub struct Lane<'a> {
+    /// Both areas.
+    pub map: &'a Mapping,
+    /// Where messages come in.
+    pub inbox: usize,
+    outbox: usize,
+}
+
+impl<'a> Lane<'a> {
+    /// The mailbox of what comes in.
+    pub fn inbox(self) -> Mailbox<'a> {
+        Mailbox::new(self.map.word(self.inbox))
+    }
+
+    /// The mailbox of what goes out.
+    pub fn outbox(self) -> Mailbox<'a> {
+        Mailbox::new(self.map.word(self.outbox))
+    }
+
+    /// Copies the header of what has come in.
+    pub fn header(self) -> Message {
+        let mut message = Message::default();
+        self.map.read(self.inbox, bytes_of_mut(&mut message));
+        message
+    }
+
+    /// Writes a message and posts it; `body` writes chain and payload behind the header.
+    pub fn post(self, message: &Message, body: impl FnOnce(&Mapping, usize)) -> Reader {
+        // The word is the mailbox's: the header goes in behind it.
+        self.map.write(self.outbox + 4, &bytes_of(message)[4..]);
+        body(self.map, self.outbox);
+        self.outbox().post()
+    }
+}

@@ -1,0 +1,90 @@
+//! A channel at the server's end: what has come, and what the client is told.
+
+use super::{Channel, Ends};
+use baton_abi::lane::*;
+use baton_shm::mapping::Mapping;
+use baton_shm::ring::Corrupt;
+use baton_shm::sync::{AtomicU64, Ordering};
+use bytemuck::bytes_of_mut;
+
+/// Sleeps of loopers after which a silent client's bell is no longer slept on: each word makes a sleep
+/// slower, and a client that comes back has the doorbell.
+const HOT_SLEEPS: u64 = 32;
+
+impl Channel {
+    /// Lanes with a request, new ones and those that could not be taken before.
+    pub fn ready_lanes(&self, ends: &mut Ends) -> u64 {
+        let word = self.head.double_word(header::READY);
+        // SeqCst: after the announcement of a sleeper; see `bell`.
+        if word.load(Ordering::SeqCst) != 0 {
+            ends.ready |= word.swap(0, Ordering::SeqCst);
+        }
+        ends.ready
+    }
+
+    /// The client wanted something while the process's loopers had slept so often.
+    pub fn wanted(&self, sleeps: u64) {
+        self.wanted_at.store(sleeps, Ordering::Relaxed);
+    }
+
+    /// Whether the client wanted something within the last [`HOT_SLEEPS`].
+    pub fn is_hot(&self, sleeps: u64) -> bool {
+        sleeps.wrapping_sub(self.wanted_at.load(Ordering::Relaxed)) <= HOT_SLEEPS
+    }
+
+    /// The oldest one-way record, if there is one, and where it lies.
+    pub fn first_one_way(&self, ends: &mut Ends) -> Result<Option<(Message, usize)>, Corrupt> {
+        loop {
+            let available = ends.consumer.available(self.ring_tail())?;
+            if available == 0 {
+                return Ok(None);
+            }
+            if available < size_of::<Message>() {
+                return Err(Corrupt);
+            }
+            let at = RING_AT + ends.consumer.place();
+            let mut message = Message::default();
+            self.head.read(at, bytes_of_mut(&mut message));
+            let bytes = message.word as usize;
+            if bytes == 0 || bytes > available || !bytes.is_multiple_of(64) {
+                return Err(Corrupt);
+            }
+            match Kind::from_raw(message.kind) {
+                Some(Kind::Skip) => {
+                    ends.consumer.release(self.head.double_word(header::RING_HEAD), bytes);
+                }
+                Some(Kind::OneWay) => {
+                    let fits = message.parts().is_some_and(|parts| parts.end <= bytes);
+                    return if fits { Ok(Some((message, at))) } else { Err(Corrupt) };
+                }
+                _ => return Err(Corrupt),
+            }
+        }
+    }
+
+    /// The oldest one-way record has been copied.
+    pub fn release_one_way(&self, ends: &mut Ends, message: &Message) {
+        ends.consumer.release(self.head.double_word(header::RING_HEAD), message.word as usize);
+    }
+
+    /// Whether anything new has come since the last look.
+    pub fn has_news(&self, ends: &Ends) -> bool {
+        self.head.double_word(header::READY).load(Ordering::SeqCst) != 0
+            || !ends.full && ends.consumer.available(self.ring_tail()) != Ok(0)
+    }
+
+    fn ring_tail(&self) -> &AtomicU64 {
+        self.head.double_word(header::RING_TAIL)
+    }
+
+    /// Publishes what the client has in the receive buffer.
+    pub fn publish_account(&self, (bytes, buffers): (usize, usize)) {
+        self.head.word(header::ONE_WAY_BYTES).store(bytes as u32, Ordering::Release);
+        self.head.word(header::ONE_WAY_BUFFERS).store(buffers as u32, Ordering::Release);
+    }
+
+    /// The header and the ring.
+    pub fn head(&self) -> &Mapping {
+        &self.head
+    }
+}
