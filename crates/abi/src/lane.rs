@@ -44,6 +44,8 @@ pub const MAX_CHAIN: usize = 64;
 /// [`Message::code`] of an error: the request was never taken in, and its sender is not to be told
 /// that it was complete.
 pub const AT_THE_DOOR: u32 = 1;
+/// [`Message::param`] of a one-way transaction whose target was frozen when it was sent.
+pub const TO_FROZEN: i32 = 1;
 /// Most descriptors in one transaction: what one SCM_RIGHTS message holds.
 pub const MAX_FDS: usize = 253;
 /// Size of a front page's file.
@@ -81,6 +83,9 @@ pub mod front {
     pub const ATTENDANCE: usize = 8;
     /// u32, the broker's: 1 while frozen.
     pub const FROZEN: usize = 64;
+    /// u32, the broker's: events that it has sent to the engine. An engine that has taken fewer has
+    /// something to hear before it goes on.
+    pub const EVENTS: usize = 68;
     /// u32: size of the receive buffer.
     pub const BUFFER_BYTES: usize = 128;
     /// u32: what is left of its half for one-way transactions.
@@ -173,7 +178,7 @@ pub struct Message {
     pub chain: u16,
     /// Number of the socket message with the descriptors, 0 if there are none.
     pub fds_number: u32,
-    /// Error of a [`Kind::Failed`], a negative errno.
+    /// Error of a [`Kind::Failed`], a negative errno; of a [`Kind::OneWay`], [`TO_FROZEN`] or 0.
     pub param: i32,
     /// [`crate::control::TicketId`], 0 if there are no objects.
     pub ticket: u64,

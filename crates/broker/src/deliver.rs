@@ -104,7 +104,9 @@ impl Broker {
         let Some(engine) = self.connections.get_mut(&id).and_then(|c| c.engine()) else {
             return Ok(());
         };
-        match engine.outbox.push(event, descriptors)? {
+        let backlog = engine.outbox.push(event, descriptors)?;
+        engine.front.count_event();
+        match backlog {
             Backlog::Empty | Backlog::Standing => Ok(()),
             Backlog::Begun => self
                 .poll

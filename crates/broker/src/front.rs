@@ -47,6 +47,12 @@ impl Front {
         self.page.word(front::FROZEN).store(u32::from(frozen), Ordering::SeqCst);
     }
 
+    /// One more event is on its way to the engine. Release pairs with the engine's acquire: whoever
+    /// sees the count finds the event in its socket, if there was room.
+    pub fn count_event(&self) {
+        self.page.word(front::EVENTS).fetch_add(1, Ordering::Release);
+    }
+
     /// An allegation, but for its size.
     pub fn outstanding(&self) -> u32 {
         self.word(front::OUTSTANDING).min(MAX_OUTSTANDING)

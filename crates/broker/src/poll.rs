@@ -49,6 +49,10 @@ impl Source {
     }
 }
 
+/// Level-triggered, whoever has been served would stand in the kernel's queue before those who came
+/// while it was.
+const IN_TURN: EventFlags = EventFlags::IN.union(EventFlags::ET);
+
 pub(crate) struct Poll {
     epoll: OwnedFd,
     ready: Vec<epoll::Event>,
@@ -63,6 +67,17 @@ impl Poll {
     /// Readable, or closed by the other end.
     pub fn add(&self, descriptor: impl AsFd, source: Source) -> Result<(), Errno> {
         epoll::add(&self.epoll, descriptor, EventData::new_u64(source.token()), EventFlags::IN)
+    }
+
+    /// Readable, or closed by the other end; said once, until [`Poll::next_turn`]. Of several that
+    /// are, the one that became so first comes first.
+    pub fn add_in_turn(&self, descriptor: impl AsFd, source: Source) -> Result<(), Errno> {
+        epoll::add(&self.epoll, descriptor, EventData::new_u64(source.token()), IN_TURN)
+    }
+
+    /// What was added by [`Poll::add_in_turn`] queues up again if there is more.
+    pub fn next_turn(&self, descriptor: impl AsFd, source: Source) -> Result<(), Errno> {
+        epoll::modify(&self.epoll, descriptor, EventData::new_u64(source.token()), IN_TURN)
     }
 
     /// Closed by the other end.

@@ -20,6 +20,18 @@ use rustix::io::Errno;
 const WAITING_CANCELS: usize = 1024;
 
 impl Broker {
+    /// Handles one request of a connection. Requests of all are handled in the order in which
+    /// they came: what one process has asked for, another that hears of it finds done.
+    pub fn read_next(&mut self, id: ConnectionId) {
+        self.read(id, 1);
+        if let Some(connection) = self.connections.get(&id)
+            && let Err(errno) = self.poll.next_turn(&connection.socket, Source::Requests(id))
+        {
+            tracing::warn!(%errno, "cannot wait for a connection");
+            self.close(id, Why::Ended);
+        }
+    }
+
     /// Handles requests of a connection, at most so many.
     pub fn read(&mut self, id: ConnectionId, at_most: usize) {
         for _ in 0..at_most {

@@ -20,8 +20,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Requests of one connection before the others get their turn.
-const BURST: usize = 32;
 /// How long none is accepted after one could not be.
 const ACCEPT_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Connections of one user that have not become engines: many engines may start at once.
@@ -157,7 +155,7 @@ impl Broker {
                 match source {
                     Source::Stop => return Ok(()),
                     Source::Listener => self.accept(&listener, path)?,
-                    Source::Requests(id) => self.read(id, BURST),
+                    Source::Requests(id) => self.read_next(id),
                     Source::Death(id) => self.died(id),
                     Source::Events(id) if hung_up => self.died(id),
                     Source::Events(id) => self.flush(id),
@@ -221,9 +219,10 @@ impl Broker {
         }
         self.last_connection += 1;
         let id = ConnectionId(self.last_connection);
-        let added = self.poll.add(&connection.socket, Source::Requests(id)).and_then(|()| {
-            connection.pidfd.as_ref().map_or(Ok(()), |fd| self.poll.add(fd, Source::Death(id)))
-        });
+        let added =
+            self.poll.add_in_turn(&connection.socket, Source::Requests(id)).and_then(|()| {
+                connection.pidfd.as_ref().map_or(Ok(()), |fd| self.poll.add(fd, Source::Death(id)))
+            });
         match added {
             Ok(()) => {
                 *guests += 1;

@@ -113,6 +113,7 @@ impl Engine {
         flags: u32,
         outgoing: Result<Outgoing<'_>, Errno>,
     ) {
+        self.hear();
         let mut state = self.lock();
         if matches!(target, Target::Handle(0)) && state.manager.is_none() {
             drop(state);
@@ -375,6 +376,7 @@ impl Engine {
         let spam = self.one_way_room(&channel, outgoing.allocation())?;
         let prepared = self.prepare(&channel, departure, outgoing, 0)?;
         let mut message = prepared.message;
+        message.param = if frozen { TO_FROZEN } else { 0 };
         // Order among the one-way transactions of this process is that of the ring.
         let put = {
             let mut ends = channel.ends();

@@ -10,12 +10,12 @@ use rustix::io::Errno;
 use std::sync::Arc;
 
 impl Engine {
-    /// Takes in everything that peers have posted (or one of them), oldest first. What has to wait
-    /// for an event of the broker is returned.
-    pub(super) fn accept(&self, state: &mut State, only: Option<ProcessId>) -> Vec<Candidate> {
+    /// Takes in everything that peers have posted (or one of them), oldest first, up to what has to
+    /// wait for an event of the broker. That is returned: what is younger waits with it, as a
+    /// node's transactions come in the order in which they were sent.
+    pub(super) fn accept(&self, state: &mut State, only: Option<ProcessId>) -> Option<Candidate> {
         let incoming = self.incoming();
-        let mut blocked = Blocked::default();
-        while let Some((channel, what)) = self.oldest(state, &incoming, only, &blocked) {
+        while let Some((channel, what)) = self.oldest(state, &incoming, only) {
             channel.wanted(self.sleeps.load(Ordering::Relaxed));
             let outcome = match what.place {
                 Place::Lane(lane) => self.accept_lane(state, &channel, lane),
@@ -23,7 +23,7 @@ impl Engine {
             };
             match outcome {
                 Ok(()) => {}
-                Err(Stop::Later) => blocked.later.push(what),
+                Err(Stop::Later) => return Some(what),
                 Err(Stop::NoRoom) => {
                     channel.ends().full = true;
                     self.any_full.store(true, Ordering::Relaxed);
@@ -32,7 +32,7 @@ impl Engine {
                 Err(Stop::Refused(_)) => unreachable!("refusals have been told"),
             }
         }
-        blocked.later
+        None
     }
 
     /// The oldest message of all. A message that was posted because of another one is younger, and
@@ -42,13 +42,12 @@ impl Engine {
         state: &mut State,
         incoming: &[Arc<Channel>],
         only: Option<ProcessId>,
-        blocked: &Blocked,
     ) -> Option<(Arc<Channel>, Candidate)> {
-        let found = self.look(state, incoming, only, blocked)?;
+        let found = self.look(state, incoming, only)?;
         if incoming.len() == 1 {
             return Some(found);
         }
-        self.look(state, incoming, only, blocked)
+        self.look(state, incoming, only)
     }
 
     pub(super) fn look(
@@ -56,13 +55,12 @@ impl Engine {
         state: &mut State,
         incoming: &[Arc<Channel>],
         only: Option<ProcessId>,
-        blocked: &Blocked,
     ) -> Option<(Arc<Channel>, Candidate)> {
         let mut oldest: Option<(Arc<Channel>, Candidate)> = None;
         let mut offer = |channel: &Arc<Channel>, place, stamp_ns| {
             let what = Candidate { channel: channel.id, place, stamp_ns };
             let older = oldest.as_ref().is_none_or(|(_, best)| stamp_ns < best.stamp_ns);
-            if older && !blocked.has(&what) {
+            if older {
                 oldest = Some((Arc::clone(channel), what));
             }
         };
@@ -185,16 +183,4 @@ pub(super) enum Stop {
     Refused(Errno),
     /// Its sender has broken the protocol.
     Violation(&'static str),
-}
-
-/// What this round has found to stay.
-#[derive(Default)]
-pub(super) struct Blocked {
-    later: Vec<Candidate>,
-}
-
-impl Blocked {
-    fn has(&self, what: &Candidate) -> bool {
-        self.later.iter().any(|other| (other.channel, other.place) == (what.channel, what.place))
-    }
 }

@@ -5,6 +5,7 @@ use super::{Engine, lock};
 use crate::state::State;
 use crate::state::work::Tid;
 use baton_abi::control::{ChannelId, Event, Request};
+use baton_abi::lane::front;
 use baton_shm::sync::Ordering;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -15,6 +16,20 @@ pub(super) const EVENTS: u64 = 0;
 pub(super) const STOP: u64 = 1;
 
 impl Engine {
+    /// Whether the broker has sent events that nobody has taken yet. The control thread will, but
+    /// what a program has been told of elsewhere its own engine should know.
+    pub(super) fn has_events(&self) -> bool {
+        let sent = self.front.word(front::EVENTS).load(Ordering::Acquire);
+        sent != self.events_taken.load(Ordering::Relaxed)
+    }
+
+    /// Applies the events that have come, if there are any.
+    pub(crate) fn hear(&self) {
+        if self.has_events() {
+            self.take_events();
+        }
+    }
+
     /// Applies every event that has come.
     pub fn take_events(&self) {
         let _events = lock(&self.events);
@@ -23,6 +38,7 @@ impl Engine {
             match self.broker.next_event() {
                 Ok(Some((event, fds))) => {
                     self.apply(event, fds);
+                    self.events_taken.fetch_add(1, Ordering::Relaxed);
                     news = true;
                 }
                 Ok(None) => {
@@ -78,12 +94,39 @@ impl Engine {
     }
 
     /// Waits until every event that was caused before now has been applied. A message that is then
-    /// still without its grant or its references never had them: its channel ends.
+    /// still without its grant or its references never had them: its channel ends. So it is with
+    /// what has come meanwhile, until nothing waits.
     pub(super) fn catch_up(
         &self,
-        later: &[Candidate],
-        caller: Option<Tid>,
+        mut later: Option<Candidate>,
+        mut caller: Option<Tid>,
     ) -> MutexGuard<'_, State> {
+        loop {
+            self.pass_barrier();
+            let mut state = self.lock();
+            let mut still = self.accept(&mut state, None);
+            if let Some(liar) = still.filter(|_| still == later)
+                && let Some(channel) = self.channel(liar.channel)
+            {
+                self.end_channel(&mut state, &channel, "a call without a grant");
+                still = self.accept(&mut state, None);
+            }
+            if let Some(tid) = caller.take()
+                && !self.accept_answer(&mut state, tid)
+                && let Some(calling) = state.thread(tid).calls_on().copied()
+                && let Some(channel) = self.channel(calling.via.channel)
+            {
+                self.end_channel(&mut state, &channel, "a reply with references it was not given");
+            }
+            self.carry_out(&mut state);
+            if still.is_none() {
+                return state;
+            }
+            later = still;
+        }
+    }
+
+    fn pass_barrier(&self) {
         let number = self.barriers.fetch_add(1, Ordering::AcqRel) + 1;
         self.broker.tell(&Request::Barrier { number });
         while self.barrier_seen.load(Ordering::Acquire) < number
@@ -96,22 +139,6 @@ impl Engine {
             let _ = rustix::event::poll(&mut fds, Some(&time));
             self.take_events();
         }
-        let mut state = self.lock();
-        let still = self.accept(&mut state, None);
-        for liar in still.iter().filter(|what| later.contains(what)) {
-            if let Some(channel) = self.channel(liar.channel) {
-                self.end_channel(&mut state, &channel, "a call without a grant");
-            }
-        }
-        if let Some(tid) = caller
-            && !self.accept_answer(&mut state, tid)
-            && let Some(calling) = state.thread(tid).calls_on().copied()
-            && let Some(channel) = self.channel(calling.via.channel)
-        {
-            self.end_channel(&mut state, &channel, "a reply with references it was not given");
-        }
-        self.carry_out(&mut state);
-        state
     }
 
     pub(super) fn watch(&self, fd: BorrowedFd<'_>, name: u64) -> Result<(), Errno> {
@@ -159,8 +186,8 @@ impl Engine {
         }
         self.carry_out(&mut state);
         drop(state);
-        if !later.is_empty() {
-            drop(self.catch_up(&later, None));
+        if later.is_some() {
+            drop(self.catch_up(later, None));
         }
     }
 }

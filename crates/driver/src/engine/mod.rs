@@ -40,6 +40,7 @@ pub struct Engine {
     state: Mutex<State>,
     /// Held while events are taken from the broker's stream and applied.
     events: Mutex<()>,
+    events_taken: AtomicU32,
     pub(crate) broker: Broker,
     channels: RwLock<Channels>,
     front: Mapping,
@@ -107,6 +108,7 @@ impl Engine {
             state: Mutex::new(State::new(identity.process)),
             identity,
             events: Mutex::new(()),
+            events_taken: AtomicU32::new(0),
             broker,
             channels: RwLock::default(),
             front,

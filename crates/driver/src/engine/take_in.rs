@@ -7,7 +7,7 @@ use crate::state::State;
 use crate::state::transaction::{Arrival, Received, Room, Verdict, Via};
 use crate::state::work::Tid;
 use baton_abi::control::{Granted, ProcessId};
-use baton_abi::lane::{ChainEntry, Kind, Message, front};
+use baton_abi::lane::{ChainEntry, Kind, Message, TO_FROZEN};
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_shm::mapping::Mapping;
 use baton_shm::sync::Ordering;
@@ -41,7 +41,7 @@ impl Engine {
                 return Ok(Some((kind, errno)));
             }
         };
-        if message.flags & TF_UPDATE_TXN != 0 && self.is_frozen() {
+        if message.flags & TF_UPDATE_TXN != 0 && message.param == TO_FROZEN {
             let node = baton_abi::control::NodeId(message.node);
             state.supersede(channel.peer, node, message.code, message.flags);
         }
@@ -53,10 +53,6 @@ impl Engine {
         };
         state.deliver(on, arrival, room, contents);
         Ok(None)
-    }
-
-    pub(super) fn is_frozen(&self) -> bool {
-        self.front.word(front::FROZEN).load(Ordering::Acquire) != 0
     }
 
     /// A refused message's references and descriptors.

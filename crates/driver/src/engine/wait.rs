@@ -27,8 +27,13 @@ impl Engine {
         nonblocking: bool,
     ) -> Result<MutexGuard<'a, State>, Errno> {
         loop {
+            if self.has_events() {
+                drop(state);
+                self.take_events();
+                state = self.lock();
+            }
             let answered = self.accept_answer(&mut state, tid);
-            let later = if process_work { self.accept(&mut state, None) } else { Vec::new() };
+            let later = process_work.then(|| self.accept(&mut state, None)).flatten();
             self.carry_out(&mut state);
             if state.has_work(tid, process_work) {
                 return Ok(state);
@@ -36,9 +41,9 @@ impl Engine {
             if self.is_closed() {
                 return Err(Errno::BADF);
             }
-            if !answered || !later.is_empty() {
+            if !answered || later.is_some() {
                 drop(state);
-                state = self.catch_up(&later, (!answered).then_some(tid));
+                state = self.catch_up(later, (!answered).then_some(tid));
                 continue;
             }
             if nonblocking {

@@ -161,26 +161,22 @@ impl World {
     // ---- coming in --------------------------------------------------------------------------
 
     /// Takes in what there is; what is left has to wait for an event of the broker.
-    pub fn accept(&mut self, party: &mut Party, only: Option<ProcessId>) -> Vec<Blocked> {
-        let (mut blocked, mut waits) = (Vec::new(), Vec::new());
-        while let Some((stamp, id, what)) = self.oldest(party, only, &blocked) {
+    pub fn accept(&mut self, party: &mut Party, only: Option<ProcessId>) -> Option<Blocked> {
+        while let Some((stamp, id, what)) = self.oldest(party, only) {
             let taken = match what {
                 Candidate::Lane(lane) => self.accept_lane(party, id, lane),
                 Candidate::OneWay => self.accept_one_way(party, id),
             };
             match taken {
                 Taken::In | Taken::Told(..) => {}
-                Taken::Later => {
-                    waits.push((id, stamp));
-                    blocked.push((id, what));
-                }
+                Taken::Later => return Some((id, stamp)),
                 Taken::NoRoom => {
                     let channel = self.channels.get_mut(&id).expect("listed");
                     channel.ends(End::Server).full = true;
                 }
             }
         }
-        waits
+        None
     }
 
     /// A buffer has been freed: one-way transactions that waited for room come in.
@@ -198,7 +194,6 @@ impl World {
         &mut self,
         party: &Party,
         only: Option<ProcessId>,
-        blocked: &[(ChannelId, Candidate)],
     ) -> Option<(u64, ChannelId, Candidate)> {
         let mut candidates = Vec::new();
         for (&id, channel) in &mut self.channels {
@@ -217,10 +212,7 @@ impl World {
                 candidates.push((letter.message.stamp_ns, id, Candidate::OneWay));
             }
         }
-        candidates
-            .into_iter()
-            .filter(|&(_, id, what)| !blocked.contains(&(id, what)))
-            .min_by_key(|&(stamp, ..)| stamp)
+        candidates.into_iter().min_by_key(|&(stamp, ..)| stamp)
     }
 
     fn accept_lane(&mut self, party: &mut Party, id: ChannelId, lane: usize) -> Taken {
@@ -444,7 +436,10 @@ impl World {
             self.channels.get_mut(&id).expect("listed").ends(end).dead = true;
         }
         self.carry_out(party);
-        self.control_catches_up(party, if over { Vec::new() } else { blocked });
+        self.control_catches_up(
+            party,
+            if over { Vec::new() } else { blocked.into_iter().collect() },
+        );
     }
 
     pub fn control_catches_up(&mut self, party: &mut Party, blocked: Vec<Blocked>) {
