@@ -320,6 +320,19 @@ extern "C" fn call_again(signal: c_int) {
     *INTERRUPTED.lock().unwrap() = Some((signal, version(inline, &fd)));
 }
 
+/// Returns when the thread sleeps inside the driver, where threads wait on futexes.
+fn until_blocked(tid: libc::pid_t) {
+    let futexes = [libc::SYS_futex, libc::SYS_futex_waitv].map(|number| number.to_string());
+    let blocked = || {
+        // "running", or the number of the system call and its arguments.
+        let call = fs::read_to_string(format!("/proc/self/task/{tid}/syscall")).unwrap();
+        call.split(' ').next().is_some_and(|number| futexes.iter().any(|futex| futex == number))
+    };
+    while !blocked() {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_handler_may_call_while_a_call_blocks() {
     if outside("a_handler_may_call_while_a_call_blocks") {
@@ -328,15 +341,15 @@ fn a_handler_may_call_while_a_call_blocks() {
     let device = device();
     write(inline, &device, &BC_ENTER_LOOPER.to_ne_bytes()).unwrap();
     // SAFETY: the handler is this test's; the signal goes to this very thread.
-    let thread = unsafe {
+    let (thread, tid) = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = call_again as *const () as usize;
         libc::sigfillset(&mut action.sa_mask);
         libc::sigaction(libc::SIGUSR1, &action, null_mut());
-        libc::pthread_self()
+        (libc::pthread_self(), libc::gettid())
     };
     let waker = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        until_blocked(tid);
         // SAFETY: the thread waits for this one.
         unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
     });

@@ -5,12 +5,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rsbinder::{
     DEFAULT_BINDER_PATH, DEFAULT_MAX_BINDER_THREADS, LEGACY_BINDER_PATH, ProcessState, SIBinder,
     hub,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::check::{Outcome, equal};
 
@@ -65,14 +67,14 @@ impl Child {
 
     /// Waits until the child ends by itself, its standard input still open.
     pub fn wait(&mut self, limit: Duration) -> Outcome<ExitStatus> {
-        let start = Instant::now();
-        while start.elapsed() < limit {
-            if let Some(status) = self.process.try_wait()? {
-                return Ok(status);
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        let process = pidfd_open(Pid::from_child(&self.process), PidfdFlags::empty())?;
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
+        // A pidfd is readable once its process has ended.
+        if poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit))? == 0 {
+            let pid = self.pid();
+            return Err(format!("process {pid} still runs after {} s", limit.tv_sec).into());
         }
-        Err(format!("process {} still runs after {} s", self.pid(), limit.as_secs()).into())
+        Ok(self.process.wait()?)
     }
 
     /// Lets the child end and checks that it does so in peace.

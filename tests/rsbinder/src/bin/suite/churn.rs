@@ -1,6 +1,6 @@
 //! Clients that are killed wherever they happen to be: nothing of theirs stays behind.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rsbinder::{ParcelFileDescriptor, Strong, hub};
 
@@ -11,22 +11,29 @@ use crate::peer::{self, IPeer};
 
 const CLIENTS: usize = 4;
 const KILLED: usize = 60;
+/// Most lines of a client's work that are heard before it is killed.
+const LINES: usize = 40;
 
-/// Everything that leaves something in the service while it is under way.
+/// Everything that leaves something in the service while it is under way, with a line for each.
 fn work(service: &dyn IPeer, round: usize) -> Outcome {
     let (listener, _heard) = listen();
     let data = vec![round as u8; round * 7919 % 50_000];
     equal("echo", service.echo(&data)?, data)?;
+    child::say("echo")?;
     equal("answer", service.callBack(&listener, 1)?, 2)?;
+    child::say("call back")?;
     let made = service.make()?;
     equal("answer", made.call(1)?, 2)?;
+    child::say("make")?;
     service.hold(Some(&listener))?;
+    child::say("hold")?;
     let (reader, writer) = ParcelFileDescriptor::pipe()?;
     drop(writer);
     let (_answer, to) = ParcelFileDescriptor::pipe()?;
     equal("bytes copied", service.copy(&reader, &to)?, 0)?;
+    child::say("copy")?;
     service.post(0, round as i32)?;
-    Ok(())
+    child::say("post")
 }
 
 /// Role `worker SERVICE`: works until it is killed.
@@ -52,9 +59,10 @@ pub fn scenario() -> Outcome {
     for round in 0..KILLED + CLIENTS {
         clients.push(Child::start("worker", &[NAME])?);
         if clients.len() > CLIENTS {
-            // Anywhere in its work: the moment differs from round to round and from run to run.
-            std::thread::sleep(Duration::from_micros(round as u64 * 7919 % 20_000));
-            clients.remove(round % CLIENTS).kill()?;
+            let mut client = clients.remove(round % CLIENTS);
+            // Anywhere in its work: it goes on while its lines are read.
+            (0..round * 7919 % LINES).try_for_each(|_| client.line().map(drop))?;
+            client.kill()?;
         }
         equal("the service", service.pid()?, child.pid())?;
     }
