@@ -4,13 +4,12 @@
 //! - [`system`]: what can be measured, with one file each in `systems`; [`payload`]: what is
 //!   carried.
 //! - [`pair`]: two processes that play one system, as the run sees them; [`party`]: as they see
-//!   themselves; [`processors`]: where they run; [`broker`]: whom ours ask.
+//!   themselves; [`processors`]: where they run.
 //! - [`distribution`]: what came of it; [`report`]: in JSON, [`table`]: for a person, [`html`]: as
 //!   a page of [`curve`]s; [`machine`]: where all this was true.
 //!
 //! **Invariant**: at any instant one pair at most is measured, and everything else sleeps.
 
-pub mod broker;
 pub mod curve;
 pub mod distribution;
 pub mod html;

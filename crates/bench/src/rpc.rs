@@ -4,7 +4,6 @@
 //! system is measured. For each placement and payload the systems take turns, a chunk of calls
 //! each, in rounds: what disturbs the machine for a while disturbs all of them.
 
-use crate::broker::{Broker, BrokerError};
 use crate::html;
 use crate::machine::Machine;
 use crate::pair::{Chunk, Pair, Place};
@@ -13,6 +12,7 @@ use crate::ratios::{Case, Results};
 use crate::report::{Figures, Outcome, Report, Row};
 use crate::system::System;
 use crate::table;
+use baton_broker::{Config, RunError, Running};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ fn parse_peers(text: &str) -> Result<Peers, String> {
 #[derive(Debug, thiserror::Error)]
 enum RpcError {
     #[error("cannot start: {0}")]
-    Broker(#[from] BrokerError),
+    Broker(#[from] RunError),
     #[error("cannot tell the processors: {0}")]
     Processors(Errno),
     #[error("cannot make a directory: {0}")]
@@ -152,7 +152,8 @@ fn run(args: &RpcArgs) -> Result<(Report, Results), RpcError> {
     // The broker makes its socket's directory for one user; memory is found by a link in it.
     let directory = tempfile::tempdir().map_err(RpcError::Directory)?;
     let contexts = [System::BatonUapiLibc, System::BatonUapiTrap].map(|s| s.name().to_owned());
-    let broker = Broker::start(directory.path(), contexts.into())?;
+    let socket = directory.path().join("broker.sock");
+    let broker = Running::start(Config { contexts: contexts.into(), ..Config::at(socket) })?;
     let processors = Processors::choose().map_err(RpcError::Processors)?;
     let machine = Machine::look();
     let mut systems = System::ALL.to_vec();

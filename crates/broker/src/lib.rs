@@ -5,7 +5,7 @@
 //! transaction, and tells of deaths. It is on no plain call's path.
 //!
 //! - [`state`]: what it knows and decides. Pure.
-//! - [`run`](run()): sockets, descriptors and memory around it. One thread.
+//! - [`run`](run()): sockets, descriptors and memory around it. One thread; [`Running`] has one.
 //!
 //! **Invariant**: the broker never imports the driver. They meet only in [`baton_abi`]'s bytes.
 #![forbid(unsafe_code)]
@@ -24,6 +24,8 @@ mod peer;
 mod poll;
 mod requests;
 mod run;
+mod running;
 mod throttle;
 
 pub use run::{Config, RunError, run};
+pub use running::Running;

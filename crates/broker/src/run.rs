@@ -43,6 +43,20 @@ pub struct Config {
     pub limits: Limits,
 }
 
+impl Config {
+    /// One that listens at `socket`, and nothing out of the ordinary.
+    pub fn at(socket: impl Into<PathBuf>) -> Config {
+        Config {
+            socket: socket.into(),
+            listener: None,
+            until_idle: false,
+            contexts: Vec::new(),
+            stop: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
 /// Why a broker could not run: the system's or the configuration's fault. Nothing that a peer
 /// does ends a broker.
 #[derive(Debug, thiserror::Error)]

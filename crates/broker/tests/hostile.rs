@@ -4,7 +4,6 @@ mod fake;
 
 use baton_abi::control::*;
 use baton_abi::lane::FRONT_BYTES;
-use baton_broker::Config;
 use baton_broker::limits::Limits;
 use fake::*;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,8 +23,8 @@ fn memfd(bytes: usize, seals: SealFlags) -> OwnedFd {
 }
 
 /// Refused, and then closed.
-fn assert_refused(daemon: &Daemon, request: Request, files: &[BorrowedFd<'_>], errno: Errno) {
-    let socket = connect(&daemon.path).unwrap();
+fn assert_refused(daemon: &Running, request: Request, files: &[BorrowedFd<'_>], errno: Errno) {
+    let socket = connect(daemon.socket()).unwrap();
     let (reply, descriptors) = greet(&socket, &request, files).expect("an answer");
     assert_eq!(reply, Reply::Refused { errno: errno.raw_os_error() });
     assert!(descriptors.is_empty());
@@ -35,7 +34,7 @@ fn assert_refused(daemon: &Daemon, request: Request, files: &[BorrowedFd<'_>], e
 #[test]
 fn a_front_page_that_could_hurt_the_broker_is_refused() {
     let directory = Directory::new();
-    let daemon = Daemon::start(&directory.socket()).unwrap();
+    let daemon = Running::start(Config::at(directory.socket())).unwrap();
     let both = SealFlags::SHRINK | SealFlags::GROW;
     let cases = [
         (memfd(FRONT_BYTES, SealFlags::empty()), Errno::INVAL),
@@ -55,7 +54,7 @@ fn a_front_page_that_could_hurt_the_broker_is_refused() {
     }
     assert_refused(&daemon, hello(), &[], Errno::INVAL);
     // More than a page is as good.
-    let socket = connect(&daemon.path).unwrap();
+    let socket = connect(daemon.socket()).unwrap();
     let larger = memfd(2 * FRONT_BYTES, both);
     assert!(matches!(
         greet(&socket, &hello(), &[larger.as_fd()]),
@@ -66,7 +65,7 @@ fn a_front_page_that_could_hurt_the_broker_is_refused() {
 #[test]
 fn a_greeting_that_does_not_fit_is_refused() {
     let directory = Directory::new();
-    let daemon = Daemon::start(&directory.socket()).unwrap();
+    let daemon = Running::start(Config::at(directory.socket())).unwrap();
     let page = front_page();
     let unknown = Request::Hello { version: VERSION, context: "nothing".into() };
     assert_refused(&daemon, unknown, &[page.as_fd()], Errno::NOENT);
@@ -81,8 +80,8 @@ fn a_greeting_that_does_not_fit_is_refused() {
 #[test]
 fn a_malformed_packet_ends_its_sender_alone() {
     let directory = Directory::new();
-    let daemon = Daemon::start(&directory.socket()).unwrap();
-    let (manager, _client) = manager_and_client(&daemon.path);
+    let daemon = Running::start(Config::at(directory.socket())).unwrap();
+    let (manager, _client) = manager_and_client(daemon.socket());
     let page = front_page();
     let mut trailing = encode(&Request::ContextManager);
     trailing.push(0);
@@ -102,7 +101,7 @@ fn a_malformed_packet_ends_its_sender_alone() {
     ];
     for (number, (bytes, descriptors)) in cases.into_iter().enumerate() {
         eprintln!("case {number}");
-        let hostile = Fake::open(&daemon.path, "binder").unwrap();
+        let hostile = Fake::open(daemon.socket(), "binder").unwrap();
         assert_eq!(hostile.ask(Request::OpenChannel { target: manager.id() }), Some(Reply::Done));
         manager.events();
         send(&hostile.requests, bytes, descriptors).unwrap();
@@ -110,13 +109,13 @@ fn a_malformed_packet_ends_its_sender_alone() {
         assert_eq!(manager.event(), Event::Dead { process: hostile.id() });
     }
     // Before the greeting as after it.
-    let socket = connect(&daemon.path).unwrap();
+    let socket = connect(daemon.socket()).unwrap();
     assert_eq!(
         greet(&socket, &hello(), &[page.as_fd(), page.as_fd()]).map(|(reply, _)| reply),
         None
     );
     for bytes in [&b"\xff\xff\xff\xff"[..], &barrier] {
-        let socket = connect(&daemon.path).unwrap();
+        let socket = connect(daemon.socket()).unwrap();
         send(&socket, bytes, &[]).unwrap();
         assert!(receive(&socket).is_none());
     }
@@ -126,8 +125,8 @@ fn a_malformed_packet_ends_its_sender_alone() {
 #[test]
 fn a_violation_ends_the_violator() {
     let directory = Directory::new();
-    let daemon = Daemon::start(&directory.socket()).unwrap();
-    let (manager, client) = manager_and_client(&daemon.path);
+    let daemon = Running::start(Config::at(directory.socket())).unwrap();
+    let (manager, client) = manager_and_client(daemon.socket());
     client.tell(Request::Release { handle: 0, strong: 2, grants: 2 });
     assert!(client.is_disconnected());
     assert_eq!(manager.event(), Event::Dead { process: client.id() });
@@ -136,17 +135,17 @@ fn a_violation_ends_the_violator() {
     assert_eq!(manager.events(), [gone]);
 }
 
-fn with_queue(directory: &Directory, queued_events: usize) -> Daemon {
+fn with_queue(directory: &Directory, queued_events: usize) -> Running {
     let limits = Limits { queued_events, ..Limits::default() };
-    Daemon::start_with(Config { limits, ..config(&directory.socket()) }).unwrap()
+    Running::start(Config { limits, ..Config::at(directory.socket()) }).unwrap()
 }
 
 #[test]
 fn events_that_wait_keep_their_order() {
     const COUNT: u64 = 20_000;
     let directory = Directory::new();
-    let daemon = Daemon::start(&directory.socket()).unwrap();
-    let engine = Fake::open(&daemon.path, "binder").unwrap();
+    let daemon = Running::start(Config::at(directory.socket())).unwrap();
+    let engine = Fake::open(daemon.socket(), "binder").unwrap();
     for number in 0..COUNT {
         engine.tell(Request::Barrier { number });
     }
@@ -162,7 +161,7 @@ fn events_that_wait_keep_their_order() {
 fn who_does_not_read_its_events_is_disconnected() {
     let directory = Directory::new();
     let daemon = with_queue(&directory, 100);
-    let (manager, client) = manager_and_client(&daemon.path);
+    let (manager, client) = manager_and_client(daemon.socket());
     let mut number = 0;
     // The socket takes some hundreds, the broker a hundred more.
     while send(&client.requests, &encode(&Request::Barrier { number }), &[]).is_ok() {
@@ -176,8 +175,8 @@ fn who_does_not_read_its_events_is_disconnected() {
 fn nobody_has_another_disconnected_by_a_flood() {
     let directory = Directory::new();
     let daemon = with_queue(&directory, 400);
-    let (manager, client) = manager_and_client(&daemon.path);
-    let bystander = Fake::open(&daemon.path, "binder").unwrap();
+    let (manager, client) = manager_and_client(daemon.socket());
+    let bystander = Fake::open(daemon.socket(), "binder").unwrap();
     let empty = Request::Translate { target: manager.id(), objects: Vec::new() };
     let mut sent = Vec::new();
     let refused = loop {
@@ -205,7 +204,7 @@ fn nobody_has_another_disconnected_by_a_flood() {
 fn a_flood_of_cancelled_tickets_ends_its_sender() {
     let directory = Directory::new();
     let daemon = with_queue(&directory, 10_000);
-    let (manager, client) = manager_and_client(&daemon.path);
+    let (manager, client) = manager_and_client(daemon.socket());
     let cancel = Request::CancelTicket { target: manager.id(), ticket: TicketId(1) };
     while send(&client.requests, &encode(&cancel), &[]).is_ok() {}
     let after = std::iter::from_fn(|| Some(manager.event()))
@@ -219,13 +218,13 @@ fn the_limit_of_a_user_is_an_answer() {
     let mut limits = Limits::default();
     limits.user.processes = 2;
     limits.channels_per_server = 1;
-    let daemon = Daemon::start_with(Config { limits, ..config(&directory.socket()) }).unwrap();
-    let (manager, client) = manager_and_client(&daemon.path);
+    let daemon = Running::start(Config { limits, ..Config::at(directory.socket()) }).unwrap();
+    let (manager, client) = manager_and_client(daemon.socket());
     let page = front_page();
     assert_refused(&daemon, hello(), &[page.as_fd()], Errno::DQUOT);
     let full = Some(Reply::Refused { errno: Errno::MFILE.raw_os_error() });
     assert_eq!(client.ask(Request::OpenChannel { target: manager.id() }), full);
     drop(client);
     assert!(matches!(manager.event(), Event::Dead { .. }));
-    assert!(Fake::open(&daemon.path, "binder").is_ok());
+    assert!(Fake::open(daemon.socket(), "binder").is_ok());
 }

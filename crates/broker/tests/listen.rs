@@ -3,7 +3,7 @@
 mod fake;
 
 use baton_abi::control::*;
-use baton_broker::{Config, RunError};
+use baton_broker::RunError;
 use fake::*;
 use rustix::io::Errno;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
 
-fn until_idle(path: &Path) -> Result<Daemon, RunError> {
-    Daemon::start_with(Config { until_idle: true, ..config(path) })
+fn until_idle(path: &Path) -> Result<Running, RunError> {
+    Running::start(Config { until_idle: true, ..Config::at(path) })
 }
 
 fn errno(error: RunError) -> Errno {
@@ -31,7 +31,7 @@ fn of_many_brokers_one_gets_the_path() {
         let started: Vec<_> = std::thread::scope(|scope| {
             let race = || {
                 start.wait();
-                Daemon::start(path)
+                Running::start(Config::at(path))
             };
             let racers: Vec<_> = (0..6).map(|_| scope.spawn(race)).collect();
             racers.into_iter().map(|racer| racer.join().unwrap()).collect()
@@ -48,7 +48,7 @@ fn of_many_brokers_one_gets_the_path() {
 #[test]
 fn permissions_fit_whom_it_serves() {
     let directory = Directory::new();
-    let _daemon = Daemon::start(&directory.socket()).unwrap();
+    let _daemon = Running::start(Config::at(directory.socket())).unwrap();
     let root = rustix::process::geteuid().is_root();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
     assert_eq!(mode(&directory.socket()), if root { 0o666 } else { 0o600 });
@@ -61,7 +61,7 @@ fn a_socket_that_nobody_serves_is_replaced() {
     std::fs::create_dir(directory.socket().parent().unwrap()).unwrap();
     drop(listen(&directory.socket()));
     assert!(directory.socket().exists());
-    assert!(Daemon::start(&directory.socket()).is_ok());
+    assert!(Running::start(Config::at(directory.socket())).is_ok());
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_socket_that_somebody_serves_is_left_alone() {
     let directory = Directory::new();
     std::fs::create_dir(directory.socket().parent().unwrap()).unwrap();
     let served = listen(&directory.socket());
-    let error = Daemon::start(&directory.socket()).map(drop).unwrap_err();
+    let error = Running::start(Config::at(directory.socket())).map(drop).unwrap_err();
     assert!(matches!(error, RunError::AlreadyRunning(_)), "{error}");
     drop(served);
 }
@@ -79,7 +79,7 @@ fn what_is_no_socket_is_left_alone() {
     let directory = Directory::new();
     std::fs::create_dir(directory.socket().parent().unwrap()).unwrap();
     std::fs::write(directory.socket(), "precious").unwrap();
-    let error = Daemon::start(&directory.socket()).map(drop).unwrap_err();
+    let error = Running::start(Config::at(directory.socket())).map(drop).unwrap_err();
     assert_eq!(errno(error), Errno::EXIST);
     assert_eq!(std::fs::read(directory.socket()).unwrap(), b"precious");
 }
@@ -91,7 +91,7 @@ fn a_directory_that_others_can_change_is_refused() {
     std::fs::create_dir(&parent).unwrap();
     for (mode, fits) in [(0o777, false), (0o775, true), (0o1777, true), (0o755, true)] {
         std::fs::set_permissions(&parent, PermissionsExt::from_mode(mode)).unwrap();
-        match Daemon::start(&directory.socket()) {
+        match Running::start(Config::at(directory.socket())) {
             Ok(_) => assert!(fits, "{mode:o}"),
             Err(error) => assert_eq!((fits, errno(error)), (false, Errno::PERM), "{mode:o}"),
         }
@@ -102,17 +102,18 @@ fn a_directory_that_others_can_change_is_refused() {
 fn a_path_too_long_for_a_socket_is_an_error() {
     let directory = Directory::new();
     let path = directory.socket().with_file_name("x".repeat(120));
-    assert_eq!(errno(Daemon::start(&path).map(drop).unwrap_err()), Errno::NAMETOOLONG);
+    assert_eq!(errno(Running::start(Config::at(path)).map(drop).unwrap_err()), Errno::NAMETOOLONG);
 }
 
 #[test]
 fn contexts_can_be_added_at_the_start() {
     let directory = Directory::new();
-    let with = |name: &str| Config { contexts: vec![name.into()], ..config(&directory.socket()) };
-    let bad = Daemon::start_with(with("a/b")).map(drop).unwrap_err();
+    let with =
+        |name: &str| Config { contexts: vec![name.into()], ..Config::at(directory.socket()) };
+    let bad = Running::start(with("a/b")).map(drop).unwrap_err();
     assert!(matches!(bad, RunError::BadContext(_)), "{bad}");
-    let daemon = Daemon::start_with(with("mine")).unwrap();
-    assert!(Fake::open(&daemon.path, "mine").is_ok());
+    let daemon = Running::start(with("mine")).unwrap();
+    assert!(Fake::open(daemon.socket(), "mine").is_ok());
 }
 
 #[test]
@@ -120,13 +121,13 @@ fn an_inherited_socket_is_served_and_not_removed() {
     let directory = Directory::new();
     let path = directory.socket();
     std::fs::create_dir(path.parent().unwrap()).unwrap();
-    let inherited = Config { listener: Some(listen(&path)), ..config(&path) };
-    let daemon = Daemon::start_with(inherited).unwrap();
+    let inherited = Config { listener: Some(listen(&path)), ..Config::at(&path) };
+    let daemon = Running::start(inherited).unwrap();
     assert!(Fake::open(&path, "binder").is_ok());
     daemon.stop().unwrap();
     assert!(path.exists());
     let wrong = rustix::pipe::pipe().unwrap().0;
-    let error = Daemon::start_with(Config { listener: Some(wrong), ..config(&path) });
+    let error = Running::start(Config { listener: Some(wrong), ..Config::at(path) });
     assert_eq!(errno(error.map(drop).unwrap_err()), Errno::INVAL);
 }
 
@@ -135,9 +136,9 @@ fn an_idle_broker_ends_after_its_last_client() {
     let directory = Directory::new();
     let mut daemon = until_idle(&directory.socket()).unwrap();
     // A connection that says nothing is no client.
-    drop(connect(&daemon.path).unwrap());
-    let first = Fake::open(&daemon.path, "binder").unwrap();
-    let observer = observe(&daemon.path);
+    drop(connect(daemon.socket()).unwrap());
+    let first = Fake::open(daemon.socket(), "binder").unwrap();
+    let observer = observe(daemon.socket());
     drop(first);
     assert!(matches!(ask(&observer, &Request::Contexts), Some(Reply::Contexts { .. })));
     drop(observer);
@@ -180,7 +181,7 @@ fn a_client_that_races_with_the_exit_is_served_or_finds_nobody() {
                 let expect = [Errno::NOENT, Errno::CONNREFUSED, Errno::CONNRESET];
                 assert!(expect.contains(&errno), "{errno}");
                 let own = until_idle(&path).unwrap();
-                assert!(Fake::open(&own.path, "binder").is_ok());
+                assert!(Fake::open(own.socket(), "binder").is_ok());
                 missed += 1;
             }
         }
@@ -195,7 +196,7 @@ fn broker_with_few_descriptors() {
     let Some(path) = std::env::var_os("BATON_TEST_BROKER") else { return };
     use rustix::process::{Resource, Rlimit, setrlimit};
     setrlimit(Resource::Nofile, Rlimit { current: Some(40), maximum: Some(40) }).unwrap();
-    let config = Config { until_idle: true, ..config(Path::new(&path)) };
+    let config = Config { until_idle: true, ..Config::at(Path::new(&path)) };
     baton_broker::run(config, || println!("\nready")).unwrap();
 }
 

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
-fn daemon(directory: &Directory) -> Daemon {
-    Daemon::start(&directory.socket()).unwrap()
+fn daemon(directory: &Directory) -> Running {
+    Running::start(Config::at(directory.socket())).unwrap()
 }
 
 fn give(node: u64, target: &Fake) -> Request {
@@ -29,7 +29,7 @@ fn references(node: u64, held: bool, holder: &Fake) -> Event {
 fn a_hello_gets_an_identity_and_an_event_stream() {
     let directory = Directory::new();
     let daemon = daemon(&directory);
-    let engine = Fake::open(&daemon.path, "binder").unwrap();
+    let engine = Fake::open(daemon.socket(), "binder").unwrap();
     assert_eq!(engine.identity.pid, std::process::id());
     assert_eq!(engine.identity.uid, rustix::process::geteuid().as_raw());
     assert!(!engine.identity.security_context.is_empty());
@@ -47,7 +47,7 @@ fn a_hello_gets_an_identity_and_an_event_stream() {
 fn a_channel_is_shared_memory_a_socket_and_the_servers_front_page() {
     let directory = Directory::new();
     let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(&daemon.path);
+    let (manager, client) = manager_and_client(daemon.socket());
     assert_eq!(client.ask(Request::OpenChannel { target: manager.id() }), Some(Reply::Done));
 
     let (to_server, at_server) = manager.event_with_descriptors();
@@ -94,7 +94,7 @@ fn a_channel_is_shared_memory_a_socket_and_the_servers_front_page() {
 fn events_are_in_their_streams_before_the_reply() {
     let directory = Directory::new();
     let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(&daemon.path);
+    let (manager, client) = manager_and_client(daemon.socket());
     for node in 1..100 {
         let reply = client.ask(give(node, &manager));
         let Some(Reply::Ticket { ticket }) = reply else { panic!("{reply:?}") };
@@ -108,7 +108,7 @@ fn events_are_in_their_streams_before_the_reply() {
 fn the_death_of_one_is_told_to_the_other() {
     let directory = Directory::new();
     let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(&daemon.path);
+    let (manager, client) = manager_and_client(daemon.socket());
     client.ask(give(7, &manager));
     manager.events();
     let dead = client.id();
@@ -124,7 +124,7 @@ fn the_death_of_one_is_told_to_the_other() {
 fn either_socket_ends_an_engine() {
     let directory = Directory::new();
     let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(&daemon.path);
+    let (manager, client) = manager_and_client(daemon.socket());
     let Fake { requests, events, identity, .. } = client;
     drop(events);
     assert_eq!(manager.event(), Event::Dead { process: identity.process });
@@ -136,7 +136,7 @@ fn what_an_engine_sent_before_its_death_counts() {
     let directory = Directory::new();
     let daemon = daemon(&directory);
     for _ in 0..50 {
-        let (manager, client) = manager_and_client(&daemon.path);
+        let (manager, client) = manager_and_client(daemon.socket());
         for node in 1..20 {
             client.tell(give(node, &manager));
         }
@@ -156,7 +156,7 @@ fn what_an_engine_sent_before_its_death_counts() {
 fn what_an_engine_sent_before_it_gave_up_its_events_counts() {
     let directory = Directory::new();
     let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(&daemon.path);
+    let (manager, client) = manager_and_client(daemon.socket());
     let Fake { requests, events, identity, .. } = client;
     for ticket in (1..=500).map(TicketId) {
         let cancel = Request::CancelTicket { target: manager.id(), ticket };
@@ -169,8 +169,8 @@ fn what_an_engine_sent_before_it_gave_up_its_events_counts() {
     assert_eq!(manager.event(), Event::Dead { process: identity.process });
 }
 
-fn wait_for_no_manager(daemon: &Daemon) {
-    let observer = observe(&daemon.path);
+fn wait_for_no_manager(daemon: &Running) {
+    let observer = observe(daemon.socket());
     loop {
         let Some(Reply::Report(report)) = ask(&observer, &Request::Report) else { panic!() };
         if report.contexts.iter().all(|context| context.processes.is_empty()) {
@@ -184,9 +184,9 @@ fn wait_for_no_manager(daemon: &Daemon) {
 fn freezing_shows_on_the_front_page_and_counts_what_is_open() {
     let directory = Directory::new();
     let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(&daemon.path);
-    let other = Fake::open(&daemon.path, "binder").unwrap();
-    let elsewhere = Fake::open(&daemon.path, "hwbinder").unwrap();
+    let (manager, client) = manager_and_client(daemon.socket());
+    let other = Fake::open(daemon.socket(), "binder").unwrap();
+    let elsewhere = Fake::open(daemon.socket(), "hwbinder").unwrap();
     let open =
         |fake: &Fake, count| fake.front.word(front::OUTSTANDING).store(count, Ordering::SeqCst);
     open(&manager, 2);
@@ -219,10 +219,10 @@ fn freezing_shows_on_the_front_page_and_counts_what_is_open() {
 fn an_observer_only_looks() {
     let directory = Directory::new();
     let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(&daemon.path);
+    let (manager, client) = manager_and_client(daemon.socket());
     manager.front.word(front::LOOPERS).store(4, Ordering::SeqCst);
     manager.front.double_word(front::TRANSACTIONS).store(1 << 40, Ordering::SeqCst);
-    let observer = observe(&daemon.path);
+    let observer = observe(daemon.socket());
     let Some(Reply::Report(report)) = ask(&observer, &Request::Report) else { panic!() };
     let binder = &report.contexts[0];
     assert_eq!((binder.name.as_str(), binder.manager), ("binder", Some(manager.id().0)));
@@ -231,7 +231,7 @@ fn an_observer_only_looks() {
     assert_eq!(client.ask(Request::Report), Some(Reply::Report(report)));
     let add = Request::AddContext { name: "mine".into() };
     assert_eq!(ask(&observer, &add), Some(Reply::Done));
-    assert!(Fake::open(&daemon.path, "mine").is_ok());
+    assert!(Fake::open(daemon.socket(), "mine").is_ok());
     assert_eq!(ask(&observer, &Request::ContextManager), None);
     assert!(
         matches!(client.ask(Request::Contexts), Some(Reply::Contexts { names }) if names.len() == 4)
@@ -242,7 +242,7 @@ fn an_observer_only_looks() {
 fn a_report_too_long_for_a_packet_loses_its_details() {
     let directory = Directory::new();
     let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(&daemon.path);
+    let (manager, client) = manager_and_client(daemon.socket());
     let object = |node| Object::Node { node: NodeId(node), strength: Strength::Weak, flags: 0 };
     for round in 0..16_u64 {
         let objects = (0..2000).map(|node| object((round + 1) << 40 | node)).collect();
@@ -251,7 +251,7 @@ fn a_report_too_long_for_a_packet_loses_its_details() {
         manager.events();
         client.events();
     }
-    let Some(Reply::Report(report)) = ask(observe(&daemon.path), &Request::Report) else {
+    let Some(Reply::Report(report)) = ask(observe(daemon.socket()), &Request::Report) else {
         panic!()
     };
     let processes = &report.contexts[0].processes;
@@ -277,11 +277,11 @@ fn child_that_hands_over_its_sockets() {
 fn a_killed_process_is_dead_though_its_sockets_live() {
     let directory = Directory::new();
     let daemon = daemon(&directory);
-    let (manager, _client) = manager_and_client(&daemon.path);
-    let handover = listen(&daemon.path.with_extension("handover"));
+    let (manager, _client) = manager_and_client(daemon.socket());
+    let handover = listen(&daemon.socket().with_extension("handover"));
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_that_hands_over_its_sockets"])
-        .env("BATON_TEST_BROKER", &daemon.path)
+        .env("BATON_TEST_BROKER", daemon.socket())
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();

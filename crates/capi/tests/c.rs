@@ -1,6 +1,6 @@
 //! The library as C programs get it: both of its forms, between processes.
 
-use baton_broker::{Config, limits::Limits};
+use baton_broker::{Config, Running};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -52,20 +52,7 @@ fn compile(program: &Path, library: &Path, rest: &[String]) {
 
 fn converse(program: &Path, directory: &Path) {
     let socket = directory.join("broker.sock");
-    let (theirs, ours) = rustix::pipe::pipe().unwrap();
-    let config = Config {
-        socket: socket.clone(),
-        listener: None,
-        until_idle: false,
-        contexts: Vec::new(),
-        stop: Some(theirs),
-        limits: Limits::default(),
-    };
-    let (ready, is_ready) = std::sync::mpsc::channel();
-    let broker = std::thread::spawn(move || {
-        baton_broker::run(config, move || ready.send(()).unwrap()).unwrap();
-    });
-    is_ready.recv().unwrap();
+    let _broker = Running::start(Config::at(&socket)).unwrap();
     let run = |part| {
         let mut command = Command::new(program);
         command.arg(part).arg(&socket).env("BATON_SOCKET", &socket).stdin(Stdio::null());
@@ -79,8 +66,6 @@ fn converse(program: &Path, directory: &Path) {
         let _ = server.kill();
     }
     let status = server.wait().unwrap();
-    rustix::io::write(&ours, b"x").unwrap();
-    broker.join().unwrap();
     assert!(client.is_some_and(|status| status.success()), "client: {client:?}");
     assert!(status.success(), "server: {status:?}");
 }

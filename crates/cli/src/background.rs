@@ -10,7 +10,7 @@
 //! `baton run` becomes: a program may wait for all of its children.
 
 use crate::failure::{Failure, Kind};
-use crate::observer::Observer;
+use crate::observer::{self, Observer};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -24,12 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub fn connect_or_start(socket: &Path, tried: &str) -> Result<Observer, Failure> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match Observer::connect(socket, tried) {
+        match observer::connect(socket, tried) {
             Err(failure) if failure.is(Kind::NoBroker) => {}
             done => return done,
         }
         let started = start_until_idle(socket);
-        match Observer::connect(socket, tried) {
+        match observer::connect(socket, tried) {
             Err(failure) if failure.is(Kind::NoBroker) => {
                 // Another `baton run` may be a step ahead of us, or an old broker on its way out.
                 if Instant::now() > deadline {

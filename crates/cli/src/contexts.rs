@@ -1,7 +1,7 @@
 //! `baton contexts` and `baton context add`.
 
 use crate::failure::Failure;
-use crate::observer::Observer;
+use crate::observer;
 use crate::{devices, show};
 use clap::Subcommand;
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ pub enum ContextCommand {
 /// Prints the contexts' names.
 pub fn list(socket: &Path) -> Result<(), Failure> {
     let tried = "list the contexts";
-    let names = Observer::connect(socket, tried)?
+    let names = observer::connect(socket, tried)?
         .contexts()
         .map_err(|errno| Failure::refused(tried, errno))?;
     show(&names.iter().map(|name| format!("{name}\n")).collect::<String>())
@@ -30,7 +30,7 @@ pub fn list(socket: &Path) -> Result<(), Failure> {
 pub fn change(command: &ContextCommand, socket: &Path) -> Result<(), Failure> {
     let ContextCommand::Add { name } = command;
     let tried = format!("add the context {name:?}");
-    let observer = Observer::connect(socket, &tried)?;
+    let observer = observer::connect(socket, &tried)?;
     observer.add_context(name).map_err(|errno| match errno {
         Errno::EXIST => Failure::new(&tried, "there is one of this name"),
         Errno::INVAL => Failure::new(&tried, "a name has 1 to 255 bytes and no slash"),

@@ -64,7 +64,7 @@ impl Failure {
     }
 
     /// The broker could not be reached.
-    pub fn connect(tried: impl Display, socket: &Path, errno: Errno) -> Failure {
+    fn connect(tried: impl Display, socket: &Path, errno: Errno) -> Failure {
         let failure = Failure::new(tried, format!("no broker at {}: {errno}", socket.display()));
         match errno {
             Errno::ACCESS | Errno::PERM => failure.advice(
@@ -97,11 +97,13 @@ impl Failure {
         Failure { advice: advice.map(str::to_owned), ..Failure::new(tried, wrong) }
     }
 
-    /// A device could not be opened.
+    /// A device, or a look at the broker, could not be opened.
     pub fn open(tried: impl Display, socket: &Path, error: &OpenError) -> Failure {
         match error {
             OpenError::NoBroker { errno, .. } => Failure::connect(tried, socket, *errno),
-            OpenError::Refused { errno, .. } => Failure::refused(tried, *errno),
+            OpenError::Refused { errno, .. } | OpenError::NotObserved { errno } => {
+                Failure::refused(tried, *errno)
+            }
             OpenError::System { .. } => Failure::new(tried, error),
         }
     }

@@ -1,7 +1,7 @@
 //! `baton ps`: what the broker knows of everybody, and what their engines say of themselves.
 
 use crate::failure::Failure;
-use crate::observer::Observer;
+use crate::observer;
 use crate::show;
 use baton_abi::control::{ContextReport, ProcessReport};
 use clap::Args;
@@ -28,7 +28,7 @@ pub struct PsArgs {
 /// Prints the report.
 pub fn ps(args: &PsArgs, socket: &Path) -> Result<(), Failure> {
     let tried = "show the processes";
-    let report = Observer::connect(socket, tried)?
+    let report = observer::connect(socket, tried)?
         .report()
         .map_err(|errno| Failure::refused(tried, errno))?;
     if args.json {

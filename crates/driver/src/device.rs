@@ -46,6 +46,12 @@ pub enum OpenError {
         /// Its reason.
         errno: Errno,
     },
+    /// The broker refused to be looked at.
+    #[error("the broker refused an observer: {errno}")]
+    NotObserved {
+        /// Its reason.
+        errno: Errno,
+    },
     /// A system call failed.
     #[error("{operation}: {errno}")]
     System {
@@ -62,6 +68,7 @@ impl OpenError {
         match self {
             OpenError::NoBroker { errno, .. }
             | OpenError::Refused { errno, .. }
+            | OpenError::NotObserved { errno }
             | OpenError::System { errno, .. } => *errno,
         }
     }

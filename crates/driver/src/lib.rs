@@ -9,6 +9,7 @@
 //! - [`parcel`]: a transaction's objects, on both sides, as functions over copies.
 //! - `control`: the two sockets to the broker. `maps`: where the program has mapped a file.
 //!   `user`: the program's memory by address. `thread`: starting the control thread.
+//! - [`observer`]: a look at the broker, for those who take no part.
 //! - Front ends: [`device`], the uapi byte for byte; [`process`], the typed API.
 //!
 //! **Invariant**: what a peer wrote is used only as a copy that has been checked, and a check that
@@ -23,6 +24,7 @@ mod control;
 pub mod device;
 pub mod engine;
 mod maps;
+pub mod observer;
 pub mod parcel;
 pub mod process;
 mod send;

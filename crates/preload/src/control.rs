@@ -1,13 +1,11 @@
 //! binderfs' `binder-control`: contexts are added at the broker.
 
 use crate::paths::{self, settings};
-use baton_abi::control::{MAX_PACKET_BYTES, Reply, Request, VERSION, decode, encode};
 use baton_abi::uapi::{BINDER_CTL_ADD, BinderfsDevice};
+use baton_driver::observer::Observer;
 use libc::{c_int, size_t};
-use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use std::ffi::{CStr, CString};
 
 /// An ioctl on `binder-control`.
@@ -32,15 +30,7 @@ pub unsafe fn ioctl(request: u32, argument: size_t) -> Result<c_int, Errno> {
 }
 
 fn add(name: &str) -> Result<(), Errno> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(&settings().socket)?)?;
-    ask(&socket, &Request::Observe { version: VERSION })?;
-    ask(&socket, &Request::AddContext { name: name.to_owned() })?;
+    Observer::connect(&settings().socket).map_err(|error| error.errno())?.add_context(name)?;
     // The context is there, with or without a placeholder to show it.
     let path = CString::new(format!("/dev/binderfs/{name}")).map_err(|_| Errno::INVAL)?;
     if let Some(placeholder) = paths::placeholder(&path) {
@@ -48,15 +38,4 @@ fn add(name: &str) -> Result<(), Errno> {
         let _ = rustix::fs::open(&placeholder, flags, Mode::from_raw_mode(0o666));
     }
     Ok(())
-}
-
-fn ask(socket: &OwnedFd, request: &Request) -> Result<(), Errno> {
-    rustix::net::send(socket, &encode(request), SendFlags::NOSIGNAL)?;
-    let mut packet = vec![0; MAX_PACKET_BYTES];
-    let (bytes, _) = rustix::net::recv(socket, packet.as_mut_slice(), RecvFlags::empty())?;
-    match decode(&packet[..bytes]) {
-        Some(Reply::Done) => Ok(()),
-        Some(Reply::Refused { errno }) => Err(Errno::from_raw_os_error(errno)),
-        _ => Err(Errno::PROTO),
-    }
 }

@@ -2,8 +2,7 @@
 //! a broker of its own, and does there what a Binder program does.
 
 use baton_abi::uapi::*;
-use baton_broker::Config;
-use baton_broker::limits::Limits;
+use baton_broker::{Config, Running};
 use libc::{c_int, c_long, c_void};
 use std::fs::{self, File};
 use std::io::Error;
@@ -29,18 +28,7 @@ fn outside(name: &str) -> bool {
         fs::write(directory.path().join("dev").join(device), "").unwrap();
     }
     let socket = directory.path().join("broker");
-    let (stop, end) = std::os::unix::net::UnixStream::pair().unwrap();
-    let config = Config {
-        socket: socket.clone(),
-        listener: None,
-        until_idle: false,
-        contexts: Vec::new(),
-        stop: Some(stop.into()),
-        limits: Limits::default(),
-    };
-    let (ready, is_ready) = std::sync::mpsc::channel::<()>();
-    let broker = std::thread::spawn(move || baton_broker::run(config, move || drop(ready)));
-    let _ = is_ready.recv();
+    let _broker = Running::start(Config::at(&socket)).unwrap();
     let status = Command::new(own)
         .args(["--exact", name, "--test-threads=1", "--nocapture"])
         .env("LD_PRELOAD", library)
@@ -48,8 +36,6 @@ fn outside(name: &str) -> bool {
         .env("BATON_DEV", directory.path().join("dev"))
         .status()
         .unwrap();
-    drop(end);
-    broker.join().unwrap().unwrap();
     assert!(status.success(), "{name}: {status}");
     true
 }

@@ -4,8 +4,7 @@
 
 use baton_abi::control::*;
 use baton_abi::lane::FRONT_BYTES;
-use baton_broker::limits::Limits;
-use baton_broker::{Config, RunError};
+pub use baton_broker::{Config, Running};
 use baton_shm::mapping::{self, Mapping};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -14,8 +13,6 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A directory of this test's own.
@@ -37,63 +34,6 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// What a test does not care about.
-pub fn config(path: &Path) -> Config {
-    Config {
-        socket: path.to_owned(),
-        listener: None,
-        until_idle: false,
-        contexts: Vec::new(),
-        stop: None,
-        limits: Limits::default(),
-    }
-}
-
-/// A broker that listens.
-pub struct Daemon {
-    pub path: PathBuf,
-    stop: Option<OwnedFd>,
-    thread: Option<JoinHandle<Result<(), RunError>>>,
-}
-
-impl Daemon {
-    pub fn start(path: &Path) -> Result<Daemon, RunError> {
-        Daemon::start_with(config(path))
-    }
-
-    pub fn start_with(config: Config) -> Result<Daemon, RunError> {
-        let path = config.socket.clone();
-        let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
-        let config = Config { stop: Some(read), ..config };
-        let (ready, is_ready) = mpsc::channel();
-        let thread =
-            std::thread::spawn(move || baton_broker::run(config, move || ready.send(()).unwrap()));
-        match is_ready.recv() {
-            Ok(()) => Ok(Daemon { path, stop: Some(write), thread: Some(thread) }),
-            Err(_) => Err(thread.join().unwrap().unwrap_err()),
-        }
-    }
-
-    pub fn stop(mut self) -> Result<(), RunError> {
-        self.stop = None;
-        self.join()
-    }
-
-    /// Waits until it ends by itself.
-    pub fn join(&mut self) -> Result<(), RunError> {
-        self.thread.take().unwrap().join().unwrap()
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! The children, from their parent's side: lines to and fro, /proc, and the broker's report.
 
 use crate::actor::ROLES;
-use baton_abi::control::{ContextReport, ProcessReport, Reply, Request, VERSION, decode, encode};
+use baton_abi::control::{ContextReport, ProcessReport};
+use baton_driver::observer;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -140,37 +140,17 @@ impl Drop for Member {
     }
 }
 
-/// A connection that only looks at the broker.
-pub struct Observer {
-    socket: OwnedFd,
-}
+/// What the broker says of itself.
+pub struct Observer(observer::Observer);
 
 impl Observer {
     pub fn connect(path: &Path) -> Observer {
-        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None);
-        let socket = socket.expect("a socket");
-        let address = SocketAddrUnix::new(path).expect("a short path");
-        rustix::net::connect(&socket, &address).expect("a broker");
-        let observer = Observer { socket };
-        assert_eq!(observer.ask(&Request::Observe { version: VERSION }), Reply::Done);
-        observer
-    }
-
-    fn ask(&self, request: &Request) -> Reply {
-        rustix::net::send(&self.socket, &encode(request), SendFlags::empty()).expect("it reads");
-        let mut packet = vec![0; baton_abi::control::MAX_PACKET_BYTES];
-        let (bytes, _) = rustix::net::recv(&self.socket, &mut packet[..], RecvFlags::empty())
-            .expect("it answers");
-        decode(&packet[..bytes]).expect("a reply")
+        Observer(observer::Observer::connect(path).expect("a broker"))
     }
 
     pub fn context(&self) -> ContextReport {
-        match self.ask(&Request::Report) {
-            Reply::Report(report) => {
-                report.contexts.into_iter().find(|c| c.name == "binder").expect("there from birth")
-            }
-            other => panic!("{other:?} to a report"),
-        }
+        let contexts = self.0.report().expect("a report").contexts;
+        contexts.into_iter().find(|context| context.name == "binder").expect("there from birth")
     }
 
     /// The broker's name for a pid.
