@@ -104,6 +104,10 @@ impl Failure {
             OpenError::Refused { errno, .. } | OpenError::NotObserved { errno } => {
                 Failure::refused(tried, *errno)
             }
+            OpenError::Stranger { .. } => Failure::new(tried, error).advice(
+                "that is no broker to trust: find out who that is, or give another path with \
+                 --socket or BATON_SOCKET",
+            ),
             OpenError::System { .. } => Failure::new(tried, error),
         }
     }

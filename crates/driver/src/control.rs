@@ -87,7 +87,8 @@ impl Broker {
     }
 }
 
-/// Connects to the broker's socket.
+/// Connects to the broker's socket, and makes sure of who listens: its directory may be one that
+/// anybody can make, and whoever listens there could tell this process anything.
 pub fn dial(socket: &Path) -> Result<OwnedFd, OpenError> {
     let system = |operation| move |errno| OpenError::System { operation, errno };
     let fd = rustix::net::socket_with(
@@ -100,6 +101,11 @@ pub fn dial(socket: &Path) -> Result<OwnedFd, OpenError> {
     let address = SocketAddrUnix::new(socket).map_err(system("the broker's socket path"))?;
     rustix::net::connect(&fd, &address)
         .map_err(|errno| OpenError::NoBroker { socket: socket.display().to_string(), errno })?;
+    let listener = rustix::net::sockopt::socket_peercred(&fd).map_err(system("SO_PEERCRED"))?.uid;
+    if !listener.is_root() && listener != rustix::process::geteuid() {
+        let (socket, uid) = (socket.display().to_string(), listener.as_raw());
+        return Err(OpenError::Stranger { socket, uid });
+    }
     Ok(fd)
 }
 

@@ -38,6 +38,14 @@ pub enum OpenError {
         /// What connect said.
         errno: Errno,
     },
+    /// Somebody else than root or this process's user listens at the broker's socket.
+    #[error("user {uid}, who is neither root nor the own user, listens at {socket}")]
+    Stranger {
+        /// The socket that was tried.
+        socket: String,
+        /// The listener's effective user id.
+        uid: u32,
+    },
     /// The broker refused.
     #[error("the broker refused context {context:?}: {errno}")]
     Refused {
@@ -66,6 +74,7 @@ impl OpenError {
     /// What `open("/dev/binder")` fails with.
     pub fn errno(&self) -> Errno {
         match self {
+            OpenError::Stranger { .. } => Errno::ACCESS,
             OpenError::NoBroker { errno, .. }
             | OpenError::Refused { errno, .. }
             | OpenError::NotObserved { errno }

@@ -108,13 +108,16 @@ fn enter(file: rustix::fd::OwnedFd, flags: c_int, open: Open) -> Result<c_int, E
 /// One line, once a process: clients try again in a loop, and each failure also has its errno.
 fn tell(error: &OpenError) {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    let OpenError::NoBroker { socket, .. } = error else { return };
+    let line = match error {
+        OpenError::NoBroker { socket, .. } => format!(
+            "baton: no broker at {socket}: start one with `baton broker` or run the program by `baton run`\n"
+        ),
+        OpenError::Stranger { .. } => format!("baton: {error}\n"),
+        _ => return,
+    };
     if TOLD.swap(true, Ordering::Relaxed) {
         return;
     }
-    let line = format!(
-        "baton: no broker at {socket}: start one with `baton broker` or run the program by `baton run`\n"
-    );
     // SAFETY: the bytes are a live string's. Straight to the descriptor: the program's buffered
     // streams are its own.
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
