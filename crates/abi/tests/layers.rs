@@ -31,6 +31,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("driver/src/engine/effects.rs", "closes descriptors that it has installed, by number"),
     ("driver/src/send.rs", "copies from the program's memory"),
     ("driver/src/channel/socket.rs", "duplicates the program's descriptors, by number"),
+    ("broker/src/peer.rs", "asks for SO_PEERSEC, which rustix lacks"),
     ("preload/src/", "stands in for functions of the C library"),
     ("capi/src/", "pointers from C"),
     ("cli/src/broker.rs", "takes over a listening socket by number"),

@@ -8,7 +8,7 @@
 //! - [`run`](run()): sockets, descriptors and memory around it. One thread; [`Running`] has one.
 //!
 //! **Invariant**: the broker never imports the driver. They meet only in [`baton_abi`]'s bytes.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod limits;
 pub mod state;

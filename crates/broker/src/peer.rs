@@ -1,13 +1,17 @@
 //! Who is at the other end of a connected socket.
 
-use rustix::fd::AsFd;
+#![expect(unsafe_code, reason = "SO_PEERSEC, which rustix lacks")]
+
+use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
 /// Longest security label that is taken over; SELinux' are shorter.
-const MAX_LABEL_CHARS: usize = 1024;
+const MAX_LABEL_BYTES: usize = 1024;
+/// The label of a process that no security module has labelled.
+const NO_LABEL: &str = "unconfined";
 
-/// Who connected.
+/// Who connected, as the kernel remembers it from the connect.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     /// Thread group id in the broker's pid namespace.
@@ -18,28 +22,77 @@ pub(crate) struct Credentials {
     pub security_context: String,
 }
 
-/// As the kernel remembers it from the connect, but for the label: see [`security_context`].
+/// `ERANGE` for a label that is too long.
 pub(crate) fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
     let peer = sockopt::socket_peercred(&socket)?;
     let pid = peer.pid.as_raw_nonzero().get().cast_unsigned();
-    Ok(Credentials { pid, uid: peer.uid.as_raw(), security_context: security_context(pid)? })
+    let security_context = match peer_label(socket) {
+        Ok(label) => text(&label),
+        // No security module, or none that labels sockets.
+        Err(Errno::NOPROTOOPT | Errno::OPNOTSUPP) => NO_LABEL.to_owned(),
+        Err(errno) => return Err(errno),
+    };
+    Ok(Credentials { pid, uid: peer.uid.as_raw(), security_context })
 }
 
-/// The label of the process now, not at its connect as SO_PEERSEC has it, which rustix lacks: a
-/// process that executes a program of another domain in between passes for that. It is read right
-/// after the accept to keep that time short.
-fn security_context(pid: u32) -> Result<String, Errno> {
-    let label = match std::fs::read(format!("/proc/{pid}/attr/current")) {
-        Ok(label) => label,
-        Err(error) => match Errno::from_io_error(&error) {
-            // No security module that has labels, no such file, or nobody's business.
-            Some(Errno::INVAL | Errno::NOENT | Errno::ACCESS | Errno::PERM) => Vec::new(),
-            errno => return Err(errno.unwrap_or(Errno::IO)),
-        },
+fn peer_label(socket: impl AsFd) -> Result<Vec<u8>, Errno> {
+    let mut label = vec![0u8; MAX_LABEL_BYTES];
+    let mut bytes = MAX_LABEL_BYTES as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: room for as many bytes as the length says, and both live through the call.
+    let result = unsafe {
+        let room = label.as_mut_ptr().cast();
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERSEC, room, &mut bytes)
     };
-    let label = String::from_utf8_lossy(&label);
-    Ok(match label.trim_end_matches(['\0', '\n']) {
-        "" => "unconfined".to_owned(),
-        label => label.chars().take(MAX_LABEL_CHARS).collect(),
-    })
+    if result != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    }
+    label.truncate(bytes as usize);
+    Ok(label)
+}
+
+/// Some modules end a label with a zero byte or a new line.
+fn text(label: &[u8]) -> String {
+    let label = String::from_utf8_lossy(label);
+    match label.trim_end_matches(['\0', '\n']) {
+        "" => NO_LABEL.to_owned(),
+        label => label.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_text_and_never_empty() {
+        for (label, expected) in [
+            (&b"u:r:system_server:s0\0"[..], "u:r:system_server:s0"),
+            (b"/usr/bin/app (enforce)\n", "/usr/bin/app (enforce)"),
+            (b"docker-default", "docker-default"),
+            (b"\0", NO_LABEL),
+            (b"", NO_LABEL),
+            (b"a\xffb", "a\u{fffd}b"),
+        ] {
+            assert_eq!(text(label), expected, "{label:?}");
+        }
+    }
+
+    #[test]
+    fn a_peer_is_told_by_its_connection() {
+        let (_here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+        let credentials = credentials(&there).unwrap();
+        assert_eq!(credentials.pid, std::process::id());
+        assert_eq!(credentials.uid, rustix::process::geteuid().as_raw());
+        // Where sockets are labelled it is the label that this process has.
+        let own = std::fs::read("/proc/self/attr/current").unwrap_or_default();
+        match peer_label(&there) {
+            Ok(_) => assert_eq!(credentials.security_context, text(&own)),
+            Err(errno) => {
+                println!("skipped: the label itself ({errno})");
+                assert_eq!(credentials.security_context, NO_LABEL);
+            }
+        }
+    }
 }
