@@ -320,13 +320,50 @@ static long step_munmap(void *address)
 	return munmap(address, MAP_BYTES) ? -errno : 0;
 }
 
-// A process that unmaps the device can be sent nothing any more.
+static long step_munmap_page(void *address) { return munmap(address, 4096) ? -errno : 0; }
+
+// BR_DEAD_REPLY to a call and to a one-way transaction, for want of a process (ESRCH).
+static void expect_unreachable(struct thread *client)
+{
+	for (int one_way = 0; one_way < 2; one_way++) {
+		bc_transaction(client, 0, 7, one_way ? TF_ONE_WAY : 0, NULL);
+		expect_br(client, BR_DEAD_REPLY);
+		struct binder_extended_error error = extended_error(client);
+		expect_eq(error.command, BR_DEAD_REPLY);
+		expect_eq(error.param, -ESRCH);
+	}
+}
+
+// A process that unmaps the device can be sent nothing any more, and does not get it back.
 TEST(buffers_unmapped_again)
 {
-	differs("munmap");
 	struct thread *manager = manager_new(), *client = process_new("client");
 	ping(client, 0, manager);
 	expect_errno(run(manager, step_munmap, (void *)(uintptr_t)process_map(manager)), 0);
+	expect_unreachable(client);
+	expect_nothing(manager);
+	expect_errno(sys_mmap(manager, process_fd(manager), MAP_BYTES, PROT_READ, MAP_PRIVATE), EBUSY);
+}
+
+// Unmapping a page of it is enough.
+TEST(buffers_unmapped_in_part)
+{
+	struct thread *manager = manager_new(), *client = process_new("client");
+	expect_errno(run(manager, step_munmap_page, (void *)(uintptr_t)process_map(manager)), 0);
+	expect_unreachable(client);
+}
+
+// What came before can be freed after.
+TEST(buffers_freed_after_unmapping)
+{
+	struct thread *manager = manager_new(), *client = process_new("client");
 	bc_transaction(client, 0, 7, 0, NULL);
-	expect_br(client, BR_DEAD_REPLY);
+	flush(client);
+	struct binder_transaction_data got = *expect_txn(manager, 7);
+	expect_errno(run(manager, step_munmap, (void *)(uintptr_t)process_map(manager)), 0);
+	bc_free_buffer(manager, &got);
+	bc_reply(manager, 0, NULL);
+	expect_br(manager, BR_TRANSACTION_COMPLETE);
+	expect_br(client, BR_TRANSACTION_COMPLETE);
+	expect_br(client, BR_REPLY);
 }

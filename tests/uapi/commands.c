@@ -430,13 +430,6 @@ TEST(commands_sa_restart_is_interrupted_too)
 	expect_errno(interrupted(manager_new(), bwr, SA_RESTART), EINTR);
 }
 
-static struct binder_extended_error extended_error(struct thread *t)
-{
-	struct binder_extended_error *error = arena_alloc(sizeof(*error));
-	expect_errno(sys_ioctl(t, BINDER_GET_EXTENDED_ERROR, error), 0);
-	return *error;
-}
-
 // GET_EXTENDED_ERROR: the calling thread's last failure, its BR_ and a negative errno
 // value; reading it clears it.
 TEST(commands_extended_error)

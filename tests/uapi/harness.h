@@ -125,6 +125,7 @@ long sys_ioctl(struct thread *, unsigned long request, void *argument);
 long sys_ioctl_fd(struct thread *, int fd, unsigned long request, void *argument);
 void sys_ioctl_begin(struct thread *, unsigned long request, void *argument);
 long sys_open(struct thread *, const char *path, int flags);
+struct binder_extended_error extended_error(struct thread *); // of its last failure
 long sys_close(struct thread *, int fd);
 long sys_mmap(struct thread *, int fd, size_t bytes, int protection, int flags);
 long sys_poll(struct thread *, short events, int timeout_ms); // answers revents

@@ -372,6 +372,13 @@ static long step_close(void *argument)
 	return close((int)(intptr_t)argument) ? -errno : 0;
 }
 
+struct binder_extended_error extended_error(struct thread *t)
+{
+	struct binder_extended_error *error = arena_alloc(sizeof(*error));
+	expect_errno(sys_ioctl(t, BINDER_GET_EXTENDED_ERROR, error), 0);
+	return *error;
+}
+
 long sys_close(struct thread *t, int fd)
 {
 	return run(t, step_close, (void *)(intptr_t)fd);

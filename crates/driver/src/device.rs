@@ -123,6 +123,17 @@ impl Device {
         self.engine.unlock(state);
     }
 
+    /// The program has unmapped its receive buffer, or a part of it: from now on nothing can be sent
+    /// to it, and it cannot map the device again. (By inline system calls it never says so, and is
+    /// sent to as before.)
+    pub fn unmapped(&self) {
+        let mut state = self.engine.lock();
+        state.buffers.unmap();
+        // What waited for room need not wait any longer.
+        self.engine.freed(&mut state);
+        self.engine.unlock(state);
+    }
+
     /// An ioctl on the device by the calling thread, with the kernel's errors.
     ///
     /// Bad addresses in the argument or in what it points to are `EFAULT`, not a fault.

@@ -407,7 +407,7 @@ impl Engine {
             let free = channel.front_word(front::ONE_WAY_FREE) as usize;
             let size = channel.front_word(front::BUFFER_BYTES) as usize;
             if size == 0 {
-                return Err(Refusal::dead());
+                return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
             }
             if account.pending_bytes + bytes <= free {
                 let left = free - account.pending_bytes - bytes;

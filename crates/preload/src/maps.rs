@@ -16,7 +16,19 @@ use std::sync::Arc;
 struct Map {
     address: usize,
     bytes: usize,
-    _open: Arc<Open>,
+    open: Arc<Open>,
+}
+
+impl Map {
+    /// Whether it has something of the range.
+    fn meets(&self, from: usize, to: usize) -> bool {
+        from < self.address + self.bytes && self.address < to
+    }
+
+    /// Whether it has nothing outside of the range.
+    fn is_within(&self, from: usize, to: usize) -> bool {
+        from <= self.address && self.address + self.bytes <= to
+    }
 }
 
 /// All there are, mostly one. Read by every `munmap`, without a lock.
@@ -61,7 +73,7 @@ fn map_device(
         // SAFETY: the range has just been mapped. Failing to keep it from children harms nobody.
         unsafe { libc::madvise(address, bytes, libc::MADV_DONTFORK) };
         device.mapped(address as usize, used_bytes);
-        let map = Map { address: address as usize, bytes, _open: Arc::clone(&open) };
+        let map = Map { address: address as usize, bytes, open: Arc::clone(&open) };
         change(|maps| maps.push(map.clone()));
     }
     Some(address)
@@ -105,15 +117,28 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     // SAFETY: the caller's arguments.
     let result = unsafe { real::munmap(address, bytes) };
     baton_driver::device::memory_changes();
-    let (from, to) = (address as usize, (address as usize).saturating_add(bytes));
-    let is_gone = |map: &Map| from <= map.address && map.address + map.bytes <= to;
-    if result == 0 && MAPS.load().as_deref().is_some_and(|maps| maps.iter().any(is_gone)) {
-        // Dropping the last hold on a device closes it.
-        let errno = real::errno();
-        change(|maps| maps.retain(|map| !is_gone(map)));
-        real::set_errno(errno);
+    if result == 0 {
+        unmapped(address as usize, (address as usize).saturating_add(bytes));
     }
     result
+}
+
+/// Tells the devices whose maps met the range, and lets go of those whose maps are gone.
+fn unmapped(from: usize, to: usize) {
+    let met = |map: &&Map| map.meets(from, to);
+    if !MAPS.load().as_deref().is_some_and(|maps| maps.iter().any(|map| met(&map))) {
+        return;
+    }
+    let errno = real::errno();
+    for map in MAPS.load_full().iter().flat_map(|maps| maps.iter()).filter(met) {
+        // A child of fork has no such map: its parent has.
+        if let Some(device) = map.open.device().filter(|_| !map.open.is_inherited()) {
+            device.unmapped();
+        }
+    }
+    // Dropping the last hold on a device closes it.
+    change(|maps| maps.retain(|map| !map.is_within(from, to)));
+    real::set_errno(errno);
 }
 
 /// As the C library's.

@@ -26,10 +26,10 @@ struct Used {
     one_way: bool,
 }
 
-/// Why there is no room. In the kernel's terms ENOSPC, or ESRCH before the first mmap.
+/// Why there is no room. In the kernel's terms ENOSPC, or ESRCH without a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// The program has not mapped its receive buffer.
+    /// The program has not mapped its receive buffer, or has unmapped it.
     NotMapped,
     /// No free range is large enough.
     Full,
@@ -52,7 +52,12 @@ impl Buffers {
         self.insert_free(0, bytes);
     }
 
-    /// Size of the mapping, 0 before it is made.
+    /// The mapping is gone, for good: what lies there can be freed, and nothing comes in.
+    pub fn unmap(&mut self) {
+        self.bytes = 0;
+    }
+
+    /// Size of the mapping, 0 before it is made and once it is gone.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -166,6 +171,19 @@ mod tests {
         assert!(buffers.allocate(2048, false).is_ok());
         buffers.release(half);
         assert_eq!(buffers.one_way_free(), 2048);
+    }
+
+    #[test]
+    fn nothing_comes_in_once_the_map_is_gone() {
+        let mut buffers = Buffers::default();
+        buffers.map(4096);
+        let (first, second) =
+            (buffers.allocate(8, false).unwrap(), buffers.allocate(8, true).unwrap());
+        buffers.unmap();
+        assert_eq!(buffers.allocate(8, false), Err(NoRoom::NotMapped));
+        assert_eq!((buffers.release(second), buffers.release(first)), (8, 8));
+        assert_eq!(buffers.used(), (0, 0));
+        assert_eq!(buffers.allocate(8, true), Err(NoRoom::NotMapped));
     }
 
     #[test]
