@@ -5,7 +5,7 @@ use baton_abi::control::{
 };
 use baton_abi::lane::{FRONT_BYTES, front};
 use baton_abi::uapi::*;
-use baton_broker::{Config, limits::Limits};
+use baton_broker::{Config, Running, limits::Limits};
 use baton_driver::device::Device;
 use baton_shm::mapping::{Access, Mapping};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,33 +16,22 @@ use rustix::net::{
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 pub const MAP_BYTES: usize = 64 << 10;
 
 /// Where the broker listens; started at the first use, gone with the process.
-pub fn socket() -> &'static PathBuf {
-    static SOCKET: OnceLock<PathBuf> = OnceLock::new();
-    SOCKET.get_or_init(|| {
+pub fn socket() -> &'static Path {
+    static BROKER: OnceLock<Running> = OnceLock::new();
+    let broker = BROKER.get_or_init(|| {
         let directory = tempfile::tempdir().expect("a directory").keep();
-        let socket = directory.join("broker.sock");
-        let config = Config {
-            socket: socket.clone(),
-            listener: None,
-            until_idle: false,
-            contexts: Vec::new(),
-            stop: None,
-            limits: Limits { contexts: usize::MAX, ..Limits::default() },
-        };
-        let (ready, is_ready) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            baton_broker::run(config, move || ready.send(()).expect("waited for")).expect("runs");
-        });
-        is_ready.recv().expect("it listens");
-        socket
-    })
+        let limits = Limits { contexts: usize::MAX, ..Limits::default() };
+        let config = Config { limits, ..Config::at(directory.join("broker.sock")) };
+        Running::start(config).expect("a broker")
+    });
+    broker.socket()
 }
 
 /// Connects to the broker.

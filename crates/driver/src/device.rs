@@ -128,9 +128,7 @@ impl Device {
     /// sent to as before.)
     pub fn unmapped(&self) {
         let mut state = self.engine.lock();
-        state.buffers.unmap();
-        // What waited for room need not wait any longer.
-        self.engine.freed(&mut state);
+        state.unmap();
         self.engine.unlock(state);
     }
 
@@ -335,7 +333,6 @@ impl Device {
         if let Some((offset, bytes)) = state.free(offset, address) {
             self.engine.memory.zero(offset, bytes);
         }
-        self.engine.freed(state);
     }
 
     fn transact(&self, tid: Tid, reply: bool, transaction: &TransactionData, buffers_size: u64) {

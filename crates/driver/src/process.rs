@@ -499,7 +499,6 @@ impl Drop for Received<'_> {
             engine.memory.zero(offset, bytes);
         }
         state.close_fds(fds);
-        engine.freed(&mut state);
         engine.unlock(state);
     }
 }

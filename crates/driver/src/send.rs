@@ -206,9 +206,9 @@ impl Engine {
         if !outgoing.sent.fds.is_empty() {
             match channel.send_fds(&outgoing.sent.fds) {
                 Ok(number) => message.fds_number = number,
-                Err(errno) => {
+                Err(refusal) => {
                     self.cancel(departure.peer, ticket);
-                    return Err(Refusal::failed(errno));
+                    return Err(refusal);
                 }
             }
         }

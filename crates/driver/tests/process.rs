@@ -1,7 +1,9 @@
 //! The typed API over a real broker: every party a device of its own.
 mod support;
 
+use baton_driver::observer::Observer;
 use baton_driver::process::{CallError, Parcel, Process};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::AsFd;
 use std::sync::mpsc;
 use std::thread;
@@ -164,4 +166,32 @@ fn a_descriptor_arrives_as_the_same_file() {
     // The server's copies are closed: the pipe ends.
     assert_eq!(rustix::io::read(&reader, &mut text).unwrap(), 0);
     server.close();
+}
+
+#[test]
+fn a_closed_process_keeps_no_descriptor_that_nobody_has_read() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let object = server.add_object(|_| Ok(Parcel::new()));
+    server.become_context_manager(object).unwrap();
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let mut parcel = Parcel::new();
+    parcel.write_owned_fd(writer);
+    client.one_way(&manager, 1, &parcel).unwrap();
+    drop(parcel);
+    // Nobody serves: its control thread takes it in.
+    let observer = Observer::connect(&broker.socket).unwrap();
+    let taken_in = || {
+        let contexts = observer.report().unwrap().contexts;
+        contexts.iter().flat_map(|context| &context.processes).any(|p| p.engine.buffers == 1)
+    };
+    while !taken_in() {
+        thread::yield_now();
+    }
+    server.close();
+    let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
+    let ended = rustix::event::poll(&mut [PollFd::new(&reader, PollFlags::IN)], Some(&patience));
+    assert_eq!(ended, Ok(1), "the pipe still has a writer");
 }

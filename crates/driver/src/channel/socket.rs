@@ -2,6 +2,7 @@
 
 use super::{Channel, MAX_STASHED, Stash};
 use crate::control::receive_into;
+use crate::state::transaction::Refusal;
 use baton_abi::control::End;
 use baton_abi::lane::*;
 use baton_shm::mapping::{self, Access, Mapping};
@@ -20,6 +21,16 @@ pub(super) fn send_bell(socket: &OwnedFd) -> Result<Mapping, Errno> {
     let flags = rustix::net::SendFlags::DONTWAIT;
     crate::control::send(socket, &DOORBELL.to_ne_bytes(), &[file.as_fd()], flags)?;
     Ok(page)
+}
+
+/// A descriptor of the program's, by number.
+fn duplicate(fd: i32) -> Result<OwnedFd, Errno> {
+    if fd < 0 {
+        return Err(Errno::BADF);
+    }
+    // SAFETY: only duplicated, at once; a closed number is EBADF.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    rustix::io::fcntl_dupfd_cloexec(borrowed, 0)
 }
 
 impl Channel {
@@ -42,17 +53,10 @@ impl Channel {
     }
 
     /// Sends descriptors ahead of their message. `EBADF` if one is closed, `EAGAIN` if the peer does
-    /// not read.
-    pub fn send_fds(&self, fds: &[i32]) -> Result<u32, Errno> {
-        let mut owned = Vec::with_capacity(fds.len());
-        for &fd in fds {
-            if fd < 0 {
-                return Err(Errno::BADF);
-            }
-            // SAFETY: only duplicated, at once; a closed number is EBADF.
-            let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-            owned.push(rustix::io::fcntl_dupfd_cloexec(borrowed, 0)?);
-        }
+    /// not read; dead if there is none any more.
+    pub fn send_fds(&self, fds: &[i32]) -> Result<u32, Refusal> {
+        let owned: Result<Vec<OwnedFd>, Errno> = fds.iter().map(|&fd| duplicate(fd)).collect();
+        let owned = owned.map_err(Refusal::failed)?;
         let number = {
             let mut ends = self.ends();
             ends.fds_number = ends.fds_number.wrapping_add(1).max(1);
@@ -61,8 +65,12 @@ impl Channel {
         let borrowed: Vec<_> = owned.iter().map(AsFd::as_fd).collect();
         // A peer that does not read its socket keeps nobody waiting.
         let flags = rustix::net::SendFlags::DONTWAIT;
-        crate::control::send(&self.socket, &number.to_ne_bytes(), &borrowed, flags)?;
-        Ok(number)
+        let sent = crate::control::send(&self.socket, &number.to_ne_bytes(), &borrowed, flags);
+        match sent {
+            Ok(()) => Ok(number),
+            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Err(Refusal::dead()),
+            Err(errno) => Err(Refusal::failed(errno)),
+        }
     }
 
     /// Reads the socket until it is empty. `Err` once the peer has closed it or misbehaved.
@@ -115,5 +123,25 @@ impl Channel {
     /// Ends the conversation: the peer's control thread sees it.
     pub fn shut_down(&self) {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_abi::control::{ChannelId, ProcessId};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    #[test]
+    fn descriptors_for_a_peer_that_is_gone_are_for_the_dead() {
+        let memory = mapping::create("channel", CHANNEL_BYTES).unwrap();
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        let fds = vec![memory, ours];
+        let channel = Channel::new(ChannelId(1), End::Server, ProcessId(2), fds).unwrap();
+        assert_eq!(channel.send_fds(&[-1]), Err(Refusal::failed(Errno::BADF)));
+        assert!(channel.send_fds(&[0]).is_ok());
+        drop(theirs);
+        assert_eq!(channel.send_fds(&[0]), Err(Refusal::dead()));
     }
 }

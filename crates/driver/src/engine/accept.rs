@@ -93,7 +93,7 @@ impl Engine {
     }
 
     /// A buffer has been freed: one-way transactions that waited for room come in.
-    pub fn freed(&self, state: &mut State) {
+    pub(super) fn made_room(&self, state: &mut State) {
         // Written and read under the state's lock.
         if !self.any_full.swap(false, Ordering::Relaxed) {
             return;

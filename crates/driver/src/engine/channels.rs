@@ -79,6 +79,9 @@ impl Engine {
             tracing::warn!(target: "binder", "cannot watch a channel: {errno}");
         }
         let mut state = self.lock();
+        if self.is_closed() {
+            return;
+        }
         let known = state.peers.entry(peer.process).or_default();
         (known.pid, known.uid, known.label) = (peer.pid, peer.uid, peer.security_context);
         let mut channels = self.channels.write().unwrap_or_else(|p| p.into_inner());
@@ -116,7 +119,7 @@ impl Engine {
     pub fn end_channel(&self, state: &mut State, channel: &Channel, why: &str) {
         tracing::warn!(target: "binder", "channel {} with {:?} ended: {why}", channel.id.0, channel.peer);
         state.fail_channel(channel.id);
-        self.carry_out(state);
+        self.carry_out_effects(state);
         self.remove_channel(channel);
     }
 

@@ -11,18 +11,28 @@ use baton_shm::sync::{AtomicU32, Ordering};
 use rustix::fd::{FromRawFd, OwnedFd};
 
 impl Engine {
-    /// Carries out the effects, and publishes what peers see of the state.
+    /// Carries out the effects, lets in what waited for room, and publishes what peers see of the
+    /// state.
     pub fn carry_out(&self, state: &mut State) {
-        while state.has_effects() {
-            for effect in state.take_effects() {
-                self.carry_out_one(state, effect);
-            }
+        self.carry_out_effects(state);
+        while state.take_made_room() {
+            self.made_room(state);
+            self.carry_out_effects(state);
         }
         self.publish(state);
         if self.is_polling() {
             for (&tid, pollable) in lock(&self.pollables).iter() {
                 let readable = state.would_read(tid) || self.has_answer(state, tid);
                 set_readable(pollable, readable);
+            }
+        }
+    }
+
+    /// The effects alone: what comes in while messages are being looked at comes in by that look.
+    pub(super) fn carry_out_effects(&self, state: &mut State) {
+        while state.has_effects() {
+            for effect in state.take_effects() {
+                self.carry_out_one(state, effect);
             }
         }
     }

@@ -203,9 +203,11 @@ impl Engine {
         };
         for channel in channels {
             state.fail_channel(channel.id);
-            self.carry_out(&mut state);
+            self.carry_out_effects(&mut state);
             self.remove_channel(&channel);
         }
+        state.close();
+        self.carry_out(&mut state);
         let tids: Vec<Tid> = state.threads.keys().copied().collect();
         for tid in tids {
             let waiting = state.thread(tid).waiting;

@@ -90,7 +90,7 @@ pub struct State {
     pub references: References,
     /// Its threads.
     pub threads: FxHashMap<Tid, Thread>,
-    /// Its receive buffer.
+    /// Its receive buffer. Given back by [`State::drop_buffer`] alone.
     pub buffers: Buffers,
     /// What lies in the receive buffer.
     pub contents: FxHashMap<buffer::Offset, Buffer>,
@@ -118,6 +118,7 @@ pub struct State {
     cleared_freezes: Vec<u64>,
     numbers: u64,
     sleepers: u32,
+    made_room: bool,
     effects: Vec<Effect>,
 }
 
@@ -146,6 +147,7 @@ impl State {
             cleared_freezes: Vec::new(),
             numbers: 0,
             sleepers: 0,
+            made_room: false,
             effects: Vec::new(),
         }
     }
@@ -158,6 +160,12 @@ impl State {
     /// Whether [`State::take_effects`] has any.
     pub fn has_effects(&self) -> bool {
         !self.effects.is_empty()
+    }
+
+    /// Whether a buffer has been freed since this was last asked: one-way transactions that waited
+    /// for room may come in.
+    pub fn take_made_room(&mut self) -> bool {
+        std::mem::take(&mut self.made_room)
     }
 
     /// Whether nothing waits for its other half: no ticket for its message, no call for its

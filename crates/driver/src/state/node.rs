@@ -235,6 +235,11 @@ impl Nodes {
     }
 
     /// Every node, in no order.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Node> {
+        self.by_id.values_mut()
+    }
+
+    /// Every node by its name, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.by_id.iter().map(|(&id, node)| (id, node))
     }

@@ -693,9 +693,33 @@ impl State {
         wipe
     }
 
+    /// The program has unmapped its receive buffer: what waits for room waits in vain.
+    pub fn unmap(&mut self) {
+        self.buffers.unmap();
+        self.made_room = true;
+    }
+
+    /// The device is closed: what has not been given out never will be.
+    pub fn close(&mut self) {
+        let lies_there = |work: &Work| matches!(work, Work::Transaction(_) | Work::Reply(_));
+        let mut undelivered = Vec::new();
+        let todos = self.threads.values_mut().map(|thread| &mut thread.todo);
+        for todo in todos.chain([&mut self.todo]) {
+            undelivered.extend(std::iter::from_fn(|| todo.take_if(lies_there)));
+        }
+        for node in self.nodes.iter_mut() {
+            undelivered.extend(node.one_way_todo.drain(..).map(Work::Transaction));
+        }
+        for work in undelivered {
+            self.discard(work);
+        }
+    }
+
+    /// The one way in which a buffer ends.
     pub(super) fn drop_buffer(&mut self, offset: Offset, undelivered: bool) {
         let Some(buffer) = self.contents.remove(&offset) else { return };
         self.buffers.release(offset);
+        self.made_room = true;
         let fds = if undelivered { buffer.fds } else { buffer.array_fds };
         if !fds.is_empty() {
             self.effect(Effect::Close(fds));

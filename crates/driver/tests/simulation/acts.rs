@@ -213,7 +213,6 @@ impl World {
             assert!(party.fds.remove(&fd), "the driver closed the program's {fd}");
         }
         party.state.free(Some(offset), 0);
-        self.freed(party);
         true
     }
 

@@ -46,6 +46,8 @@ impl World {
         for channel in self.channels.values().filter(|c| c.server == id) {
             let open = channel.is_open(baton_abi::control::End::Server);
             assert!(!open || !channel.has_news(), "{id:?} sleeps over {:?}", channel.id);
+            let full = channel.end(baton_abi::control::End::Server).full;
+            assert!(!open || !full, "{id:?} has room, and {:?} waits for it", channel.id);
         }
     }
 

@@ -35,6 +35,14 @@ impl World {
     // ---- effects ----------------------------------------------------------------------------
 
     pub fn carry_out(&mut self, party: &mut Party) {
+        self.carry_out_effects(party);
+        while party.state.take_made_room() {
+            self.made_room(party);
+            self.carry_out_effects(party);
+        }
+    }
+
+    fn carry_out_effects(&mut self, party: &mut Party) {
         while party.state.has_effects() {
             for effect in party.state.take_effects() {
                 if self.trace && !matches!(effect, Effect::WakeLooper | Effect::Wake(..)) {
@@ -180,7 +188,7 @@ impl World {
     }
 
     /// A buffer has been freed: one-way transactions that waited for room come in.
-    pub fn freed(&mut self, party: &mut Party) {
+    fn made_room(&mut self, party: &mut Party) {
         let mut waited = false;
         for channel in self.channels.values_mut().filter(|c| c.server == party.id()) {
             waited |= std::mem::take(&mut channel.ends(End::Server).full);

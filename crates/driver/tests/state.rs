@@ -1,0 +1,116 @@
+//! The state alone: what each way in which a buffer ends has in common.
+use baton_abi::control::{ChannelId, NodeId, ProcessId};
+use baton_abi::lane::{Kind, Message};
+use baton_driver::state::transaction::{Arrival, Received, Room, Via};
+use baton_driver::state::{Effect, Return, State};
+
+const PEER: ProcessId = ProcessId(2);
+const TID: u32 = 7;
+
+/// A process with a buffer and a node that another one may call.
+fn process() -> (State, NodeId) {
+    let mut state = State::new(ProcessId(1));
+    state.buffers.map(4096);
+    let node = state.nodes.find_or_add(0x10, 0x20, 0);
+    state.peers.entry(PEER).or_default().grants.insert(node);
+    (state, node)
+}
+
+fn message(kind: Kind, node: NodeId) -> Message {
+    Message { kind: kind as u32, node: node.0, data_bytes: 8, ..Message::default() }
+}
+
+fn arrival(message: &Message) -> Arrival<'_> {
+    let via = Via { channel: ChannelId(1), lane: 0 };
+    Arrival { via, peer: PEER, message, chain: Vec::new() }
+}
+
+fn admit(state: &mut State, message: &Message) -> Room {
+    state.admit(&arrival(message)).unwrap()
+}
+
+fn take_in(state: &mut State, message: &Message, on: Option<u32>, fds: Vec<i32>) {
+    let room = admit(state, message);
+    state.deliver(on, arrival(message), room, Received { fds, ..Received::default() });
+}
+
+/// The descriptors that the state wants closed.
+fn closed(state: &mut State) -> Vec<i32> {
+    let of = |effect| if let Effect::Close(fds) = effect { fds } else { Vec::new() };
+    state.take_effects().into_iter().flat_map(of).collect()
+}
+
+type Road = fn(&mut State, NodeId);
+
+fn freed_by_the_program(state: &mut State, node: NodeId) {
+    take_in(state, &message(Kind::Request, node), None, Vec::new());
+    let Some(Return::Transaction(incoming, _)) = state.next_return(TID, true) else { panic!() };
+    assert!(!state.take_made_room());
+    state.free(Some(incoming.buffer), 0);
+}
+
+fn its_thread_leaves(state: &mut State, node: NodeId) {
+    take_in(state, &message(Kind::Request, node), Some(TID), Vec::new());
+    assert!(!state.take_made_room());
+    state.thread_exit(TID);
+}
+
+fn superseded(state: &mut State, node: NodeId) {
+    let message = message(Kind::OneWay, node);
+    take_in(state, &message, None, Vec::new());
+    take_in(state, &message, None, Vec::new());
+    assert!(!state.take_made_room());
+    state.supersede(PEER, node, 0, baton_abi::uapi::TF_ONE_WAY);
+}
+
+fn rejected(state: &mut State, node: NodeId) {
+    let room = admit(state, &message(Kind::Request, node));
+    assert!(!state.take_made_room());
+    state.reject(room, Vec::new(), Vec::new());
+}
+
+fn closed_over(state: &mut State, node: NodeId) {
+    take_in(state, &message(Kind::OneWay, node), None, Vec::new());
+    assert!(!state.take_made_room());
+    state.close();
+}
+
+#[test]
+fn every_road_by_which_a_buffer_ends_makes_room() {
+    for (name, road) in [
+        ("freed", freed_by_the_program as Road),
+        ("thread exit", its_thread_leaves),
+        ("superseded", superseded),
+        ("rejected", rejected),
+        ("closed", closed_over),
+    ] {
+        let (mut state, node) = process();
+        road(&mut state, node);
+        let buffers = usize::from(name == "superseded");
+        assert_eq!(state.buffers.used().1, buffers, "{name}");
+        assert!(state.take_made_room() && !state.take_made_room(), "{name}");
+    }
+}
+
+#[test]
+fn a_closed_device_keeps_no_descriptors_that_it_has_not_given_out() {
+    let (mut state, node) = process();
+    let one_way = message(Kind::OneWay, node);
+    let message = message(Kind::Request, node);
+    take_in(&mut state, &message, None, vec![40]);
+    let Some(Return::Transaction(given, _)) = state.next_return(TID, true) else { panic!() };
+    take_in(&mut state, &message, None, vec![41, 42]);
+    take_in(&mut state, &message, Some(TID), vec![43]);
+    for fd in [44, 45, 46] {
+        take_in(&mut state, &one_way, None, vec![fd]);
+    }
+    assert_eq!(closed(&mut state), [0; 0]);
+    state.close();
+    let mut fds = closed(&mut state);
+    fds.sort_unstable();
+    assert_eq!(fds, [41, 42, 43, 44, 45, 46]);
+    while let Some(item) = state.next_return(TID, true) {
+        assert!(!matches!(item, Return::Transaction(..)), "given out after all");
+    }
+    assert_eq!(state.contents.keys().copied().collect::<Vec<_>>(), [given.buffer]);
+}
