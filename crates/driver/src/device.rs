@@ -160,20 +160,12 @@ impl Device {
             BINDER_SET_MAX_THREADS => {
                 engine.lock().pool.max = user::read(argument).map_err(invalid)?;
             }
-            BINDER_SET_CONTEXT_MGR => self.become_manager(FlatObject {
-                kind: BINDER_TYPE_BINDER,
-                flags: 0,
-                binder: 0,
-                cookie: 0,
-            })?,
+            BINDER_SET_CONTEXT_MGR => engine.become_manager(0, 0, 0)?,
             BINDER_SET_CONTEXT_MGR_EXT => {
-                self.become_manager(user::read(argument).map_err(invalid)?)?;
+                let object: FlatObject = user::read(argument).map_err(invalid)?;
+                engine.become_manager(object.binder, object.cookie, object.flags)?;
             }
-            BINDER_THREAD_EXIT => {
-                let mut state = engine.lock();
-                state.thread_exit(tid());
-                engine.unlock(state);
-            }
+            BINDER_THREAD_EXIT => engine.forget_thread(tid()),
             BINDER_VERSION => user::write(argument, &PROTOCOL_VERSION).map_err(invalid)?,
             BINDER_GET_NODE_INFO_FOR_REF => self.node_info(argument)?,
             BINDER_GET_NODE_DEBUG_INFO => self.node_debug_info(argument)?,
@@ -464,22 +456,6 @@ impl Device {
     }
 
     // ---- the other ioctls -------------------------------------------------------------------
-
-    fn become_manager(&self, object: FlatObject) -> Result<(), Errno> {
-        let engine = &*self.engine;
-        let node = {
-            let mut state = engine.lock();
-            let node = state.context_manager_node(object.binder, object.cookie, object.flags);
-            engine.unlock(state);
-            node
-        };
-        let request = Request::BecomeContextManager { node, flags: object.flags };
-        engine.broker.ask(&request).map(drop).inspect_err(|_| {
-            let mut state = engine.lock();
-            state.not_context_manager(node);
-            engine.unlock(state);
-        })
-    }
 
     fn node_info(&self, argument: usize) -> Result<(), Errno> {
         let info: NodeInfoForRef = user::read(argument)?;

@@ -9,6 +9,7 @@
 //! - [`parcel`]: a transaction's objects, on both sides, as functions over copies.
 //! - `control`: the two sockets to the broker. `maps`: where the program has mapped a file.
 //!   `user`: the program's memory by address. `thread`: starting the control thread.
+//!   `thread_end`: the program's threads end.
 //! - [`observer`]: a look at the broker, for those who take no part.
 //! - Front ends: [`device`], the uapi byte for byte; [`process`], the typed API.
 //!
@@ -30,6 +31,7 @@ pub mod process;
 mod send;
 pub mod state;
 mod thread;
+mod thread_end;
 mod user;
 
 /// Where the broker listens.

@@ -14,7 +14,8 @@ use crate::send::{Data, Outgoing};
 use crate::state::transaction::{Incoming, Target};
 use crate::state::work::Tid;
 use crate::state::{Return, State};
-use baton_abi::control::{Request as BrokerRequest, Strength};
+use crate::thread_end;
+use baton_abi::control::Strength;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
 use bytemuck::bytes_of;
@@ -193,10 +194,7 @@ impl Process {
     /// Makes an object the one that others reach by [`Process::context_manager`]. `EBUSY` if the
     /// context has a manager, `EPERM` if it belongs to another user.
     pub fn become_context_manager(&self, object: Object) -> Result<(), Errno> {
-        let engine = &self.inner.engine;
-        let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS;
-        let node = engine.lock().context_manager_node(object.ptr, 0, flags);
-        engine.broker.ask(&BrokerRequest::BecomeContextManager { node, flags }).map(drop)
+        self.inner.engine.become_manager(object.ptr, 0, FLAT_BINDER_FLAG_ACCEPTS_FDS)
     }
 
     /// The context manager's object. `Dead` if there is none.
@@ -274,6 +272,7 @@ impl Process {
         if self.inner.engine.is_closed() {
             return Err(CallError::Failed(Errno::BADF));
         }
+        thread_end::remember(&self.inner.engine);
         let ours = Arc::ptr_eq(&handle.inner, &self.inner);
         let owner = if ours { parcel.check_owner(&self.inner) } else { Err(Errno::INVAL) };
         owner.map_err(CallError::Failed)
@@ -293,9 +292,7 @@ impl Process {
                 Ok(state) => state,
                 Err(Errno::INTR) => engine.lock(),
                 Err(errno) => {
-                    let mut state = engine.lock();
-                    state.thread_exit(tid);
-                    engine.unlock(state);
+                    engine.forget_thread(tid);
                     return errno;
                 }
             };
@@ -309,6 +306,7 @@ impl Process {
     /// thread that serves. It is forgotten if the process drops its last handle to the object.
     pub fn link_to_death(&self, handle: &Handle, recipient: impl FnOnce() + Send + 'static) {
         let engine = &self.inner.engine;
+        thread_end::remember(engine);
         let mut state = engine.lock();
         let mut recipients = lock(&self.inner.recipients);
         let cookie = state.references.get(handle.number).and_then(|r| r.death).map(|d| d.cookie);

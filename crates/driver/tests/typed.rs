@@ -1,10 +1,12 @@
 //! What the typed API promises beyond a call that goes well.
 mod support;
 
-use baton_driver::process::{CallError, Parcel, Process};
+use baton_abi::control::ProcessReport;
+use baton_driver::observer::Observer;
+use baton_driver::process::{CallError, Handle, Parcel, Process};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use std::sync::mpsc;
+use std::sync::{Barrier, mpsc};
 use std::thread;
 use support::Broker;
 
@@ -145,5 +147,60 @@ fn a_handle_belongs_to_its_process() {
     parcel.write_handle(&manager);
     assert_eq!(other.call(&theirs, 1, &parcel).map(drop), refused);
     assert!(client.call(&manager, 1, &parcel).is_ok());
+    server.close();
+}
+
+fn processes(broker: &Broker) -> Vec<ProcessReport> {
+    let contexts = Observer::connect(&broker.socket).unwrap().report().unwrap().contexts;
+    contexts.into_iter().flat_map(|context| context.processes).collect()
+}
+
+/// Calls on twenty threads, which have ended when this returns.
+fn call_at_once(client: &Process, manager: &Handle) {
+    let start = Barrier::new(20);
+    thread::scope(|scope| {
+        let call = || {
+            start.wait();
+            drop(client.call(manager, 1, &Parcel::new()).unwrap());
+        };
+        let callers: Vec<_> = (0..20).map(|_| scope.spawn(call)).collect();
+        callers.into_iter().for_each(|caller| caller.join().unwrap());
+    });
+}
+
+#[test]
+fn threads_that_have_called_are_forgotten() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let object = server.add_object(|_| Ok(Parcel::new()));
+    server.become_context_manager(object).unwrap();
+    serve(&server);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    call_at_once(&client, &manager);
+    // The server's looper remains.
+    let threads = processes(&broker).iter().map(|process| process.engine.threads).sum::<u32>();
+    assert_eq!(threads, 1);
+    server.close();
+}
+
+#[test]
+fn threads_that_call_at_once_share_a_channel() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let object = server.add_object(|_| Ok(Parcel::new()));
+    server.become_context_manager(object).unwrap();
+    serve(&server);
+    for _ in 0..20 {
+        let client = Process::open("binder", &broker.socket).unwrap();
+        let manager = client.context_manager().unwrap();
+        call_at_once(&client, &manager);
+        let channels = processes(&broker).iter().map(|process| process.channels.len()).max();
+        assert_eq!(channels, Some(1));
+        client.close();
+        while processes(&broker).len() > 1 {
+            thread::yield_now();
+        }
+    }
     server.close();
 }

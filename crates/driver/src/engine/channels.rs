@@ -1,6 +1,6 @@
 //! The channels that this process has, by peer and by name; the lanes of a peer.
 
-use super::Engine;
+use super::{Engine, lock};
 use crate::channel::Channel;
 use crate::state::State;
 use crate::state::transaction::Refusal;
@@ -32,7 +32,9 @@ impl Engine {
         if let Some(channel) = self.newest_channel_to(peer) {
             return Ok(channel);
         }
-        self.open_channel(peer)
+        // Of threads that call for the first time at once, one opens it for all.
+        let _opening = lock(&self.opening);
+        self.newest_channel_to(peer).map_or_else(|| self.open_channel(peer), Ok)
     }
 
     pub(super) fn newest_channel_to(&self, peer: ProcessId) -> Option<Arc<Channel>> {
@@ -46,24 +48,35 @@ impl Engine {
         self.newest_channel_to(peer).ok_or(Errno::SRCH)
     }
 
-    /// A free lane to a process.
+    /// A free lane to a process, on another channel if there is none.
     pub fn lane_to(&self, peer: ProcessId) -> Result<(Arc<Channel>, usize), Errno> {
-        let first = self.channel_to(peer)?;
-        if let Some(lane) = first.take_lane()? {
-            return Ok((first, lane));
+        let newest = self.channel_to(peer)?;
+        if let Some(lane) = newest.take_lane()? {
+            return Ok((newest, lane));
         }
+        if let Some(found) = self.free_lane(peer)? {
+            return Ok(found);
+        }
+        let _opening = lock(&self.opening);
+        if let Some(found) = self.free_lane(peer)? {
+            return Ok(found);
+        }
+        let another = self.open_channel(peer)?;
+        let lane = another.take_lane()?.ok_or(Errno::AGAIN)?;
+        Ok((another, lane))
+    }
+
+    fn free_lane(&self, peer: ProcessId) -> Result<Option<(Arc<Channel>, usize)>, Errno> {
         let all = {
             let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
             channels.outgoing.get(&peer).cloned().unwrap_or_default()
         };
         for channel in all {
             if let Some(lane) = channel.take_lane()? {
-                return Ok((channel, lane));
+                return Ok(Some((channel, lane)));
             }
         }
-        let another = self.open_channel(peer)?;
-        let lane = another.take_lane()?.ok_or(Errno::AGAIN)?;
-        Ok((another, lane))
+        Ok(None)
     }
 
     pub(super) fn add_channel(&self, id: ChannelId, end: End, peer: Identity, fds: Vec<OwnedFd>) {
@@ -137,6 +150,19 @@ impl Engine {
             return Ok(true);
         }
         Err(Refusal { command: baton_abi::uapi::BR_FROZEN_REPLY, errno: Errno::AGAIN })
+    }
+
+    /// Makes a node of this process the context manager's. A refusal leaves it as it was.
+    pub(crate) fn become_manager(&self, ptr: u64, cookie: u64, flags: u32) -> Result<(), Errno> {
+        let mut state = self.lock();
+        let node = state.context_manager_node(ptr, cookie, flags);
+        self.unlock(state);
+        let request = Request::BecomeContextManager { node, flags };
+        self.broker.ask(&request).map(drop).inspect_err(|_| {
+            let mut state = self.lock();
+            state.not_context_manager(node);
+            self.unlock(state);
+        })
     }
 
     /// Asks the broker for the context manager, unless it is known.

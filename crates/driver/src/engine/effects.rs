@@ -9,6 +9,7 @@ use baton_shm::futex;
 use baton_shm::mailbox::Mailbox;
 use baton_shm::sync::{AtomicU32, Ordering};
 use rustix::fd::{FromRawFd, OwnedFd};
+use std::sync::Arc;
 
 impl Engine {
     /// Carries out the effects, lets in what waited for room, and publishes what peers see of the
@@ -48,7 +49,7 @@ impl Engine {
                     lane.inbox().nudge();
                 }
             }
-            Effect::Wake(tid, Waiting::Own) => Mailbox::new(self.own_word(tid)).nudge(),
+            Effect::Wake(tid, Waiting::Own) => Mailbox::new(&self.own_word(tid)).nudge(),
             Effect::Tell(request) => self.broker.tell(&request),
             Effect::Answer(via, kind, errno) => self.answer(via, kind, errno, 0),
             Effect::Abandon(via) => {
@@ -120,8 +121,8 @@ impl Engine {
         }
     }
 
-    pub(super) fn own_word(&self, tid: Tid) -> &'static AtomicU32 {
-        lock(&self.own_words).entry(tid).or_insert_with(|| Box::leak(Box::new(AtomicU32::new(0))))
+    pub(super) fn own_word(&self, tid: Tid) -> Arc<AtomicU32> {
+        Arc::clone(lock(&self.own_words).entry(tid).or_default())
     }
 }
 

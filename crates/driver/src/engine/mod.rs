@@ -1,6 +1,6 @@
 //! The engine's runner: the state under its lock, and the I/O that the state asks for.
 //!
-//! Lock order: `events`, then `state`, then a channel's own. The broker's sockets are used under
+//! Lock order: `opening`, then `events`, then `state`, then a channel's own. The broker's sockets are used under
 //! any of them, since the broker waits for nobody.
 //!
 //! A hidden control thread takes what no thread of the program comes for: the broker's events, and
@@ -12,6 +12,8 @@ mod channels;
 mod effects;
 mod events;
 mod take_in;
+#[cfg(test)]
+mod tests;
 mod wait;
 
 use crate::channel::Channel;
@@ -43,6 +45,8 @@ pub struct Engine {
     events_taken: AtomicU32,
     pub(crate) broker: Broker,
     channels: RwLock<Channels>,
+    /// Held while a channel is opened.
+    opening: Mutex<()>,
     front: Mapping,
     /// The receive buffer, as the engine writes it.
     pub(crate) memory: Mapping,
@@ -53,8 +57,8 @@ pub struct Engine {
     any_work: AtomicU32,
     /// How often loopers have slept.
     sleeps: AtomicU64,
-    /// One word a thread, to wait for work of its own; never removed, as threads are few.
-    own_words: Mutex<FxHashMap<Tid, &'static AtomicU32>>,
+    /// One word a thread, to wait for work of its own.
+    own_words: Mutex<FxHashMap<Tid, Arc<AtomicU32>>>,
     /// Some channel's one-way transactions wait for room.
     any_full: AtomicBool,
     polling: AtomicBool,
@@ -111,6 +115,7 @@ impl Engine {
             events_taken: AtomicU32::new(0),
             broker,
             channels: RwLock::default(),
+            opening: Mutex::default(),
             front,
             memory,
             memory_file,
@@ -175,6 +180,14 @@ impl Engine {
         self.accept(&mut state, None);
         self.carry_out(&mut state);
         Ok(pollable.as_fd())
+    }
+
+    /// A thread uses the device no more: BINDER_THREAD_EXIT, or its end.
+    pub fn forget_thread(&self, tid: Tid) {
+        let mut state = self.lock();
+        state.thread_exit(tid);
+        self.unlock(state);
+        lock(&self.own_words).remove(&tid);
     }
 
     /// Whether [`Engine::close`] was called, or this is a child of fork.

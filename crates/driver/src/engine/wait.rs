@@ -96,10 +96,10 @@ impl Engine {
                 other => Err(other),
             }
         } else {
-            let word = Mailbox::new(self.own_word(tid));
+            let word = self.own_word(tid);
             state.set_waiting(tid, Waiting::Own);
             drop(state);
-            word.wait(Some(FAR_AHEAD))
+            Mailbox::new(&word).wait(Some(FAR_AHEAD))
         };
         state = self.lock();
         state.set_waiting(tid, Waiting::No);
