@@ -47,7 +47,7 @@ test-loom: setup
 test-uapi: setup build
 	@echo 'test: the driver behind its ioctl interface'
 	@$(MAKE) --quiet --no-print-directory -C tests/uapi
-	@scripts/with-binder $(BATON) run -- target/uapi-test
+	@BATON_LOG=off scripts/with-binder $(BATON) run -- target/uapi-test
 
 test-rsbinder: setup build
 	@echo 'test: rsbinder programs, system calls made inline'

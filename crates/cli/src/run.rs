@@ -23,6 +23,9 @@ The program finds /dev/binder, /dev/hwbinder, /dev/vndbinder and /dev/binderfs, 
 programs that it starts. Its environment gets LD_PRELOAD, BATON_SOCKET, BATON_DEV, and with \
 --context BATON_CONTEXT, with --no-trap BATON_TRAP=0.
 
+BATON_LOG=LEVEL[,FILE] is what the driver says, and where: off; warn, the default: broken rules; \
+debug: failed transactions too; on standard error, or at the end of FILE.
+
 Exit codes: the program's own; 126 if it cannot be executed or interposed (statically linked, \
 setuid), 127 if it was not found, 3 if no broker could be started.")]
 pub struct RunArgs {

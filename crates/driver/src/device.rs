@@ -331,7 +331,8 @@ impl Device {
         let target = if reply { Target::Reply } else { Target::Handle(transaction.target as u32) };
         let (mut data, mut offsets) = (Vec::new(), Vec::new());
         let outgoing = gather(transaction, buffers_size, &mut data, &mut offsets);
-        self.engine.send(tid, target, transaction.flags, outgoing);
+        let sizes = (transaction.data_size, transaction.offsets_size);
+        self.engine.send(tid, target, transaction.flags, sizes, outgoing);
     }
 
     /// The read half: waits for something, then gives all there is, up to one transaction.

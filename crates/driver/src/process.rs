@@ -355,7 +355,10 @@ impl Process {
             let (data, offsets) = (Data::Bytes(data), &parcel.offsets[..]);
             Ok(Outgoing { code, flags, data, offsets, sent })
         });
-        self.inner.engine.send(tid, target, flags, outgoing);
+        let sizes = parcel.map_or((0, 0), |parcel| {
+            (parcel.data.len() as u64, size_of_val(&parcel.offsets[..]) as u64)
+        });
+        self.inner.engine.send(tid, target, flags, sizes, outgoing);
     }
 
     /// Deals with what is no answer: serves, acknowledges, tells recipients.

@@ -105,12 +105,14 @@ fn now_ns() -> u64 {
 
 impl Engine {
     /// Sends a transaction or a reply for a thread. Whatever comes of it, the thread is told
-    /// through its to-do list. `outgoing` is an error if the program's bytes could not be used.
+    /// through its to-do list. `sizes` are of data and offsets, as the program has said them;
+    /// `outgoing` is an error if its bytes could not be used.
     pub fn send(
         &self,
         tid: Tid,
         target: Target,
         flags: u32,
+        sizes: (u64, u64),
         outgoing: Result<Outgoing<'_>, Errno>,
     ) {
         self.hear();
@@ -124,7 +126,7 @@ impl Engine {
                     Errno::INVAL => Refusal::failed(errno),
                     _ => Refusal::dead(),
                 };
-                state.refused(tid, refusal);
+                self.refuse(&mut state, tid, refusal, sizes, None);
                 return self.unlock(state);
             }
         }
@@ -134,7 +136,7 @@ impl Engine {
         let departure = match departed {
             Ok(departure) => departure,
             Err((refusal, reply_to)) => {
-                self.refuse(&mut state, tid, refusal, reply_to);
+                self.refuse(&mut state, tid, refusal, sizes, reply_to);
                 return self.unlock(state);
             }
         };
@@ -151,7 +153,7 @@ impl Engine {
         if let Err((departure, refusal)) = result {
             let mut state = self.lock();
             state.turn_back(*departure);
-            self.refuse(&mut state, tid, refusal, reply_to);
+            self.refuse(&mut state, tid, refusal, sizes, reply_to);
             self.unlock(state);
         }
     }
@@ -161,6 +163,7 @@ impl Engine {
         state: &mut crate::state::State,
         tid: Tid,
         refusal: Refusal,
+        sizes: (u64, u64),
         reply_to: Option<Via>,
     ) {
         match reply_to {
@@ -175,6 +178,7 @@ impl Engine {
             }
             None => state.refused(tid, refusal),
         }
+        self.tell_failure(state.thread(tid).error, sizes);
     }
 
     /// Sizes, references and descriptors: all that can still fail.

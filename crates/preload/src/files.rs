@@ -7,7 +7,7 @@
 
 use crate::paths::{self, Place, place, settings};
 use crate::table::{self, Open};
-use crate::{real, trap};
+use crate::{log, real, trap};
 use baton_driver::device::{Device, OpenError};
 use libc::{FILE, c_char, c_int, c_uint, mode_t, size_t};
 use rustix::fd::IntoRawFd;
@@ -118,9 +118,7 @@ fn tell(error: &OpenError) {
     if TOLD.swap(true, Ordering::Relaxed) {
         return;
     }
-    // SAFETY: the bytes are a live string's. Straight to the descriptor: the program's buffered
-    // streams are its own.
-    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+    log::say(&line);
 }
 
 /// A duplicate of `from` has become `to`.

@@ -6,6 +6,7 @@
 //! - [`paths`]: which paths are ours; [`status`]: calls that look at them.
 //! - [`files`]: descriptors come and go; [`table`]: which are ours, and what they stand for.
 //! - [`device`], [`maps`], [`poll`]: what is done with them; [`control`]: `binder-control`.
+//! - [`log`]: what the driver has to say.
 //! - [`trap`]: `ioctl` as an inline system call; [`signals`]: so that SIGSYS stays ours.
 //! - [`real`]: the C library's own functions.
 //!
@@ -19,6 +20,7 @@
 mod control;
 mod device;
 mod files;
+mod log;
 mod maps;
 mod paths;
 mod poll;
@@ -34,6 +36,7 @@ mod trap;
 static CONSTRUCTOR: extern "C" fn() = construct;
 
 extern "C" fn construct() {
+    log::begin();
     if paths::settings().trap {
         trap::handle();
     }

@@ -17,6 +17,12 @@ fn outside(name: &str) -> bool {
     if std::env::var_os("BATON_SOCKET").is_some() {
         return false;
     }
+    run_inside(name, |_| ());
+    true
+}
+
+/// Runs the test `name` under the interposer, by a command that has been changed.
+fn run_inside(name: &str, change: impl FnOnce(&mut Command)) {
     let own = std::env::current_exe().unwrap();
     let library = own.with_file_name("libbaton_preload.so");
     assert!(library.is_file(), "cargo builds {} for this test", library.display());
@@ -29,15 +35,16 @@ fn outside(name: &str) -> bool {
     }
     let socket = directory.path().join("broker");
     let _broker = Running::start(Config::at(&socket)).unwrap();
-    let status = Command::new(own)
+    let mut command = Command::new(own);
+    command
         .args(["--exact", name, "--test-threads=1", "--nocapture"])
         .env("LD_PRELOAD", library)
         .env("BATON_SOCKET", socket)
         .env("BATON_DEV", directory.path().join("dev"))
-        .status()
-        .unwrap();
+        .env_remove("BATON_LOG");
+    change(&mut command);
+    let status = command.status().unwrap();
     assert!(status.success(), "{name}: {status}");
-    true
 }
 
 fn open(path: &str, flags: c_int) -> OwnedFd {
@@ -438,4 +445,83 @@ fn contexts_are_added_through_binder_control() {
     assert_eq!(version(through_libc, &device), Ok(PROTOCOL_VERSION));
     let errno = File::open("/dev/binderfs/none").unwrap_err().raw_os_error();
     assert_eq!(errno, Some(libc::ENOENT));
+}
+
+/// What a process that breaks a rule, and fails to send, leaves on standard error and in a file.
+fn logged(name: &str, setting: Option<&str>) -> (String, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let (stderr, file) = (directory.path().join("stderr"), directory.path().join("file"));
+    run_inside(name, |command| {
+        command.stderr(File::create(&stderr).unwrap());
+        if let Some(setting) = setting {
+            command.env("BATON_LOG", setting.replace("FILE", file.to_str().unwrap()));
+        }
+    });
+    (fs::read_to_string(stderr).unwrap(), fs::read_to_string(file).unwrap_or_default())
+}
+
+/// Breaks a rule, sends where nobody is, and calls with more than there is room for.
+fn transgress() {
+    let client = device();
+    let mut commands = BC_FREE_BUFFER.to_ne_bytes().to_vec();
+    commands.extend_from_slice(&0xabcdu64.to_ne_bytes());
+    write(inline, &client, &commands).unwrap();
+    send_one_way(&client);
+    assert_eq!(read(inline, &client), Ok(BR_DEAD_REPLY));
+    let manager = device();
+    become_manager(&manager);
+    let data = vec![0u8; 2 << 20];
+    let (buffer, data_size) = (data.as_ptr() as u64, data.len() as u64);
+    let transaction = TransactionData { buffer, data_size, ..bytemuck::Zeroable::zeroed() };
+    let mut commands = BC_TRANSACTION.to_ne_bytes().to_vec();
+    commands.extend_from_slice(bytemuck::bytes_of(&transaction));
+    write(inline, &client, &commands).unwrap();
+    assert_eq!(read(inline, &client), Ok(BR_FAILED_REPLY));
+}
+
+#[test]
+fn broken_rules_are_told_and_failures_when_asked_for() {
+    let name = "broken_rules_are_told_and_failures_when_asked_for";
+    if std::env::var_os("BATON_SOCKET").is_some() {
+        return transgress();
+    }
+    let broken = "BC_FREE_BUFFER u000000000000abcd no match\n";
+    let dead = "transaction failed 29189/-22, size 0-0\n";
+    let full = "transaction failed 29201/-28, size 2097152-0\n";
+    for (setting, on_stderr, in_file) in [
+        (None, &[broken][..], &[][..]),
+        (Some("debug"), &[broken, dead, full], &[]),
+        (Some("warn,FILE"), &[], &[broken]),
+        (Some("debug,FILE"), &[], &[broken, dead, full]),
+        (Some("off"), &[], &[]),
+    ] {
+        let (stderr, file) = logged(name, setting);
+        for (text, expected) in [(stderr, on_stderr), (file, in_file)] {
+            let lines: Vec<&str> = text.split_inclusive('\n').collect();
+            assert_eq!(lines.len(), expected.len(), "{setting:?}: {text}");
+            for (line, expected) in lines.into_iter().zip(expected) {
+                let (who, what) = line.strip_prefix("binder: ").unwrap().split_once(' ').unwrap();
+                let (process, thread) = who.split_once(':').unwrap();
+                assert!(process.parse::<u32>().is_ok() && thread.parse::<u32>().is_ok(), "{line}");
+                assert_eq!(what, *expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_keeps_nobody_waiting() {
+    let name = "a_log_that_nobody_reads_keeps_nobody_waiting";
+    if std::env::var_os("BATON_SOCKET").is_some() {
+        return transgress();
+    }
+    let (_reader, full) = std::io::pipe().unwrap();
+    // SAFETY: a flag of our own descriptor, also below.
+    unsafe { libc::fcntl(full.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    while std::io::Write::write(&mut &full, &[0; 4096]).is_ok() {}
+    // SAFETY: as above.
+    unsafe { libc::fcntl(full.as_raw_fd(), libc::F_SETFL, 0) };
+    run_inside(name, |command| {
+        command.stderr(full);
+    });
 }

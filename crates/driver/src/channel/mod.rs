@@ -229,6 +229,13 @@ impl<'a> Lane<'a> {
         message
     }
 
+    /// The header of what went out last. The peer may have changed it since.
+    pub fn sent(self) -> Message {
+        let mut message = Message::default();
+        self.map.read(self.outbox, bytes_of_mut(&mut message));
+        message
+    }
+
     /// Writes a message and posts it; `body` writes chain and payload behind the header.
     pub fn post(self, message: &Message, body: impl FnOnce(&Mapping, usize)) -> Reader {
         // The word is the mailbox's: the header goes in behind it.

@@ -64,10 +64,7 @@ impl Engine {
             Some(Kind::Reply) => self.accept_reply(state, tid, &channel, &message, areas),
             Some(kind @ (Kind::Failed | Kind::Dead | Kind::Frozen)) => {
                 areas.inbox().clear();
-                if message.code == AT_THE_DOOR {
-                    state.never_sent(tid);
-                }
-                state.answered_with(tid, kind, message.param.clamp(-4095, 0));
+                self.accept_failure(state, tid, kind, &message, areas.sent());
                 Ok(true)
             }
             Some(Kind::Request) => {
@@ -86,6 +83,25 @@ impl Engine {
             Err(Stop::NoRoom | Stop::Refused(_)) => unreachable!("not of an answer"),
         }
         true
+    }
+
+    fn accept_failure(
+        &self,
+        state: &mut State,
+        tid: Tid,
+        kind: Kind,
+        message: &Message,
+        sent: Message,
+    ) {
+        let at_the_door = message.code == AT_THE_DOOR;
+        if at_the_door {
+            state.never_sent(tid);
+        }
+        state.answered_with(tid, kind, message.param.clamp(-4095, 0));
+        if at_the_door {
+            let sizes = (sent.data_bytes.into(), sent.offsets_bytes.into());
+            self.tell_failure(state.thread(tid).error, sizes);
+        }
     }
 
     pub(super) fn accept_reply(

@@ -130,7 +130,12 @@ impl Engine {
 
     /// The peer has broken the protocol: it loses the channel, and nobody else loses anything.
     pub fn end_channel(&self, state: &mut State, channel: &Channel, why: &str) {
-        tracing::warn!(target: "binder", "channel {} with {:?} ended: {why}", channel.id.0, channel.peer);
+        tracing::warn!(target: "binder", "{}: channel {} with process {} ended: {why}", self.identity.pid, channel.id.0, channel.peer.0);
+        self.lose_channel(state, channel);
+    }
+
+    /// A channel is over, whoever ended it.
+    pub(super) fn lose_channel(&self, state: &mut State, channel: &Channel) {
         state.fail_channel(channel.id);
         self.carry_out_effects(state);
         self.remove_channel(channel);

@@ -1,7 +1,7 @@
 //! What the state wants done, and what peers see of the state.
 
 use super::{Engine, lock, tid};
-use crate::state::thread::Waiting;
+use crate::state::thread::{ExtendedError, Waiting};
 use crate::state::work::Tid;
 use crate::state::{Effect, State};
 use baton_abi::lane::{Attendance, front};
@@ -73,6 +73,13 @@ impl Engine {
                 tracing::warn!(target: "binder", "{}:{} {line}", self.identity.pid, tid());
             }
         }
+    }
+
+    /// In the kernel's words, which the tests of Binder programs look for.
+    pub(crate) fn tell_failure(&self, error: ExtendedError, (data, offsets): (u64, u64)) {
+        let ExtendedError { command, param, .. } = error;
+        let pid = self.identity.pid;
+        tracing::debug!(target: "binder", "{pid}:{} transaction failed {command}/{param}, size {data}-{offsets}", tid());
     }
 
     pub(super) fn publish(&self, state: &State) {

@@ -182,7 +182,8 @@ impl Engine {
         let mut state = self.lock();
         let later = self.accept(&mut state, over.then_some(channel.peer));
         if over {
-            self.end_channel(&mut state, &channel, "the peer has hung up");
+            tracing::debug!(target: "binder", "{}: process {} has hung up", self.identity.pid, channel.peer.0);
+            self.lose_channel(&mut state, &channel);
         }
         self.carry_out(&mut state);
         drop(state);
