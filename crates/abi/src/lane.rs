@@ -20,7 +20,8 @@
 //! one client as the first message on the channel's socket. A futex wake needs no more than that.
 //!
 //! A message on the socket is a u32: 0 is a doorbell (with a descriptor, the server's bell page),
-//! everything else the number of the descriptors that come with it.
+//! everything else the number of the descriptors that come with it or, if none do, of those whose
+//! message will not come after all.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -173,8 +173,11 @@ impl Engine {
                     param: -refusal.errno.raw_os_error(),
                     ..Message::default()
                 };
-                self.post_answer(via, &message, |_, _| {});
+                let posted = self.post_answer(via, &message, |_, _| {});
                 state.reply_refused(tid, refusal);
+                if !posted {
+                    self.caller_has_left(state, tid, via);
+                }
             }
             None => state.refused(tid, refusal),
         }
@@ -211,7 +214,7 @@ impl Engine {
             match channel.send_fds(&outgoing.sent.fds) {
                 Ok(number) => message.fds_number = number,
                 Err(refusal) => {
-                    self.cancel(departure.peer, ticket);
+                    self.cancel_ticket(departure.peer, ticket);
                     return Err(refusal);
                 }
             }
@@ -219,7 +222,13 @@ impl Engine {
         Ok(Prepared { message, ticket })
     }
 
-    fn cancel(&self, target: ProcessId, ticket: Option<TicketId>) {
+    /// What was sent ahead of a message that stays.
+    fn cancel(&self, channel: &Channel, prepared: &Prepared) {
+        channel.cancel_fds(prepared.message.fds_number);
+        self.cancel_ticket(channel.peer, prepared.ticket);
+    }
+
+    fn cancel_ticket(&self, target: ProcessId, ticket: Option<TicketId>) {
         if let Some(ticket) = ticket {
             self.broker.tell(&Request::CancelTicket { target, ticket });
         }
@@ -232,15 +241,14 @@ impl Engine {
         outgoing: &Outgoing<'_>,
     ) -> Result<(), (Box<Departure>, Refusal)> {
         let via = departure.via.expect("a reply has its lane");
-        let prepared = match self.channel(via.channel) {
-            Some(channel) => match self.prepare(&channel, &departure, outgoing, 0) {
-                Ok(prepared) => prepared,
-                Err(refusal) => return Err((Box::new(departure), refusal)),
-            },
-            None => return Err((Box::new(departure), Refusal::dead())),
+        let Some(channel) = self.channel(via.channel) else {
+            return Err((Box::new(departure), Refusal::dead()));
+        };
+        let prepared = match self.prepare(&channel, &departure, outgoing, 0) {
+            Ok(prepared) => prepared,
+            Err(refusal) => return Err((Box::new(departure), refusal)),
         };
         let message = prepared.message;
-        let (peer, ticket) = (departure.peer, prepared.ticket);
         // The replier hears of its reply before anything that the reply causes.
         let mut state = self.lock();
         state.departed(tid, departure, via, 0, Completion::Taken);
@@ -248,7 +256,10 @@ impl Engine {
         let posted =
             self.post_answer(via, &message, |map, at| outgoing.write(&message, &[], map, at));
         if !posted {
-            self.cancel(peer, ticket);
+            self.cancel(&channel, &prepared);
+            let mut state = self.lock();
+            self.caller_has_left(&mut state, tid, via);
+            self.unlock(state);
         }
         Ok(())
     }
@@ -282,7 +293,7 @@ impl Engine {
                     let mut state = self.lock();
                     state.answered_with(tid, Kind::Dead, -Errno::INVAL.raw_os_error());
                     self.unlock(state);
-                    self.cancel(channel.peer, prepared.ticket);
+                    self.cancel(&channel, &prepared);
                 }
                 Ok(())
             }
@@ -390,7 +401,7 @@ impl Engine {
             })
         };
         if put != Ok(true) {
-            self.cancel(departure.peer, prepared.ticket);
+            self.cancel(&channel, &prepared);
             return Err(Refusal::failed(Errno::NOSPC));
         }
         // Nobody comes by in a frozen process, but its control thread may take it in.

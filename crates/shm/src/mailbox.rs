@@ -6,6 +6,7 @@
 //!   bit 2 NUDGED   set by the reader's own process: something else wants this thread
 //!   bit 3 CLOSED   set by the reader: nobody will take a message here any more
 //!   bit 4 POLLING  set by the reader: tell me by other means (its socket), I do not sleep here
+//!   bit 5 RETURNED set by the writer, after CLOSED: it will not post here again either
 //! ```
 //!
 //! Memory order: [`Mailbox::post`] releases the area, [`Mailbox::look`] and [`Mailbox::wait`]
@@ -27,6 +28,7 @@ const WAITING: u32 = 2;
 const NUDGED: u32 = 4;
 const CLOSED: u32 = 8;
 const POLLING: u32 = 16;
+const RETURNED: u32 = 32;
 
 /// A view of the word. Any number of views may exist; one writer and one reader use them.
 #[derive(Clone, Copy)]
@@ -69,6 +71,7 @@ impl<'a> Mailbox<'a> {
         // Release pairs with the acquire in `look` and `wait`.
         let before = self.word.fetch_or(FULL, Ordering::AcqRel);
         if before & CLOSED != 0 {
+            self.word.fetch_and(!FULL, Ordering::AcqRel);
             return Reader::Closed;
         }
         if before & WAITING != 0 {
@@ -137,17 +140,23 @@ impl<'a> Mailbox<'a> {
         }
     }
 
-    /// Reader: it will never take a message here again.
-    pub fn close(self) {
-        self.word.fetch_or(CLOSED, Ordering::AcqRel);
+    /// Reader: it will never take a message here again. True if there is one that was posted
+    /// before; what is posted from now on is not left here.
+    pub fn close(self) -> bool {
+        self.word.fetch_or(CLOSED, Ordering::AcqRel) & FULL != 0
     }
 
-    /// Writer: whether [`Mailbox::close`] was called.
-    pub fn is_closed(self) -> bool {
-        self.word.load(Ordering::Acquire) & CLOSED != 0
+    /// Writer, to whom the reader has closed: it will not post here again.
+    pub fn give_back(self) {
+        self.word.fetch_or(RETURNED, Ordering::AcqRel);
     }
 
-    /// Both ends agree that the lane is new: the empty word.
+    /// Reader: whether [`Mailbox::give_back`] was called.
+    pub fn is_given_back(self) -> bool {
+        self.word.load(Ordering::Acquire) & RETURNED != 0
+    }
+
+    /// Whoever knows that the other one has left: the empty word.
     pub fn reset(self) {
         self.word.store(0, Ordering::Release);
     }

@@ -122,11 +122,20 @@ fn a_message_to_a_closing_reader_is_refused_or_left_to_be_found() {
     loom::model(|| {
         let word = Arc::new(AtomicU32::new(0));
         let peer = word.clone();
-        let post = loom::thread::spawn(move || Mailbox::new(&peer).post());
+        let post = loom::thread::spawn(move || {
+            let outbox = Mailbox::new(&peer);
+            let reader = outbox.post();
+            if reader == Reader::Closed {
+                outbox.give_back();
+            }
+            reader
+        });
         let inbox = Mailbox::new(&word);
-        inbox.close();
-        let reader = post.join().unwrap();
-        assert!(reader == Reader::Closed || inbox.look() == Seen::Message);
+        let found = inbox.close();
+        let refused = post.join().unwrap() == Reader::Closed;
+        assert_ne!(found, refused);
+        assert_eq!(inbox.look() == Seen::Message, found);
+        assert_eq!(inbox.is_given_back(), refused);
     });
 }
 

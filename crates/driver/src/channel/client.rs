@@ -13,7 +13,7 @@ impl Channel {
     /// Takes a lane that nobody uses. `None` if all are in use.
     pub fn take_lane(&self) -> Result<Option<usize>, Errno> {
         let mut ends = self.ends();
-        if ends.free == 0 {
+        if ends.abandoned != 0 {
             self.reclaim(&mut ends)?;
         }
         let lane = ends.free.trailing_zeros() as usize;
@@ -24,13 +24,13 @@ impl Channel {
         Ok(Some(lane))
     }
 
-    /// A lane whose caller left is free again once the server has tried to answer.
     fn reclaim(&self, ends: &mut Ends) -> Result<(), Errno> {
         let abandoned = ends.abandoned;
         for lane in (0..LANES).filter(|lane| abandoned >> lane & 1 == 1) {
             let areas = self.lane(lane)?;
-            if !areas.inbox().is_empty() {
+            if areas.inbox().is_given_back() {
                 areas.inbox().reset();
+                areas.outbox().reset();
                 ends.abandoned &= !(1 << lane);
                 ends.free |= 1 << lane;
             }
@@ -43,12 +43,18 @@ impl Channel {
         self.ends().free |= 1 << lane;
     }
 
-    /// Nobody waits on this lane any more, and the answer is outstanding.
-    pub fn abandon_lane(&self, lane: u32) {
+    /// Neither end's thread has anything open on this lane any more.
+    pub fn renew_lane(&self, lane: u32) {
         if let Ok(areas) = self.lane(lane as usize) {
-            areas.inbox().close();
-            self.ends().abandoned |= 1 << lane;
+            areas.inbox().reset();
+            areas.outbox().reset();
+            self.give_lane(lane);
         }
+    }
+
+    /// The caller has left, and the server has not: the lane is free when it gives it back.
+    pub fn abandon_lane(&self, lane: u32) {
+        self.ends().abandoned |= 1 << lane;
     }
 
     /// A word of the server's front page.

@@ -65,7 +65,7 @@ struct Stash {
 pub struct Ends {
     /// Client: lanes not in use.
     pub free: u64,
-    /// Client: lanes whose caller has left before the answer.
+    /// Client: lanes whose caller has left, and that the server has not given back.
     pub abandoned: u64,
     /// Client: the one-way ring.
     pub producer: Producer,

@@ -13,6 +13,13 @@ use rustix::net::RecvFlags;
 /// The message that is only a nudge or, from the server and with a descriptor, its bell page.
 const DOORBELL: u32 = 0;
 
+impl Stash {
+    fn forget(&mut self, number: u32) {
+        self.by_number.remove(&number);
+        self.failed.retain(|failed| *failed != number);
+    }
+}
+
 /// Makes the server's bell page and sends it to the client.
 pub(super) fn send_bell(socket: &OwnedFd) -> Result<Mapping, Errno> {
     let file = mapping::create("baton-bell", BELL_BYTES)?;
@@ -73,6 +80,14 @@ impl Channel {
         }
     }
 
+    /// The message for which descriptors were sent ahead will not come.
+    pub fn cancel_fds(&self, number: u32) {
+        if number != DOORBELL {
+            let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
+            let _ = rustix::net::send(&self.socket, &number.to_ne_bytes(), flags);
+        }
+    }
+
     /// Reads the socket until it is empty. `Err` once the peer has closed it or misbehaved.
     pub fn drain_socket(&self) -> Result<(), Errno> {
         let mut stash = self.stash.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -88,6 +103,7 @@ impl Channel {
             match receive_into(&self.socket, &mut number, MAX_FDS, RecvFlags::DONTWAIT) {
                 Ok((4, fds)) => match u32::from_ne_bytes(number) {
                     DOORBELL => self.hear_of_bell(fds),
+                    number if fds.is_empty() => stash.forget(number),
                     number => _ = stash.by_number.insert(number, fds),
                 },
                 Err(Errno::MFILE) => stash.failed.push(u32::from_ne_bytes(number)),

@@ -134,7 +134,9 @@ impl Engine {
                 if let Some((kind, errno)) = refused {
                     // Descriptors are installed when it is read: by then it was complete.
                     let code = if errno == Errno::MFILE { 0 } else { AT_THE_DOOR };
-                    self.answer(via, kind, errno, code);
+                    if !self.answer(via, kind, errno, code) {
+                        areas.outbox().give_back();
+                    }
                 }
             }
         }

@@ -14,10 +14,11 @@ use baton_shm::mapping::Mapping;
 use rustix::io::Errno;
 
 impl Engine {
-    pub(super) fn answer(&self, via: Via, kind: Kind, errno: Errno, code: u32) {
+    /// Posts an error in an answer's place. False if the caller has left.
+    pub(super) fn answer(&self, via: Via, kind: Kind, errno: Errno, code: u32) -> bool {
         let param = -errno.raw_os_error();
         let message = Message { kind: kind as u32, code, param, ..Message::default() };
-        self.post_answer(via, &message, |_, _| {});
+        self.post_answer(via, &message, |_, _| {})
     }
 
     /// Posts a reply, or an error in its place, to the caller on a lane. False if it has left.
@@ -153,8 +154,10 @@ impl Engine {
         let taken =
             self.take_in(state, channel, message, areas.map, areas.inbox, via, Some(tid))?;
         areas.inbox().clear();
-        if let Some((kind, errno)) = taken {
-            self.answer(via, kind, errno, AT_THE_DOOR);
+        if let Some((kind, errno)) = taken
+            && !self.answer(via, kind, errno, AT_THE_DOOR)
+        {
+            self.caller_has_left(state, tid, via);
         }
         Ok(false)
     }

@@ -51,12 +51,7 @@ impl Engine {
             }
             Effect::Wake(tid, Waiting::Own) => Mailbox::new(&self.own_word(tid)).nudge(),
             Effect::Tell(request) => self.broker.tell(&request),
-            Effect::Answer(via, kind, errno) => self.answer(via, kind, errno, 0),
-            Effect::Abandon(via) => {
-                if let Some(channel) = self.channel(via.channel) {
-                    channel.abandon_lane(via.lane);
-                }
-            }
+            Effect::Leave(via, open) => self.leave_lane(state, via, &open),
             Effect::Account(channel) => {
                 if let Some(channel) = self.channel(channel) {
                     channel.publish_account(state.one_way_account(channel.id));

@@ -11,6 +11,7 @@ mod answer;
 mod channels;
 mod effects;
 mod events;
+mod leave;
 mod take_in;
 #[cfg(test)]
 mod tests;

@@ -15,16 +15,14 @@ pub mod transaction;
 pub mod work;
 
 use baton_abi::control::{Event, Granted, NodeId, ProcessId, Request, Strength, TicketId};
-use baton_abi::lane::Kind;
 use baton_abi::uapi::*;
 use buffer::Buffers;
 use node::{News, Nodes};
 use peer::Peer;
 use reference::References;
 use rustc_hash::{FxHashMap, FxHashSet};
-use rustix::io::Errno;
 use std::collections::BTreeMap;
-use thread::{Frame, Thread, Waiting};
+use thread::{Frame, Half, Thread, Waiting};
 use transaction::{Buffer, Incoming, Via};
 use work::{Completion, Queue, Tid, Todo, Work};
 
@@ -37,10 +35,9 @@ pub enum Effect {
     WakeLooper,
     /// Tell the broker.
     Tell(Request),
-    /// Answer a caller with an error.
-    Answer(Via, Kind, Errno),
-    /// Nobody waits on this lane any more.
-    Abandon(Via),
+    /// A thread has left that had this open on a lane, innermost first: the innermost caller is to be
+    /// told, and what comes for the thread from now on has nobody.
+    Leave(Via, Vec<Half>),
     /// Publish what a channel's client has in the receive buffer.
     Account(baton_abi::control::ChannelId),
     /// Close descriptors of the program.
@@ -349,34 +346,45 @@ impl State {
     pub fn thread_exit(&mut self, tid: Tid) {
         self.set_waiting(tid, Waiting::No);
         let Some(mut thread) = self.threads.remove(&tid) else { return };
+        let mut lanes: Vec<(Via, Vec<Half>)> = Vec::new();
+        let mut open = |via, half| match lanes.iter_mut().find(|(lane, _)| *lane == via) {
+            Some((_, halves)) => halves.push(half),
+            None => lanes.push((via, vec![half])),
+        };
         for work in thread.todo.drain() {
-            self.discard(work);
+            if let Some(via) = self.discard(work) {
+                open(via, Half::Serving);
+            }
         }
         for frame in thread.stack.into_iter().rev() {
             match frame {
                 Frame::Serving(serving) => {
                     self.outstanding -= 1;
-                    self.effect(Effect::Answer(serving.via, Kind::Dead, Errno::PIPE));
+                    open(serving.via, Half::Serving);
                 }
                 Frame::Calling(calling) => {
                     self.tokens.remove(&calling.token);
                     self.end_sending(calling.handle);
-                    if calling.owns_lane && !calling.dead {
-                        self.effect(Effect::Abandon(calling.via));
+                    if !calling.dead {
+                        open(calling.via, Half::Calling);
                     }
                 }
             }
         }
+        for (via, halves) in lanes {
+            self.effect(Effect::Leave(via, halves));
+        }
     }
 
-    /// Work that nobody will read.
-    fn discard(&mut self, work: Work) {
+    /// Work that nobody will read. The lane on which an answer to it is due, if one is.
+    fn discard(&mut self, work: Work) -> Option<Via> {
+        let mut owed = None;
         match work {
             Work::Transaction(incoming) | Work::Reply(incoming) => {
                 match &incoming.serving {
                     Some(serving) => {
                         self.outstanding -= 1;
-                        self.effect(Effect::Answer(serving.via, Kind::Dead, Errno::PIPE));
+                        owed = Some(serving.via);
                     }
                     None if incoming.node.is_some() => self.unread_one_way -= 1,
                     None => {}
@@ -394,6 +402,7 @@ impl State {
             }
             Work::Complete(_) | Work::Error(_) | Work::Refused(_) => {}
         }
+        owed
     }
 
     // ---- nodes ------------------------------------------------------------------------------

@@ -63,6 +63,15 @@ pub enum Waiting {
     Own,
 }
 
+/// What a thread that leaves had open on a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// It owed an answer.
+    Serving,
+    /// It waited for one.
+    Calling,
+}
+
 /// What BINDER_GET_EXTENDED_ERROR tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtendedError {

@@ -2,13 +2,13 @@
 //! before messages that rest on them, messages before the events that take their ground away.
 
 use crate::party::{Party, Stage};
-use crate::wire::{Channel, Letter, Subject, other};
+use crate::wire::{Channel, Inbox, Letter, Subject, other};
 use crate::world::World;
 use baton_abi::control::{ChannelId, End, Event, Granted, ProcessId, Request, TicketId};
 use baton_abi::lane::{Kind, Message};
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_driver::state::Effect;
-use baton_driver::state::thread::Waiting;
+use baton_driver::state::thread::{Half, Waiting};
 use baton_driver::state::transaction::{Arrival, Received, Room, Verdict, Via};
 use baton_driver::state::work::Tid;
 use rustix::io::Errno;
@@ -68,10 +68,7 @@ impl World {
                 }
             }
             Effect::Tell(request) => party.requests.push_back((request, None)),
-            Effect::Answer(via, kind, errno) => {
-                self.answer(party, via, kind, errno);
-            }
-            Effect::Abandon(via) => self.abandon(party, via),
+            Effect::Leave(via, open) => self.leave_lane(party, via, &open),
             Effect::Close(fds) => {
                 for fd in fds {
                     assert!(party.fds.remove(&fd), "descriptor {fd} closed twice");
@@ -83,26 +80,53 @@ impl World {
         }
     }
 
-    /// The thread that called on a lane has left. An answer that is there goes; a nested call that
-    /// is there is answered, and the lane waits on for the answer.
-    fn abandon(&mut self, party: &mut Party, via: Via) {
-        let Some(channel) = self.open_channel(party.id(), via.channel) else { return };
-        let (peer, lane) = (channel.server, via.lane as usize);
-        let inbox = channel.inbox(End::Client, lane);
-        let letter = inbox.letter.take();
-        let nested =
-            letter.as_ref().is_some_and(|letter| letter.message.kind == Kind::Request as u32);
-        if let Some(letter) = &letter {
-            party.state.drop_ticket(peer, TicketId(letter.message.ticket));
-        }
-        if letter.is_none() || nested {
+    /// A thread has left with this open on a lane, innermost first.
+    fn leave_lane(&mut self, party: &mut Party, via: Via, mut open: &[Half]) {
+        let id = party.id();
+        let Some(channel) = self.open_channel(id, via.channel) else { return };
+        let (end, peer, lane) = (channel.end_of(id), channel.peer_of(id), via.lane as usize);
+        let mut owes = open[0] == Half::Serving;
+        let inbox = channel.inbox(end, lane);
+        if open.contains(&Half::Calling) {
             inbox.closed = true;
-            channel.ends(End::Client).abandoned |= 1 << lane;
-        } else {
-            channel.ends(End::Client).free |= 1 << lane;
+            if let Some(letter) = inbox.letter.take() {
+                party.state.drop_ticket(peer, TicketId(letter.message.ticket));
+                if letter.message.kind == Kind::Request as u32 {
+                    owes = true;
+                } else {
+                    open = &open[1..];
+                    owes = !open.is_empty();
+                }
+            }
         }
-        if nested {
-            self.answer(party, via, Kind::Dead, Errno::PIPE);
+        let waits = open.contains(&Half::Calling);
+        if !waits {
+            *inbox = Inbox::default();
+        }
+        let left_too = owes && !self.answer(party, via, Kind::Dead, Errno::PIPE);
+        let channel = self.channels.get_mut(&via.channel).expect("open");
+        match end {
+            End::Server => {
+                channel.ends(end).serving &= !(1 << lane);
+                channel.inbox(End::Client, lane).given_back |= left_too;
+            }
+            End::Client if left_too || !waits => channel.renew_lane(lane),
+            End::Client => channel.ends(end).abandoned |= 1 << lane,
+        }
+    }
+
+    /// An answer of this thread has found nobody on its lane.
+    pub fn caller_has_left(&mut self, party: &mut Party, tid: Tid, via: Via) {
+        let Some(channel) = self.open_channel(party.id(), via.channel) else { return };
+        let calling =
+            party.state.thread(tid).calls_on().filter(|calling| calling.via == via).copied();
+        if let Some(calling) = calling {
+            party.state.answered_with(tid, Kind::Dead, -Errno::PIPE.raw_os_error());
+            if calling.owns_lane {
+                channel.renew_lane(via.lane as usize);
+            }
+        } else {
+            channel.inbox(End::Client, via.lane as usize).given_back = true;
         }
     }
 
@@ -138,16 +162,15 @@ impl World {
         let end = other(channel.end_of(from));
         let reader = channel.peer_of(from);
         let inbox = channel.inbox(end, via.lane as usize);
-        if inbox.closed && letter.message.kind == Kind::Request as u32 {
+        if inbox.closed {
             return false;
         }
         assert!(inbox.letter.is_none(), "a message over one that was not taken");
         inbox.letter = Some(letter);
-        let closed = inbox.closed;
         if let Some(reader) = self.parties.get_mut(&reader) {
             reader.wake(|waiting| waiting == Waiting::Lane(via));
         }
-        !closed
+        true
     }
 
     /// The client's knock: the bell if a looper sleeps, the socket if nobody may come by.
@@ -237,8 +260,11 @@ impl World {
             ends.serving |= bit;
             channel.inbox(End::Server, lane).letter = None;
         }
-        if let Taken::Told(kind, errno) = taken {
-            self.answer(party, via, kind, errno);
+        if let Taken::Told(kind, errno) = taken
+            && !self.answer(party, via, kind, errno)
+        {
+            let channel = self.channels.get_mut(&id).expect("listed");
+            channel.inbox(End::Client, lane).given_back = true;
         }
         taken
     }
@@ -334,7 +360,9 @@ impl World {
                     Taken::Told(kind, errno) => {
                         let channel = self.channels.get_mut(&via.channel).expect("open");
                         channel.inbox(end, lane).letter = None;
-                        self.answer(party, via, kind, errno);
+                        if !self.answer(party, via, kind, errno) {
+                            self.caller_has_left(party, tid, via);
+                        }
                         return None;
                     }
                     Taken::In => false,

@@ -123,8 +123,11 @@ impl World {
         party.thread(tid).underway.push_back(pins);
         match reply_to {
             Some(via) => {
-                self.answer(party, via, refusal.kind(), refusal.errno);
+                let posted = self.answer(party, via, refusal.kind(), refusal.errno);
                 party.state.reply_refused(tid, refusal);
+                if !posted {
+                    self.caller_has_left(party, tid, via);
+                }
             }
             None => {
                 party.thread(tid).refused = Some(party.unread_ends(tid));
@@ -336,7 +339,11 @@ impl World {
     fn posted(&mut self, party: &mut Party, tid: Tid, mut sending: Box<Sending>) {
         if kind(&sending) != Kind::Request {
             let via = sending.via.unwrap_or(Via { channel: ChannelId(0), lane: 0 });
-            return self.departed(party, tid, &mut sending, via);
+            self.departed(party, tid, &mut sending, via);
+            if kind(&sending) == Kind::Reply && !sending.posted {
+                self.caller_has_left(party, tid, via);
+            }
+            return;
         }
         let via = sending.via.expect("routed");
         let letter = self.letter(party.identity.pid, &sending);

@@ -28,6 +28,7 @@ pub struct Letter {
 pub struct Inbox {
     pub letter: Option<Letter>,
     pub closed: bool,
+    pub given_back: bool,
 }
 
 /// What one end keeps for itself; see the driver's channels.
@@ -138,15 +139,18 @@ impl Channel {
         self.server_ends.ready
     }
 
+    /// Neither end's thread has anything open on this lane any more.
+    pub fn renew_lane(&mut self, lane: usize) {
+        self.to_client[lane] = Inbox::default();
+        self.to_server[lane] = Inbox::default();
+        self.client_ends.abandoned &= !(1 << lane);
+        self.client_ends.free |= 1 << lane;
+    }
+
     pub fn take_lane(&mut self) -> Option<usize> {
-        if self.client_ends.free == 0 {
-            for lane in 0..LANES {
-                let bit = 1 << lane;
-                if self.client_ends.abandoned & bit != 0 && self.to_client[lane].letter.is_some() {
-                    self.to_client[lane] = Inbox::default();
-                    self.client_ends.abandoned &= !bit;
-                    self.client_ends.free |= bit;
-                }
+        for lane in 0..LANES {
+            if self.client_ends.abandoned & 1 << lane != 0 && self.to_client[lane].given_back {
+                self.renew_lane(lane);
             }
         }
         let lane = self.client_ends.free.trailing_zeros() as usize;
