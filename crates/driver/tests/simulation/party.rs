@@ -158,14 +158,10 @@ impl Party {
     }
 
     /// A thread that sent an object stays until it has read that it is acquired: nobody else keeps
-    /// the object until then. One whose lane has been turned round stays until it has been turned
-    /// back: both ends would take the end of the one call for that of the other.
+    /// the object until then.
     pub fn may_exit(&self, tid: Tid) -> bool {
         let thread = &self.threads[&tid];
-        let turned = |frame: &Frame| matches!(frame, Frame::Calling(calling) if !calling.owns_lane);
-        !thread.main
-            && thread.underway.iter().all(|pins| pins.objects.is_empty())
-            && !self.state.threads[&tid].stack.iter().any(turned)
+        !thread.main && thread.underway.iter().all(|pins| pins.objects.is_empty())
     }
 
     pub fn thread(&mut self, tid: Tid) -> &mut Thread {
