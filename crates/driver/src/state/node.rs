@@ -4,7 +4,8 @@
 //! itself was lent a count. The program hears of each change once, and its acknowledgement
 //! (`BC_ACQUIRE_DONE`) ends the count that it was lent until then.
 
-use super::work::Queue;
+use super::work::{Queue, Work};
+use super::{Return, State};
 use baton_abi::control::{NodeId, Strength};
 use baton_abi::uapi::*;
 use rustc_hash::FxHashMap;
@@ -242,5 +243,67 @@ impl Nodes {
     /// Every node by its name, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.by_id.iter().map(|(&id, node)| (id, node))
+    }
+}
+
+impl State {
+    /// Queues a node's news for the pool, or forgets the node if nobody ever knew of it.
+    pub(super) fn node_changed(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(id) else { return };
+        if node.queued.is_some() {
+            return;
+        }
+        if node.has_news() {
+            node.queued = Some(Queue::Process);
+            self.push_process(Work::Node(id));
+        } else if !node.is_held() && !node.is_known() {
+            self.nodes.remove(id);
+        }
+    }
+
+    pub(super) fn tell_node(&mut self, id: NodeId) -> Return {
+        let Some(node) = self.nodes.get_mut(id) else { return Return::Nothing };
+        node.queued = None;
+        let news = node.take_news();
+        if !node.is_held() && !node.is_known() {
+            self.nodes.remove(id);
+        }
+        if news.returns.is_empty() { Return::Nothing } else { Return::Node(news) }
+    }
+
+    /// BC_ACQUIRE_DONE and BC_INCREFS_DONE.
+    pub fn acknowledge(&mut self, ptr: u64, cookie: u64, strength: Strength) {
+        let name = match strength {
+            Strength::Strong => "BC_ACQUIRE_DONE",
+            Strength::Weak => "BC_INCREFS_DONE",
+        };
+        let Some(id) = self.nodes.at(ptr) else {
+            return self.complain(format!("{name} u{ptr:016x} no match"));
+        };
+        let node = self.nodes.get_mut(id).expect("indexed");
+        if node.cookie != cookie {
+            let line =
+                format!("{name} u{ptr:016x} cookie mismatch {cookie:016x} != {:016x}", node.cookie);
+            return self.complain(line);
+        }
+        if !node.acknowledge(strength) {
+            return self.complain(format!("{name} u{ptr:016x} node has no pending request"));
+        }
+        self.node_changed(id);
+    }
+
+    /// Makes a node of this process the context manager's: it is told of no references to it.
+    pub fn context_manager_node(&mut self, ptr: u64, cookie: u64, flags: u32) -> NodeId {
+        let id = self.nodes.find_or_add(ptr, cookie, flags);
+        self.nodes.get_mut(id).expect("just found").manage();
+        id
+    }
+
+    /// The broker refused: the node is as it was.
+    pub fn not_context_manager(&mut self, id: NodeId) {
+        if let Some(node) = self.nodes.get_mut(id) {
+            node.do_not_manage();
+        }
+        self.node_changed(id);
     }
 }

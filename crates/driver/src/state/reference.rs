@@ -5,7 +5,9 @@
 //! the last count of all.
 
 use super::node::Counts;
-use baton_abi::control::{NodeId, ProcessId, Strength};
+use super::{Effect, State};
+use baton_abi::control::{Granted, NodeId, ProcessId, Request, Strength};
+use baton_abi::uapi::*;
 use std::collections::BTreeMap;
 
 /// One handle.
@@ -119,5 +121,104 @@ impl References {
     /// Every handle.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Reference)> {
         self.by_handle.iter_mut().map(|(&handle, reference)| (handle, reference))
+    }
+}
+
+impl State {
+    /// BC_INCREFS, and BC_ACQUIRE of a handle held strongly. False if the broker has to be asked:
+    /// the handle is unknown and 0, or held weakly only.
+    pub fn increase(&mut self, handle: u32, strength: Strength) -> bool {
+        let Some(reference) = self.references.get_mut(handle) else { return false };
+        if strength == Strength::Strong && reference.counts.strong == 0 && reference.grants.0 == 0 {
+            return false;
+        }
+        *reference.counts.of(strength) += 1;
+        true
+    }
+
+    /// The broker made a weak handle strong.
+    pub fn upgraded(&mut self, handle: u32) {
+        match self.references.get_mut(handle) {
+            Some(reference) => {
+                // The grant that the handle had stays; the broker counts this one with it.
+                reference.grant(Strength::Strong);
+                reference.counts.strong += 1;
+            }
+            // Dropped by another thread meanwhile.
+            None => self.effect(Effect::Tell(Request::Release { handle, strong: 1, grants: 1 })),
+        }
+    }
+
+    /// A command named a handle that does not exist.
+    pub fn invalid_handle(&mut self, command: u32, handle: u32) {
+        self.complain(format!("{} tried on invalid ref {handle}", command_name(command)));
+    }
+
+    /// BC_RELEASE and BC_DECREFS.
+    pub fn decrease(&mut self, handle: u32, strength: Strength) {
+        let command = match strength {
+            Strength::Strong => BC_RELEASE,
+            Strength::Weak => BC_DECREFS,
+        };
+        let Some(reference) = self.references.get_mut(handle) else {
+            return self.invalid_handle(command, handle);
+        };
+        let pinned = u32::from(self.manager == Some(handle) && strength == Strength::Strong);
+        let count = reference.counts.of(strength);
+        if *count <= pinned {
+            return self.complain(format!("{} invalid dec, ref {handle}", command_name(command)));
+        }
+        *count -= 1;
+        self.return_grants(handle);
+    }
+
+    pub(super) fn return_grants(&mut self, handle: u32) {
+        let Some(reference) = self.references.get_mut(handle) else { return };
+        let Some(((strong, grants), over)) = reference.surplus() else { return };
+        if strong > 0 || grants > 0 {
+            self.effect(Effect::Tell(Request::Release { handle, strong, grants }));
+        }
+        if !over {
+            return;
+        }
+        let reference = self.references.remove(handle).expect("just seen");
+        if let Some(notice) = reference.death {
+            self.drop_notice(notice);
+        }
+        if let Some(notice) = reference.freeze {
+            self.drop_freeze(notice);
+        }
+    }
+
+    pub(super) fn hold(&mut self, granted: &Granted) {
+        match *granted {
+            Granted::Handle { handle, owner, node, strength, flags } => {
+                let reference = self.references.granted(handle, owner, node, flags);
+                reference.grant(strength);
+                *reference.counts.of(strength) += 1;
+            }
+            Granted::Own { node, strength } => {
+                if let Some(node) = self.nodes.get_mut(node) {
+                    *node.local.of(strength) += 1;
+                }
+            }
+        }
+    }
+
+    pub(super) fn let_go(&mut self, granted: &Granted) {
+        match *granted {
+            Granted::Handle { handle, strength, .. } => {
+                if let Some(reference) = self.references.get_mut(handle) {
+                    *reference.counts.of(strength) -= 1;
+                }
+                self.return_grants(handle);
+            }
+            Granted::Own { node: id, strength } => {
+                if let Some(node) = self.nodes.get_mut(id) {
+                    *node.local.of(strength) -= 1;
+                }
+                self.node_changed(id);
+            }
+        }
     }
 }

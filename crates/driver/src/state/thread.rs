@@ -1,7 +1,8 @@
 //! Threads as the driver knows them: what each one calls, serves and waits for.
 
 use super::transaction::{Serving, Via};
-use super::work::Todo;
+use super::work::{Tid, Todo, Work};
+use super::{Effect, State};
 use baton_abi::control::ProcessId;
 
 /// One level of a thread's transaction stack.
@@ -136,5 +137,100 @@ impl Thread {
             Some(Frame::Serving(serving)) => Some(serving),
             _ => None,
         }
+    }
+}
+
+impl State {
+    /// BC_REGISTER_LOOPER.
+    pub fn register_looper(&mut self, tid: Tid) {
+        let requested = self.pool.requested > 0;
+        let looper = &mut self.thread(tid).looper;
+        looper.registered = true;
+        if looper.entered || !requested {
+            let why = if looper.entered { "after BC_ENTER_LOOPER" } else { "without request" };
+            looper.invalid = true;
+            self.complain(format!("BC_REGISTER_LOOPER called {why}"));
+        } else {
+            self.pool.requested -= 1;
+            self.pool.started += 1;
+        }
+    }
+
+    /// BC_ENTER_LOOPER.
+    pub fn enter_looper(&mut self, tid: Tid) {
+        let looper = &mut self.thread(tid).looper;
+        looper.entered = true;
+        if looper.registered {
+            looper.invalid = true;
+            self.complain("BC_ENTER_LOOPER called after BC_REGISTER_LOOPER".to_owned());
+        }
+    }
+
+    /// Loopers that have not left.
+    pub fn loopers(&self) -> usize {
+        self.threads.values().filter(|t| t.looper.serves() && !t.looper.exited).count()
+    }
+
+    /// BINDER_THREAD_EXIT, and the end of a thread that did not say so.
+    pub fn thread_exit(&mut self, tid: Tid) {
+        self.set_waiting(tid, Waiting::No);
+        let Some(mut thread) = self.threads.remove(&tid) else { return };
+        let mut lanes: Vec<(Via, Vec<Half>)> = Vec::new();
+        let mut open = |via, half| match lanes.iter_mut().find(|(lane, _)| *lane == via) {
+            Some((_, halves)) => halves.push(half),
+            None => lanes.push((via, vec![half])),
+        };
+        for work in thread.todo.drain() {
+            if let Some(via) = self.discard(work) {
+                open(via, Half::Serving);
+            }
+        }
+        for frame in thread.stack.into_iter().rev() {
+            match frame {
+                Frame::Serving(serving) => {
+                    self.outstanding -= 1;
+                    open(serving.via, Half::Serving);
+                }
+                Frame::Calling(calling) => {
+                    self.tokens.remove(&calling.token);
+                    self.end_sending(calling.handle);
+                    if !calling.dead {
+                        open(calling.via, Half::Calling);
+                    }
+                }
+            }
+        }
+        for (via, halves) in lanes {
+            self.effect(Effect::Leave(via, halves));
+        }
+    }
+
+    /// Work that nobody will read. The lane on which an answer to it is due, if one is.
+    pub(super) fn discard(&mut self, work: Work) -> Option<Via> {
+        let mut owed = None;
+        match work {
+            Work::Transaction(incoming) | Work::Reply(incoming) => {
+                match &incoming.serving {
+                    Some(serving) => {
+                        self.outstanding -= 1;
+                        owed = Some(serving.via);
+                    }
+                    None if incoming.node.is_some() => self.unread_one_way -= 1,
+                    None => {}
+                }
+                self.drop_buffer(incoming.buffer, true);
+            }
+            Work::Node(node) => {
+                if let Some(node) = self.nodes.get_mut(node) {
+                    node.queued = None;
+                }
+                self.node_changed(node);
+            }
+            Work::Dead(_) | Work::DeathCleared(_) | Work::Frozen(_) | Work::FreezeCleared(_) => {
+                self.push_process(work);
+            }
+            Work::Complete(_) | Work::Error(_) | Work::Refused(_) => {}
+        }
+        owed
     }
 }

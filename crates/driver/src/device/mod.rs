@@ -1,0 +1,140 @@
+//! The uapi front end: what a program has instead of an open `/dev/binder`.
+//!
+//! Command buffers in, command buffers out, byte for byte as the kernel's driver takes and gives
+//! them: the order of returns, `BR_NOOP` first, when a command stops the rest, what is written
+//! back to `binder_write_read`, and when.
+
+mod error;
+mod read;
+mod request;
+mod write;
+
+pub use error::OpenError;
+
+use crate::engine::{Engine, tid};
+use crate::user;
+use baton_abi::lane::MAX_PAYLOAD_BYTES;
+use baton_abi::uapi::*;
+use baton_shm::sync::Ordering;
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::Arc;
+
+/// One opened device. Threads share it; it is closed when the last reference goes.
+#[derive(Debug)]
+pub struct Device {
+    engine: Arc<Engine>,
+}
+
+impl Device {
+    /// Opens a context at the broker that listens at `socket`.
+    pub fn open(context: &str, socket: &Path) -> Result<Arc<Device>, OpenError> {
+        Ok(Arc::new(Device { engine: Engine::open(context, socket)? }))
+    }
+
+    /// The file behind the receive buffer: a sealed memfd of 4 MiB. A duplicate of it is the
+    /// program's descriptor; a map of it (`PROT_READ`, at offset 0) is the program's receive buffer.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.engine.memory_file()
+    }
+
+    /// Checks an `mmap` of the device before it is done: the length to map, at most 4 MiB.
+    /// `EPERM` if it would be writable, `EBUSY` if there is a map already.
+    pub fn before_map(&self, bytes: usize, writable: bool) -> Result<usize, Errno> {
+        if writable {
+            return Err(Errno::PERM);
+        }
+        if self.engine.program_map.load(Ordering::Acquire) != 0 {
+            return Err(Errno::BUSY);
+        }
+        Ok(bytes.min(MAX_PAYLOAD_BYTES))
+    }
+
+    /// The program's map is at this address. (A program that maps by inline system calls never
+    /// says so: the address is then found in /proc/self/maps when the first buffer is needed.)
+    pub fn mapped(&self, address: usize, bytes: usize) {
+        let mut state = self.engine.lock();
+        if self.engine.program_map.swap(address, Ordering::AcqRel) == 0 {
+            state.buffers.map(bytes.min(MAX_PAYLOAD_BYTES));
+        }
+        self.engine.unlock(state);
+    }
+
+    /// The program has unmapped its receive buffer, or a part of it: from now on nothing can be sent
+    /// to it, and it cannot map the device again. (By inline system calls it never says so, and is
+    /// sent to as before.)
+    pub fn unmapped(&self) {
+        let mut state = self.engine.lock();
+        state.unmap();
+        self.engine.unlock(state);
+    }
+
+    /// An ioctl on the device by the calling thread, with the kernel's errors.
+    ///
+    /// Bad addresses in the argument or in what it points to are `EFAULT`, not a fault.
+    pub fn ioctl(&self, request: u32, argument: usize, nonblocking: bool) -> Result<i32, Errno> {
+        if self.engine.is_closed() {
+            return Err(Errno::BADF);
+        }
+        user::begin();
+        let result = match request {
+            BINDER_WRITE_READ => self.write_read(argument, nonblocking),
+            _ => self.control(request, argument),
+        };
+        let mut state = self.engine.lock();
+        if let Some(thread) = state.threads.get_mut(&tid()) {
+            thread.return_once = false;
+        }
+        result.map(|()| 0)
+    }
+
+    /// A descriptor that polls readable while the device would (`POLLIN`): level-triggered work of
+    /// the process or of the calling thread. To be polled in place of the device's own.
+    pub fn readable(&self) -> Result<BorrowedFd<'static>, Errno> {
+        self.engine.readable()
+    }
+
+    /// In the child after fork: the device stays the parent's; the child's copy lets go of the
+    /// broker, so that its life is not taken for the parent's. ioctls then fail with `EBADF`.
+    pub fn forked(&self) {
+        self.engine.forked();
+    }
+
+    fn write_read(&self, argument: usize, nonblocking: bool) -> Result<(), Errno> {
+        let mut exchange: WriteRead = user::read(argument)?;
+        let mut result = Ok(());
+        if exchange.write_size > 0 {
+            result = self.write(&mut exchange);
+            if result.is_err() {
+                exchange.read_consumed = 0;
+            }
+        }
+        if result.is_ok() && exchange.read_size > 0 {
+            result = self.read(&mut exchange, nonblocking);
+        }
+        user::write(argument, &exchange)?;
+        result
+    }
+
+    /// A program that maps by inline system calls: look where.
+    fn find_map(&self) {
+        if self.engine.program_map.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        if let Some((address, bytes)) = crate::maps::find_private(self.file()) {
+            self.mapped(address, bytes);
+        }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.engine.close();
+    }
+}
+
+/// The program has unmapped or protected memory: what was known of its pages is not any more.
+pub fn memory_changes() {
+    user::unmapped();
+}

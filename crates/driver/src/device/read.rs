@@ -1,0 +1,152 @@
+//! The read half of BINDER_WRITE_READ: what the program is told.
+
+use super::Device;
+use crate::engine::tid;
+use crate::state::transaction::Incoming;
+use crate::state::work::Tid;
+use crate::state::{Return, State};
+use crate::user;
+use baton_abi::uapi::*;
+use baton_shm::sync::Ordering;
+use bytemuck::bytes_of;
+use rustix::io::Errno;
+use std::sync::MutexGuard;
+
+/// Room that the kernel asks for before it takes an item: its largest return, with the command.
+const LARGEST_RETURN: usize = 4 + size_of::<TransactionDataSecctx>();
+
+impl Device {
+    /// The read half: waits for something, then gives all there is, up to one transaction.
+    pub(super) fn read(&self, exchange: &mut WriteRead, nonblocking: bool) -> Result<(), Errno> {
+        let tid = tid();
+        let (start, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
+        let consumed = usize::try_from(exchange.read_consumed).map_err(|_| Errno::INVAL)?;
+        let mut out = Returns { at: start.wrapping_add(consumed), end: start.wrapping_add(size) };
+        user::writable(out.at, out.end.saturating_sub(out.at).max(4))?;
+        if consumed == 0 {
+            out.put(BR_NOOP, &[]);
+        }
+        let first = out.at;
+        let result = self.collect(tid, &mut out, first, nonblocking);
+        exchange.read_consumed = (out.at - start) as u64;
+        match result {
+            Ok(mut state) => {
+                let wants_looper = state.wants_looper(tid);
+                self.engine.unlock(state);
+                if wants_looper {
+                    Returns { at: start, end: start + 4 }.put(BR_SPAWN_LOOPER, &[]);
+                }
+                Ok(())
+            }
+            Err(errno) => {
+                if consumed == 0 {
+                    exchange.read_consumed = 0;
+                }
+                Err(errno)
+            }
+        }
+    }
+
+    fn collect(
+        &self,
+        tid: Tid,
+        out: &mut Returns,
+        first: usize,
+        nonblocking: bool,
+    ) -> Result<MutexGuard<'_, State>, Errno> {
+        let engine = &*self.engine;
+        let mut state = engine.lock();
+        loop {
+            let process_work = state.takes_process_work(tid);
+            state = engine.await_work(state, tid, process_work, nonblocking)?;
+            while out.room() >= LARGEST_RETURN {
+                let Some(item) = state.next_return(tid, process_work) else { break };
+                let last = ends_read(&item);
+                self.give(out, item);
+                if last {
+                    return Ok(state);
+                }
+            }
+            let nothing = out.at == first && out.room() >= LARGEST_RETURN;
+            if !nothing || state.thread(tid).return_once {
+                return Ok(state);
+            }
+        }
+    }
+
+    fn give(&self, out: &mut Returns, item: Return) {
+        match item {
+            Return::Nothing => {}
+            Return::Bare(command) => out.put(command, &[]),
+            Return::Cookie(command, cookie) => out.put(command, bytes_of(&cookie)),
+            Return::Frozen(cookie, frozen) => {
+                let state = FrozenStateInfo { cookie, is_frozen: frozen.into(), reserved: 0 };
+                out.put(BR_FROZEN_BINDER, bytes_of(&state));
+            }
+            Return::Node(news) => {
+                let (ptr, cookie) = news.subject;
+                for command in news.returns {
+                    out.put(command, bytes_of(&PtrCookie { ptr, cookie }));
+                }
+            }
+            Return::Reply(incoming) => {
+                out.put(BR_REPLY, bytes_of(&self.describe(&incoming, (0, 0))));
+            }
+            Return::Transaction(incoming, subject) => {
+                let transaction = self.describe(&incoming, subject);
+                match incoming.label {
+                    None => out.put(BR_TRANSACTION, bytes_of(&transaction)),
+                    Some(label) => {
+                        let secctx = self.address(label);
+                        let labelled = TransactionDataSecctx { transaction, secctx };
+                        out.put(BR_TRANSACTION_SEC_CTX, bytes_of(&labelled));
+                    }
+                }
+            }
+        }
+    }
+
+    fn describe(&self, incoming: &Incoming, (ptr, cookie): (u64, u64)) -> TransactionData {
+        let (data_bytes, offsets_bytes) = incoming.sizes;
+        let buffer = self.address(incoming.buffer);
+        TransactionData {
+            target: ptr,
+            cookie,
+            code: incoming.code,
+            flags: incoming.flags,
+            sender_pid: incoming.sender.0 as i32,
+            sender_euid: incoming.sender.1,
+            data_size: data_bytes as u64,
+            offsets_size: offsets_bytes as u64,
+            buffer,
+            offsets: buffer + data_bytes.next_multiple_of(8) as u64,
+        }
+    }
+
+    fn address(&self, offset: usize) -> u64 {
+        (self.engine.program_map.load(Ordering::Acquire) + offset) as u64
+    }
+}
+
+/// Whether the read ends after this return: it may lead to a call of the program's.
+fn ends_read(item: &Return) -> bool {
+    matches!(item, Return::Transaction(..) | Return::Reply(_) | Return::Cookie(BR_DEAD_BINDER, _))
+}
+
+/// Room in the program's read buffer, which has been found writable.
+struct Returns {
+    at: usize,
+    end: usize,
+}
+
+impl Returns {
+    fn room(&self) -> usize {
+        self.end.saturating_sub(self.at)
+    }
+
+    fn put(&mut self, command: u32, payload: &[u8]) {
+        user::copy_out(self.at, bytes_of(&command));
+        user::copy_out(self.at + 4, payload);
+        self.at += 4 + payload.len();
+    }
+}

@@ -1,0 +1,180 @@
+//! The write half of BINDER_WRITE_READ: the program's commands.
+
+use super::Device;
+use crate::engine::tid;
+use crate::parcel;
+use crate::send::{Data, Outgoing};
+use crate::state::State;
+use crate::state::transaction::Target;
+use crate::state::work::Tid;
+use crate::user;
+use baton_abi::control::Strength;
+use baton_abi::lane::MAX_PAYLOAD_BYTES;
+use baton_abi::uapi::*;
+use baton_shm::sync::Ordering;
+use bytemuck::AnyBitPattern;
+use rustix::io::Errno;
+
+impl Device {
+    /// The write half: commands until the end, an error, or a transaction that fails.
+    pub(super) fn write(&self, exchange: &mut WriteRead) -> Result<(), Errno> {
+        self.find_map();
+        let tid = tid();
+        let size = exchange.write_size;
+        while exchange.write_consumed < size {
+            if self.engine.lock().thread(tid).failed {
+                return Ok(());
+            }
+            let at = exchange.write_buffer.wrapping_add(exchange.write_consumed) as usize;
+            let left = (size - exchange.write_consumed) as usize;
+            let command: u32 = user::read(at)?;
+            let bytes = 4 + payload_bytes(command);
+            // As the kernel: a payload that is cut short is read all the same, if it is there.
+            self.run(tid, command, at + 4)?;
+            exchange.write_consumed += bytes.min(left.next_multiple_of(4)) as u64;
+        }
+        Ok(())
+    }
+
+    fn run(&self, tid: Tid, command: u32, at: usize) -> Result<(), Errno> {
+        let engine = &*self.engine;
+        match command {
+            BC_TRANSACTION | BC_REPLY => {
+                let transaction: TransactionData = user::read(at)?;
+                self.transact(tid, command == BC_REPLY, &transaction, 0);
+                return Ok(());
+            }
+            BC_TRANSACTION_SG | BC_REPLY_SG => {
+                let scattered: TransactionDataSg = user::read(at)?;
+                let reply = command == BC_REPLY_SG;
+                self.transact(tid, reply, &scattered.transaction, scattered.buffers_size);
+                return Ok(());
+            }
+            BC_INCREFS | BC_ACQUIRE => {
+                let handle = user::read(at)?;
+                let strength =
+                    if command == BC_ACQUIRE { Strength::Strong } else { Strength::Weak };
+                if !engine.lock().increase(handle, strength) {
+                    engine.increase_remotely(handle, strength, command);
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        let frozen = match command {
+            BC_REQUEST_FREEZE_NOTIFICATION => self.is_owner_frozen(user::read(at)?),
+            _ => false,
+        };
+        let mut state = engine.lock();
+        let result = self.run_locally(&mut state, tid, command, at, frozen);
+        engine.unlock(state);
+        result
+    }
+
+    /// Commands that need nothing but the state.
+    fn run_locally(
+        &self,
+        state: &mut State,
+        tid: Tid,
+        command: u32,
+        at: usize,
+        frozen: bool,
+    ) -> Result<(), Errno> {
+        match command {
+            BC_RELEASE => state.decrease(user::read(at)?, Strength::Strong),
+            BC_DECREFS => state.decrease(user::read(at)?, Strength::Weak),
+            BC_INCREFS_DONE | BC_ACQUIRE_DONE => {
+                let node: PtrCookie = user::read(at)?;
+                let strength =
+                    if command == BC_ACQUIRE_DONE { Strength::Strong } else { Strength::Weak };
+                state.acknowledge(node.ptr, node.cookie, strength);
+            }
+            BC_FREE_BUFFER => self.free(state, user::read(at)?),
+            BC_REGISTER_LOOPER => state.register_looper(tid),
+            BC_ENTER_LOOPER => state.enter_looper(tid),
+            BC_EXIT_LOOPER => state.thread(tid).looper.exited = true,
+            BC_REQUEST_DEATH_NOTIFICATION => {
+                let HandleCookie { handle, cookie } = user::read(at)?;
+                state.request_death(handle, cookie);
+            }
+            BC_CLEAR_DEATH_NOTIFICATION => {
+                let HandleCookie { handle, cookie } = user::read(at)?;
+                state.clear_death(tid, handle, cookie);
+            }
+            BC_DEAD_BINDER_DONE => state.death_done(tid, user::read(at)?),
+            BC_REQUEST_FREEZE_NOTIFICATION => {
+                let HandleCookie { handle, cookie } = user::read(at)?;
+                state.request_freeze(handle, cookie, frozen)?;
+            }
+            BC_CLEAR_FREEZE_NOTIFICATION => {
+                let HandleCookie { handle, cookie } = user::read(at)?;
+                state.clear_freeze(tid, handle, cookie)?;
+            }
+            BC_FREEZE_NOTIFICATION_DONE => state.freeze_done(tid, user::read(at)?)?,
+            _ => return Err(Errno::INVAL),
+        }
+        Ok(())
+    }
+
+    fn free(&self, state: &mut State, address: u64) {
+        let base = self.engine.program_map.load(Ordering::Acquire) as u64;
+        let offset = address.checked_sub(base).filter(|_| base != 0).map(|offset| offset as usize);
+        if let Some((offset, bytes)) = state.free(offset, address) {
+            self.engine.memory.zero(offset, bytes);
+        }
+    }
+
+    fn transact(&self, tid: Tid, reply: bool, transaction: &TransactionData, buffers_size: u64) {
+        let target = if reply { Target::Reply } else { Target::Handle(transaction.target as u32) };
+        let (mut data, mut offsets) = (Vec::new(), Vec::new());
+        let outgoing = gather(transaction, buffers_size, &mut data, &mut offsets);
+        let sizes = (transaction.data_size, transaction.offsets_size);
+        self.engine.send(tid, target, transaction.flags, sizes, outgoing);
+    }
+}
+
+fn read_vec<T: AnyBitPattern + bytemuck::NoUninit>(
+    address: u64,
+    bytes: usize,
+) -> Result<Vec<T>, Errno> {
+    let mut values = vec![T::zeroed(); bytes / size_of::<T>()];
+    user::copy_in(address as usize, bytemuck::cast_slice_mut(&mut values))?;
+    Ok(values)
+}
+
+/// The program's transaction: checked in place if it is plain, copied if it has objects.
+fn gather<'a>(
+    transaction: &TransactionData,
+    buffers_size: u64,
+    data: &'a mut Vec<u8>,
+    offsets: &'a mut Vec<u64>,
+) -> Result<Outgoing<'a>, Errno> {
+    let limit = |bytes: u64| {
+        usize::try_from(bytes).ok().filter(|&b| b <= MAX_PAYLOAD_BYTES).ok_or(Errno::NOSPC)
+    };
+    let (bytes, offsets_bytes) = (limit(transaction.data_size)?, limit(transaction.offsets_size)?);
+    let buffers_size = limit(buffers_size)?;
+    let address = transaction.buffer as usize;
+    let (code, flags) = (transaction.code, transaction.flags);
+    if offsets_bytes == 0 && buffers_size == 0 {
+        user::readable(address, bytes)?;
+        let sent = parcel::Sent::default();
+        return Ok(Outgoing {
+            code,
+            flags,
+            data: Data::Program { address, bytes },
+            offsets: &[],
+            sent,
+        });
+    }
+    if !offsets_bytes.is_multiple_of(8) || !buffers_size.is_multiple_of(8) {
+        return Err(Errno::INVAL);
+    }
+    *data = read_vec(transaction.buffer, bytes)?;
+    *offsets = read_vec(transaction.offsets, offsets_bytes)?;
+    let mut sent =
+        parcel::send(data, offsets, buffers_size, |at, into| user::copy_in(at as usize, into))?;
+    // The receiver's buffer has the room that was asked for, used or not.
+    sent.buffers.resize(buffers_size, 0);
+    Ok(Outgoing { code, flags, data: Data::Bytes(data), offsets, sent })
+}

@@ -1,0 +1,168 @@
+//! How a transaction comes in.
+
+use super::{Arrival, Buffer, Incoming, Received, Room, Serving, Verdict};
+use crate::state::State;
+use crate::state::buffer::{NoRoom, allocation_bytes};
+use crate::state::work::{Queue, Tid, Work};
+use baton_abi::control::{ChannelId, Granted, NodeId, ProcessId, TicketId};
+use baton_abi::lane::{Kind, Message};
+use baton_abi::uapi::*;
+use rustix::io::Errno;
+
+impl State {
+    /// Checks a transaction's right to come in and takes room for it.
+    pub fn admit(&mut self, arrival: &Arrival<'_>) -> Result<Room, Verdict> {
+        let message = arrival.message;
+        let node = NodeId(message.node);
+        let peer = self.peers.get(&arrival.peer);
+        let may_call = peer.is_some_and(|peer| peer.grants.contains(&node));
+        if !may_call || !self.has_ticket(arrival) {
+            return Err(Verdict::NotYet);
+        }
+        let Some(target) = self.nodes.get(node) else {
+            return Err(Verdict::Refused(Kind::Dead, Errno::SRCH));
+        };
+        if message.fds > 0 && !target.accepts_fds() {
+            return Err(Verdict::Refused(Kind::Failed, Errno::PERM));
+        }
+        let label = peer.filter(|_| target.wants_label()).map(|peer| peer.label.len() + 1);
+        self.take_room(message, label)
+    }
+
+    pub(super) fn has_ticket(&self, arrival: &Arrival<'_>) -> bool {
+        let key = (arrival.peer, TicketId(arrival.message.ticket));
+        arrival.message.ticket == 0 || self.tickets.contains_key(&key)
+    }
+
+    pub(super) fn take_room(
+        &mut self,
+        message: &Message,
+        label: Option<usize>,
+    ) -> Result<Room, Verdict> {
+        let one_way = message.kind == Kind::OneWay as u32;
+        let bytes = message_bytes(message, label.unwrap_or(0));
+        match self.buffers.allocate(bytes, one_way) {
+            Ok(buffer) => {
+                let label = label.map(|label| buffer + bytes - label.next_multiple_of(8));
+                self.contents.insert(buffer, Buffer { bytes, ..Buffer::default() });
+                Ok(Room { buffer, label })
+            }
+            Err(NoRoom::NotMapped) => Err(Verdict::Refused(Kind::Dead, Errno::SRCH)),
+            Err(_) if one_way => Err(Verdict::NoRoom),
+            Err(_) => Err(Verdict::Refused(Kind::Failed, Errno::NOSPC)),
+        }
+    }
+
+    /// The references that the message's ticket brought, in the order of its objects.
+    pub fn claim(&mut self, arrival: &Arrival<'_>) -> Vec<Granted> {
+        let key = (arrival.peer, TicketId(arrival.message.ticket));
+        self.tickets.remove(&key).unwrap_or_default()
+    }
+
+    /// A refused message's references go back.
+    pub fn drop_claim(&mut self, arrival: &Arrival<'_>) {
+        for granted in self.claim(arrival) {
+            self.let_go(&granted);
+        }
+    }
+
+    /// The message turned out to be malformed: undo [`State::admit`] and [`State::claim`].
+    pub fn reject(&mut self, room: Room, held: Vec<Granted>, fds: Vec<i32>) {
+        let buffer = self.contents.get_mut(&room.buffer).expect("admitted");
+        (buffer.held, buffer.fds) = (held, fds);
+        self.drop_buffer(room.buffer, true);
+    }
+
+    /// A transaction lies in its buffer, complete. It came down the lane on which the thread `on`
+    /// waits, or belongs to the thread that its chain names, or to any looper.
+    pub fn deliver(
+        &mut self,
+        on: Option<Tid>,
+        arrival: Arrival<'_>,
+        room: Room,
+        contents: Received,
+    ) {
+        let message = arrival.message;
+        let node = NodeId(message.node);
+        let one_way = message.kind == Kind::OneWay as u32;
+        let target = self.nodes.get_mut(node).expect("admitted");
+        target.local.strong += 1;
+        self.fill(room, message, contents, Some(node), one_way.then_some(arrival.via.channel));
+        let (pid, uid) = self.peers.get(&arrival.peer).map_or((0, u32::MAX), |p| (p.pid, p.uid));
+        let nested = arrival.chain.iter().find(|entry| entry.process == self.id.0);
+        let named = nested.and_then(|entry| self.tokens.get(&entry.token)).copied();
+        let waiter = on.or(named);
+        let incoming = Incoming {
+            buffer: room.buffer,
+            peer: arrival.peer,
+            node: Some(node),
+            code: message.code,
+            // Whether it is one-way is where it lay, not what it says: a thread that is told
+            // otherwise never answers, and so never serves again.
+            flags: message.flags & !TF_ONE_WAY | if one_way { TF_ONE_WAY } else { 0 },
+            sizes: (message.data_bytes as usize, message.offsets_bytes as usize),
+            sender: (if one_way { 0 } else { pid }, uid),
+            label: room.label,
+            serving: (!one_way).then_some(Serving {
+                via: arrival.via,
+                peer: arrival.peer,
+                accepts_fds: message.flags & TF_ACCEPT_FDS != 0,
+                chain: arrival.chain,
+            }),
+        };
+        self.received += 1;
+        if one_way {
+            return self.queue_one_way(node, incoming);
+        }
+        self.outstanding += 1;
+        self.push(waiter.map_or(Queue::Process, Queue::Thread), Work::Transaction(incoming));
+    }
+
+    fn queue_one_way(&mut self, node: NodeId, incoming: Incoming) {
+        self.unread_one_way += 1;
+        let target = self.nodes.get_mut(node).expect("admitted");
+        if !target.one_way_busy {
+            target.one_way_busy = true;
+            return self.push_process(Work::Transaction(incoming));
+        }
+        target.one_way_todo.push_back(incoming);
+    }
+
+    /// An outdated one-way transaction makes way for `code` and `flags` (TF_UPDATE_TXN)
+    /// of the same sender.
+    pub fn supersede(&mut self, peer: ProcessId, node: NodeId, code: u32, flags: u32) {
+        let Some(target) = self.nodes.get_mut(node) else { return };
+        let same = |old: &Incoming| old.peer == peer && old.code == code && old.flags == flags;
+        if let Some(at) = target.one_way_todo.iter().position(same) {
+            let old = target.one_way_todo.remove(at).expect("just found");
+            self.unread_one_way -= 1;
+            self.drop_buffer(old.buffer, true);
+        }
+    }
+
+    pub(super) fn fill(
+        &mut self,
+        room: Room,
+        message: &Message,
+        contents: Received,
+        node: Option<NodeId>,
+        one_way: Option<ChannelId>,
+    ) {
+        let buffer = self.contents.get_mut(&room.buffer).expect("admitted");
+        *buffer = Buffer {
+            node,
+            one_way,
+            held: contents.held,
+            fds: contents.fds,
+            array_fds: contents.array_fds,
+            clear: message.flags & TF_CLEAR_BUF != 0,
+            delivered: false,
+            bytes: buffer.bytes,
+        };
+    }
+}
+
+fn message_bytes(message: &Message, label: usize) -> usize {
+    let (data, offsets) = (message.data_bytes as usize, message.offsets_bytes as usize);
+    allocation_bytes(data, offsets, message.buffers_bytes as usize, label)
+}

@@ -1,0 +1,245 @@
+//! How a transaction leaves.
+
+use super::{Departure, Refusal, Target, Via};
+use crate::parcel::Sent;
+use crate::state::State;
+use crate::state::thread::{Calling, ExtendedError, Frame};
+use crate::state::work::{Completion, Queue, Tid, Work};
+use baton_abi::control::{NodeId, Object, Strength};
+use baton_abi::lane::Kind;
+use baton_abi::uapi::*;
+use rustix::io::Errno;
+
+impl State {
+    /// Checks a transaction and counts what it carries. A reply takes its frame off the stack
+    /// first, whatever follows; a refused reply has to be told to `Err`'s departure, if any.
+    pub fn depart(
+        &mut self,
+        tid: Tid,
+        target: Target,
+        flags: u32,
+        sent: &Sent,
+    ) -> Result<Departure, (Refusal, Option<Via>)> {
+        let number = self.next_number();
+        self.thread(tid).error = ExtendedError { id: number as u32, ..ExtendedError::default() };
+        let mut departure = match target {
+            Target::Handle(handle) => {
+                self.call_route(tid, handle, flags).map_err(|refusal| (refusal, None))?
+            }
+            Target::Reply => self.reply_route(tid).map_err(|refusal| (refusal, None))?,
+        };
+        departure.number = number;
+        match self.carry(tid, &mut departure, sent) {
+            Ok(()) => {
+                if let Some(reference) =
+                    departure.handle.and_then(|handle| self.references.get_mut(handle))
+                {
+                    reference.sending += 1;
+                }
+                Ok(departure)
+            }
+            Err(errno) => {
+                let via = matches!(target, Target::Reply).then_some(departure.via).flatten();
+                departure.handle = None;
+                self.turn_back(departure);
+                Err((Refusal::failed(errno), via))
+            }
+        }
+    }
+
+    fn call_route(&mut self, tid: Tid, handle: u32, flags: u32) -> Result<Departure, Refusal> {
+        let one_way = flags & TF_ONE_WAY != 0;
+        let handle = match handle {
+            0 => self.manager.ok_or(Refusal::dead())?,
+            other => other,
+        };
+        let Some(reference) = self.references.get(handle).filter(|r| r.counts.strong > 0) else {
+            self.complain(format!("got transaction to invalid handle, {handle}"));
+            return Err(Refusal::failed(Errno::INVAL));
+        };
+        if reference.dead {
+            return Err(Refusal::dead());
+        }
+        let (peer, node) = (reference.owner, reference.node);
+        let accepts_fds = reference.flags & FLAT_BINDER_FLAG_ACCEPTS_FDS != 0;
+        let thread = self.thread(tid);
+        let mut via = None;
+        let mut chain = Vec::new();
+        if !one_way {
+            if thread.calls_on().is_some() {
+                self.complain("got new transaction with bad transaction stack".to_owned());
+                return Err(Refusal::failed(Errno::PROTO));
+            }
+            if let Some(serving) = thread.serves() {
+                via = (serving.peer == peer).then_some(serving.via);
+                chain.clone_from(&serving.chain);
+            }
+        }
+        let kind = if one_way { Kind::OneWay } else { Kind::Request };
+        Ok(Departure {
+            peer,
+            node,
+            kind,
+            via,
+            objects: Vec::new(),
+            handle: Some(handle),
+            chain,
+            number: 0,
+            in_transit: Vec::new(),
+            accepts_fds,
+        })
+    }
+
+    fn reply_route(&mut self, tid: Tid) -> Result<Departure, Refusal> {
+        let thread = self.thread(tid);
+        let serving = match thread.stack.pop() {
+            Some(Frame::Serving(serving)) => serving,
+            other => {
+                let why = if other.is_some() { "bad" } else { "no" };
+                thread.stack.extend(other);
+                self.complain(format!("got reply transaction with {why} transaction stack"));
+                return Err(Refusal::failed(Errno::PROTO));
+            }
+        };
+        self.outstanding -= 1;
+        Ok(Departure {
+            peer: serving.peer,
+            node: NodeId(0),
+            kind: Kind::Reply,
+            via: Some(serving.via),
+            objects: Vec::new(),
+            handle: None,
+            chain: Vec::new(),
+            number: 0,
+            in_transit: Vec::new(),
+            accepts_fds: serving.accepts_fds,
+        })
+    }
+
+    /// Names the objects for the broker; a node of ours is held while it is in transit.
+    fn carry(&mut self, tid: Tid, departure: &mut Departure, sent: &Sent) -> Result<(), Errno> {
+        if !sent.fds.is_empty() && !departure.accepts_fds {
+            self.complain("got transaction with fd, but target does not allow fds".to_owned());
+            return Err(Errno::PERM);
+        }
+        for object in &sent.objects {
+            let object = match *object {
+                crate::parcel::Named::Binder { ptr, cookie, flags, strength } => {
+                    let node = self.nodes.find_or_add(ptr, cookie, flags);
+                    let known = self.nodes.get_mut(node).expect("just found").cookie;
+                    if known != cookie {
+                        self.complain(format!(
+                            "sending u{ptr:016x} node, cookie mismatch {cookie:016x} != {known:016x}"
+                        ));
+                        return Err(Errno::INVAL);
+                    }
+                    self.put_in_transit(tid, node, strength);
+                    departure.in_transit.push((node, strength));
+                    Object::Node { node, strength, flags }
+                }
+                crate::parcel::Named::Handle { handle, strength } => {
+                    let held = self.references.get(handle).is_some_and(|reference| {
+                        strength == Strength::Weak || reference.counts.strong > 0
+                    });
+                    if !held {
+                        self.complain(format!("got transaction with invalid handle, {handle}"));
+                        return Err(Errno::INVAL);
+                    }
+                    Object::Handle { handle, strength }
+                }
+            };
+            departure.objects.push(object);
+        }
+        Ok(())
+    }
+
+    /// The sending thread is the one that hears of a node's first references.
+    fn put_in_transit(&mut self, tid: Tid, id: NodeId, strength: Strength) {
+        let node = self.nodes.get_mut(id).expect("known node");
+        *node.in_transit.of(strength) += 1;
+        if node.has_news() && node.queued != Some(Queue::Thread(tid)) {
+            let elsewhere = node.queued.replace(Queue::Thread(tid)).is_some();
+            if elsewhere {
+                let is_it = |work: &Work| matches!(work, Work::Node(queued) if *queued == id);
+                self.take_process_work(is_it);
+                for thread in self.threads.values_mut() {
+                    thread.todo.take_if(is_it);
+                }
+            }
+            self.thread(tid).todo.push_deferred(Work::Node(id));
+        }
+    }
+
+    /// The transaction is as good as posted: what it carried is the broker's to count.
+    pub fn departed(
+        &mut self,
+        tid: Tid,
+        mut departure: Departure,
+        via: Via,
+        token: u64,
+        completion: Completion,
+    ) {
+        let complete = Work::Complete(completion);
+        match departure.kind {
+            Kind::Request => {
+                let owns_lane = departure.via.is_none();
+                let (peer, handle) = (departure.peer, departure.handle.take());
+                let calling = Calling { via, peer, handle, token, owns_lane, dead: false };
+                self.tokens.insert(token, tid);
+                let thread = self.thread(tid);
+                thread.stack.push(Frame::Calling(calling));
+                thread.todo.push_deferred(complete);
+            }
+            kind => {
+                self.thread(tid).todo.push(complete);
+                if kind == Kind::Reply {
+                    // Only now: the replier hears of its reply before the call further out fails.
+                    self.settle(tid);
+                }
+            }
+        }
+        self.end_transit(departure);
+    }
+
+    /// The transaction is not leaving.
+    pub fn turn_back(&mut self, departure: Departure) {
+        self.end_transit(departure);
+    }
+
+    fn end_transit(&mut self, departure: Departure) {
+        for (id, strength) in departure.in_transit {
+            if let Some(node) = self.nodes.get_mut(id) {
+                *node.in_transit.of(strength) -= 1;
+            }
+            self.node_changed(id);
+        }
+        self.end_sending(departure.handle);
+    }
+
+    /// A transaction to this handle is on its way no more.
+    pub(in crate::state) fn end_sending(&mut self, handle: Option<u32>) {
+        let Some(handle) = handle else { return };
+        if let Some(reference) = self.references.get_mut(handle) {
+            reference.sending -= 1;
+        }
+        self.return_grants(handle);
+    }
+
+    /// The sender's thread is told of a refusal.
+    pub fn refused(&mut self, tid: Tid, refusal: Refusal) {
+        let thread = self.thread(tid);
+        thread.error.command = refusal.command;
+        thread.error.param = -refusal.errno.raw_os_error();
+        thread.failed = true;
+        thread.todo.push(Work::Refused(refusal.command));
+    }
+
+    /// A reply was refused: the caller has been told, the replier goes on.
+    pub fn reply_refused(&mut self, tid: Tid, refusal: Refusal) {
+        let thread = self.thread(tid);
+        thread.error.command = refusal.command;
+        thread.error.param = -refusal.errno.raw_os_error();
+        thread.todo.push(Work::Complete(Completion::Taken));
+        self.settle(tid);
+    }
+}

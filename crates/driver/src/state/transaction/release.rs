@@ -1,0 +1,126 @@
+//! What lies in the receive buffer is given to the program, and given back.
+
+use super::{Buffer, Incoming};
+use crate::state::buffer::Offset;
+use crate::state::thread::Frame;
+use crate::state::work::{Tid, Work};
+use crate::state::{Effect, Return, State};
+use baton_abi::control::{ChannelId, NodeId};
+
+impl State {
+    pub(in crate::state) fn start_serving(&mut self, tid: Tid, mut incoming: Incoming) -> Return {
+        self.hand_over(&incoming);
+        if incoming.serving.as_ref().is_some_and(|serving| !self.peers.contains_key(&serving.peer))
+        {
+            // The caller is dead: there is no process with that number any more.
+            incoming.sender.0 = 0;
+        }
+        let node = incoming.node.and_then(|node| self.nodes.get(node));
+        let subject = node.map_or((0, 0), |node| (node.ptr, node.cookie));
+        match &incoming.serving {
+            Some(serving) => {
+                let serving = serving.clone();
+                self.thread(tid).stack.push(Frame::Serving(serving));
+            }
+            None => self.unread_one_way -= 1,
+        }
+        Return::Transaction(incoming, subject)
+    }
+
+    /// The buffer is the program's now, with its descriptors.
+    pub(in crate::state) fn hand_over(&mut self, incoming: &Incoming) {
+        if let Some(buffer) = self.contents.get_mut(&incoming.buffer) {
+            buffer.delivered = true;
+            buffer.fds.clear();
+        }
+    }
+
+    /// BC_FREE_BUFFER: `Some` with the bytes to wipe, if the sender asked for that.
+    pub fn free(&mut self, offset: Option<Offset>, address: u64) -> Option<(Offset, usize)> {
+        let known = offset.and_then(|offset| Some((offset, self.contents.get(&offset)?)));
+        let Some((offset, buffer)) = known else {
+            self.complain(format!("BC_FREE_BUFFER u{address:016x} no match"));
+            return None;
+        };
+        if !buffer.delivered {
+            let line = format!("BC_FREE_BUFFER u{address:016x} matched unreturned buffer");
+            self.complain(line);
+            return None;
+        }
+        let wipe = buffer.clear.then_some((offset, buffer.bytes));
+        self.drop_buffer(offset, false);
+        wipe
+    }
+
+    /// The program has unmapped its receive buffer: what waits for room waits in vain.
+    pub fn unmap(&mut self) {
+        self.buffers.unmap();
+        self.made_room = true;
+    }
+
+    /// The device is closed: what has not been given out never will be.
+    pub fn close(&mut self) {
+        let lies_there = |work: &Work| matches!(work, Work::Transaction(_) | Work::Reply(_));
+        let mut undelivered = Vec::new();
+        let todos = self.threads.values_mut().map(|thread| &mut thread.todo);
+        for todo in todos.chain([&mut self.todo]) {
+            undelivered.extend(std::iter::from_fn(|| todo.take_if(lies_there)));
+        }
+        for node in self.nodes.iter_mut() {
+            undelivered.extend(node.one_way_todo.drain(..).map(Work::Transaction));
+        }
+        for work in undelivered {
+            self.discard(work);
+        }
+    }
+
+    /// The one way in which a buffer ends.
+    pub(in crate::state) fn drop_buffer(&mut self, offset: Offset, undelivered: bool) {
+        let Some(buffer) = self.contents.remove(&offset) else { return };
+        self.buffers.release(offset);
+        self.made_room = true;
+        let fds = if undelivered { buffer.fds } else { buffer.array_fds };
+        if !fds.is_empty() {
+            self.effect(Effect::Close(fds));
+        }
+        if let Some(channel) = buffer.one_way {
+            self.effect(Effect::Account(channel));
+        }
+        if let Some(id) = buffer.node {
+            if buffer.one_way.is_some() && !undelivered {
+                self.next_one_way(id);
+            }
+            if let Some(node) = self.nodes.get_mut(id) {
+                node.local.strong -= 1;
+            }
+            self.node_changed(id);
+        }
+        for granted in &buffer.held {
+            self.let_go(granted);
+        }
+    }
+
+    /// Descriptors that a reader has no use for.
+    pub fn close_fds(&mut self, fds: Vec<i32>) {
+        if !fds.is_empty() {
+            self.effect(Effect::Close(fds));
+        }
+    }
+
+    fn next_one_way(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(id) else { return };
+        match node.one_way_todo.pop_front() {
+            Some(incoming) => self.push_process(Work::Transaction(incoming)),
+            None => node.one_way_busy = false,
+        }
+    }
+
+    /// One-way bytes and buffers that a channel's client has in the receive buffer.
+    pub fn one_way_account(&self, channel: ChannelId) -> (usize, usize) {
+        let of_channel = |buffer: &&Buffer| buffer.one_way == Some(channel);
+        self.contents
+            .values()
+            .filter(of_channel)
+            .fold((0, 0), |(bytes, buffers), buffer| (bytes + buffer.bytes, buffers + 1))
+    }
+}
