@@ -127,10 +127,22 @@ impl Device {
         }
     }
 
-    pub(super) fn is_owner_frozen(&self, HandleCookie { handle, .. }: HandleCookie) -> bool {
-        let owner = self.engine.lock().references.get(handle).map(|reference| reference.owner);
-        let Some(target) = owner else { return false };
+    /// Listens before it asks, so that no change falls between.
+    pub(super) fn request_freeze(
+        &self,
+        HandleCookie { handle, cookie }: HandleCookie,
+    ) -> Result<(), Errno> {
+        let mut state = self.engine.lock();
+        let listening = state.listen_for_freeze(handle, cookie);
+        let owner = state.references.get(handle).map(|reference| reference.owner);
+        self.engine.unlock(state);
+        listening?;
+        let Some(target) = owner else { return Ok(()) };
         let answer = self.engine.broker.ask(&Request::IsFrozen { target });
-        matches!(answer, Ok(Reply::Frozen { frozen: true }))
+        let frozen = matches!(answer, Ok(Reply::Frozen { frozen: true }));
+        let mut state = self.engine.lock();
+        state.freeze_known(handle, cookie, frozen);
+        self.engine.unlock(state);
+        Ok(())
     }
 }

@@ -59,14 +59,11 @@ impl Device {
                 }
                 return Ok(());
             }
+            BC_REQUEST_FREEZE_NOTIFICATION => return self.request_freeze(user::read(at)?),
             _ => {}
         }
-        let frozen = match command {
-            BC_REQUEST_FREEZE_NOTIFICATION => self.is_owner_frozen(user::read(at)?),
-            _ => false,
-        };
         let mut state = engine.lock();
-        let result = self.run_locally(&mut state, tid, command, at, frozen);
+        let result = self.run_locally(&mut state, tid, command, at);
         engine.unlock(state);
         result
     }
@@ -78,7 +75,6 @@ impl Device {
         tid: Tid,
         command: u32,
         at: usize,
-        frozen: bool,
     ) -> Result<(), Errno> {
         match command {
             BC_RELEASE => state.decrease(user::read(at)?, Strength::Strong),
@@ -102,10 +98,6 @@ impl Device {
                 state.clear_death(tid, handle, cookie);
             }
             BC_DEAD_BINDER_DONE => state.death_done(tid, user::read(at)?),
-            BC_REQUEST_FREEZE_NOTIFICATION => {
-                let HandleCookie { handle, cookie } = user::read(at)?;
-                state.request_freeze(handle, cookie, frozen)?;
-            }
             BC_CLEAR_FREEZE_NOTIFICATION => {
                 let HandleCookie { handle, cookie } = user::read(at)?;
                 state.clear_freeze(tid, handle, cookie)?;

@@ -32,14 +32,6 @@ pub enum Stage {
 }
 
 impl State {
-    /// BC_REQUEST_FREEZE_NOTIFICATION with the owner's state, where nothing can come between the
-    /// two. `EINVAL` for a bad handle or a second request.
-    pub fn request_freeze(&mut self, handle: u32, cookie: u64, frozen: bool) -> Result<(), Errno> {
-        self.listen_for_freeze(handle, cookie)?;
-        self.freeze_known(handle, cookie, frozen);
-        Ok(())
-    }
-
     /// BC_REQUEST_FREEZE_NOTIFICATION: listens from now on, before the broker is asked for the
     /// owner's state, so that no change falls between. `EINVAL` for a bad handle or a second
     /// request.
