@@ -7,12 +7,12 @@
 
 use crate::paths::{self, Place, place, settings};
 use crate::table::{self, Open};
-use crate::{log, real, trap};
+use crate::{detour, log, real, trap};
 use baton_driver::device::{Device, OpenError};
 use libc::{FILE, c_char, c_int, c_uint, mode_t, size_t};
 use rustix::fd::IntoRawFd;
 use rustix::io::{Errno, fcntl_dupfd_cloexec, fcntl_setfd};
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +22,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// # Safety
 /// `path` is null or a C string.
 unsafe fn open_by(
+    dir: c_int,
     path: *const c_char,
     flags: c_int,
-    real: impl FnOnce(*const c_char) -> c_int,
+    real: &dyn Fn(*const c_char) -> c_int,
 ) -> c_int {
     // SAFETY: by this function's contract.
-    let Some((name, place)) = (unsafe { place_of(path) }) else { return arrived(real(path)) };
+    let Some((name, place)) = (unsafe { place_of(path) }) else {
+        let fd = real(path);
+        // SAFETY: as above.
+        return match unsafe { target_of(fd < 0, dir, path) } {
+            // SAFETY: a C string.
+            Some(target) => unsafe { open_by(dir, target.as_ptr(), flags, real) },
+            None => arrived(fd),
+        };
+    };
     let looks_only = flags & (libc::O_PATH | libc::O_DIRECTORY) != 0;
     let opened = match place {
         Place::Device(context) if !looks_only => open_device(context, flags),
@@ -51,6 +60,15 @@ pub unsafe fn place_of<'a>(path: *const c_char) -> Option<(&'a CStr, Place<'a>)>
     // SAFETY: by this function's contract.
     let path = unsafe { CStr::from_ptr(path) };
     Some((path, place(path)?))
+}
+
+/// After a call with a path that is not ours: the path of ours that it leads to after all.
+///
+/// # Safety
+/// `path` is null or a C string.
+pub unsafe fn target_of(failed: bool, dir: c_int, path: *const c_char) -> Option<CString> {
+    // SAFETY: by this function's contract.
+    (failed && !path.is_null()).then(|| detour::target(dir, unsafe { CStr::from_ptr(path) }))?
 }
 
 /// A descriptor that the system has just made is not ours, whatever the table says.
@@ -140,6 +158,11 @@ fn duplicated(from: c_int, to: c_int) -> c_int {
     to
 }
 
+/// Where a relative path begins, of a function with a directory among its arguments or without.
+pub fn directory(argument: &[c_int]) -> c_int {
+    argument.first().copied().unwrap_or(libc::AT_FDCWD)
+}
+
 macro_rules! opens {
     ($($name:ident($([$before:ident: $kind:ty])? path, flags $(, $mode:ident: $mode_kind:ty)?);)*) => {$(
         /// As the C library's.
@@ -152,7 +175,8 @@ macro_rules! opens {
         ) -> c_int {
             // SAFETY: the caller's arguments, the path replaced by another C string at most.
             unsafe {
-                open_by(path, flags, |path| real::$name($($before,)? path, flags $(, $mode)?))
+                let dir = directory(&[$($before)?]);
+                open_by(dir, path, flags, &|path| real::$name($($before,)? path, flags $(, $mode)?))
             }
         }
     )*};

@@ -3,11 +3,13 @@
 //! Loaded by `LD_PRELOAD`, it stands before the C library for the calls by which a program uses
 //! `/dev/binder`:
 //!
-//! - [`paths`]: which paths are ours; [`status`]: calls that look at them.
+//! - [`paths`]: which paths are ours; [`detour`]: which lead there; [`status`]: calls that look at
+//!   them; [`mounts`]: binderfs is mounted.
 //! - [`files`]: descriptors come and go; [`table`]: which are ours, and what they stand for.
 //! - [`device`], [`maps`], [`poll`]: what is done with them; [`control`]: `binder-control`.
 //! - [`log`]: what the driver has to say.
-//! - [`trap`]: `ioctl` as an inline system call; [`signals`]: so that SIGSYS stays ours.
+//! - [`trap`]: inline system calls; [`filter`], [`image`]: which of them; [`signals`]: so that
+//!   SIGSYS stays ours. [`calls`]: system calls by number.
 //! - [`real`]: the C library's own functions.
 //!
 //! **Invariant**: for a path or descriptor that is not ours, every function here is the C
@@ -17,11 +19,16 @@
 //! the standard library calls does, and is passed on.
 #![cfg(all(target_os = "linux", target_env = "gnu", target_endian = "little"))]
 
+mod calls;
 mod control;
+mod detour;
 mod device;
 mod files;
+mod filter;
+mod image;
 mod log;
 mod maps;
+mod mounts;
 mod paths;
 mod poll;
 mod real;
@@ -39,6 +46,7 @@ extern "C" fn construct() {
     log::begin();
     if paths::settings().trap {
         trap::handle();
+        trap::arm_code();
     }
     // SAFETY: the handler is a function of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

@@ -23,6 +23,16 @@ fn stand_in(fd: c_int) -> Option<(c_int, OpenGuard)> {
     Some((stand_in, guard))
 }
 
+/// Whether a device is among the descriptors.
+///
+/// # Safety
+/// `fds` is null or points to `count` entries.
+pub unsafe fn has_mine(fds: *const pollfd, count: nfds_t) -> bool {
+    // SAFETY: by this function's contract.
+    let mine = |index| table::is_mine(unsafe { (*fds.add(index)).fd });
+    !fds.is_null() && (0..count as usize).any(mine)
+}
+
 /// # Safety
 /// `fds` points to `count` entries, or `real` is to report that it does not.
 unsafe fn poll_by(
@@ -30,12 +40,11 @@ unsafe fn poll_by(
     count: nfds_t,
     real: impl FnOnce(*mut pollfd) -> c_int,
 ) -> c_int {
-    let count = count as usize;
     // SAFETY: by this function's contract.
-    let mine = |index| table::is_mine(unsafe { (*fds.add(index)).fd });
-    if fds.is_null() || !(0..count).any(mine) {
+    if !unsafe { has_mine(fds, count) } {
         return real(fds);
     }
+    let count = count as usize;
     // SAFETY: as above, and nobody else may write to the array during the call. A copy, since
     // the program may read the array's descriptors from another thread meanwhile.
     let theirs = unsafe { std::slice::from_raw_parts_mut(fds, count) };

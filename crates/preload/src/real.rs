@@ -6,9 +6,9 @@
 //! the same register either way.
 
 use libc::{
-    DIR, FILE, c_char, c_int, c_uint, c_ulong, c_void, epoll_event, fd_set, gid_t, mode_t, nfds_t,
-    off_t, pollfd, sigaction as SigAction, sighandler_t, sigset_t, size_t, ssize_t, stat as Stat,
-    statx as Statx, timespec, timeval, uid_t,
+    DIR, FILE, c_char, c_int, c_long, c_uint, c_ulong, c_void, epoll_event, fd_set, gid_t, mode_t,
+    nfds_t, off_t, pollfd, sigaction as SigAction, sighandler_t, sigset_t, size_t, ssize_t,
+    stat as Stat, statx as Statx, timespec, timeval, uid_t,
 };
 use std::ffi::CStr;
 use std::mem::transmute;
@@ -135,6 +135,14 @@ real! {
     lgetxattr(path: *const c_char, name: *const c_char, out: *mut c_void, room: size_t) -> ssize_t, else -1;
     listxattr(path: *const c_char, out: *mut c_char, room: size_t) -> ssize_t, else -1;
     llistxattr(path: *const c_char, out: *mut c_char, room: size_t) -> ssize_t, else -1;
+    mount(
+        source: *const c_char,
+        target: *const c_char,
+        kind: *const c_char,
+        flags: c_ulong,
+        data: *const c_void
+    ) -> c_int, else -1;
+    symlinkat(target: *const c_char, dir: c_int, path: *const c_char) -> c_int, else -1;
     opendir(path: *const c_char) -> *mut DIR, else null_mut();
     chmod(path: *const c_char, mode: mode_t) -> c_int, else -1;
     fchmod(fd: c_int, mode: mode_t) -> c_int, else -1;
@@ -167,5 +175,24 @@ real! {
     sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, else libc::SIG_ERR;
     __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, else libc::SIG_ERR;
     sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int, else -1;
+    syscall(
+        number: c_long,
+        first: c_long,
+        second: c_long,
+        third: c_long,
+        fourth: c_long,
+        fifth: c_long,
+        sixth: c_long
+    ) -> c_long, else -1;
     pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int, else libc::ENOSYS;
+}
+
+/// A system call by the C library's `syscall`: a value, or -1 with an errno.
+///
+/// # Safety
+/// As the system call's.
+pub unsafe fn system_call(number: c_long, arguments: [c_long; 6]) -> c_long {
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    // SAFETY: by this function's contract.
+    unsafe { syscall(number, first, second, third, fourth, fifth, sixth) }
 }

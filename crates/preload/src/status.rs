@@ -4,8 +4,8 @@
 //! device, that its real path is the one in `/dev`) is put right in the answer; changes of mode or
 //! owner are accepted and have no effect, since who may open a context is the broker's to decide.
 
-use crate::files::place_of;
-use crate::paths::{self, Place};
+use crate::files::{directory, place_of, target_of};
+use crate::paths;
 use crate::{real, table};
 use libc::{
     AT_EMPTY_PATH, DIR, c_char, c_int, c_uint, c_void, gid_t, mode_t, size_t, ssize_t,
@@ -17,19 +17,52 @@ const DEVICE_MODE: u32 = libc::S_IFCHR | 0o666;
 /// The kernel's "misc" major, and its mark of a minor that nobody reserved.
 const DEVICE_NUMBER: (u32, u32) = (10, 255);
 
-/// Calls `real` with the path, or with the placeholder of a path of ours; says what place it was.
+/// What a C function returns, and whether that says that it failed.
+trait Outcome {
+    fn failed(&self) -> bool;
+}
+
+impl Outcome for c_int {
+    fn failed(&self) -> bool {
+        *self < 0
+    }
+}
+
+impl Outcome for ssize_t {
+    fn failed(&self) -> bool {
+        *self < 0
+    }
+}
+
+impl Outcome for *mut DIR {
+    fn failed(&self) -> bool {
+        self.is_null()
+    }
+}
+
+/// Calls `real` with the path, or with the placeholder of a path of ours; says whether that is a
+/// device's.
 ///
 /// # Safety
 /// `path` is null or a C string.
-unsafe fn redirect<'a, R>(
+unsafe fn redirect<R: Outcome>(
+    dir: c_int,
     path: *const c_char,
-    real: impl FnOnce(*const c_char) -> R,
-) -> (R, Option<Place<'a>>) {
+    real: &dyn Fn(*const c_char) -> R,
+) -> (R, bool) {
     // SAFETY: by this function's contract; the caller keeps the path for as long as it calls.
-    let Some((name, place)) = (unsafe { place_of(path) }) else { return (real(path), None) };
+    let Some((name, place)) = (unsafe { place_of(path) }) else {
+        let result = real(path);
+        // SAFETY: as above.
+        return match unsafe { target_of(result.failed(), dir, path) } {
+            // SAFETY: a C string.
+            Some(target) => unsafe { redirect(dir, target.as_ptr(), real) },
+            None => (result, false),
+        };
+    };
     match paths::placeholder(name) {
-        Some(placeholder) => (real(placeholder.as_ptr()), Some(place)),
-        None => (real(path), None),
+        Some(placeholder) => (real(placeholder.as_ptr()), place.is_device()),
+        None => (real(path), false),
     }
 }
 
@@ -58,13 +91,14 @@ unsafe fn as_device(out: *mut Stat) {
 /// # Safety
 /// As `redirect`, and `real` fills `out` when it returns 0.
 unsafe fn stat_by(
+    dir: c_int,
     path: *const c_char,
     out: *mut Stat,
-    real: impl FnOnce(*const c_char) -> c_int,
+    real: &dyn Fn(*const c_char) -> c_int,
 ) -> c_int {
     // SAFETY: by this function's contract.
-    let (result, place) = unsafe { redirect(path, real) };
-    if result == 0 && place.is_some_and(Place::is_device) {
+    let (result, is_device) = unsafe { redirect(dir, path, real) };
+    if result == 0 && is_device {
         // SAFETY: `real` succeeded.
         unsafe { as_device(out) };
     }
@@ -82,7 +116,10 @@ macro_rules! stats {
             $($version: c_int,)? path: *const c_char, out: *mut Stat,
         ) -> c_int {
             // SAFETY: the caller's arguments, the path replaced by another C string at most.
-            unsafe { stat_by(path, out, |path| real::$name($($version,)? path, out)) }
+            unsafe {
+                let call = |path| real::$name($($version,)? path, out);
+                stat_by(libc::AT_FDCWD, path, out, &call)
+            }
         }
     )*};
 }
@@ -137,7 +174,7 @@ macro_rules! fstatats {
             // SAFETY: the caller's arguments, the path replaced by another C string at most.
             unsafe {
                 let call = |path| real::$name($($version,)? dir, path, out, flags);
-                let result = stat_by(path, out, call);
+                let result = stat_by(dir, path, out, &call);
                 if result == 0 && is_my_descriptor(dir, path, flags) {
                     as_device(out);
                 }
@@ -168,9 +205,9 @@ pub unsafe extern "C" fn statx(
 ) -> c_int {
     // SAFETY: the caller's arguments, the path replaced by another C string at most.
     unsafe {
-        let (result, place) = redirect(path, |path| real::statx(dir, path, flags, mask, out));
-        let device = place.is_some_and(Place::is_device) || is_my_descriptor(dir, path, flags);
-        if result == 0 && device {
+        let call = |path| real::statx(dir, path, flags, mask, out);
+        let (result, is_device) = redirect(dir, path, &call);
+        if result == 0 && (is_device || is_my_descriptor(dir, path, flags)) {
             (*out).stx_mode = DEVICE_MODE as u16;
             ((*out).stx_rdev_major, (*out).stx_rdev_minor) = DEVICE_NUMBER;
             ((*out).stx_size, (*out).stx_blocks) = (0, 0);
@@ -190,7 +227,10 @@ macro_rules! redirected {
             $($before: $before_kind,)? path: *const c_char $(, $after: $kind)*
         ) -> $result {
             // SAFETY: the caller's arguments, the path replaced by another C string at most.
-            unsafe { redirect(path, |path| real::$name($($before,)? path $(, $after)*)).0 }
+            unsafe {
+                let dir = directory(&[$($before)?]);
+                redirect(dir, path, &|path| real::$name($($before,)? path $(, $after)*)).0
+            }
         }
     )*};
 }
@@ -265,10 +305,18 @@ pub unsafe extern "C" fn fchown(fd: c_int, user: uid_t, group: gid_t) -> c_int {
 unsafe fn real_path_by(
     path: *const c_char,
     out: *mut c_char,
-    real: impl FnOnce(*const c_char) -> *mut c_char,
+    real: &dyn Fn(*const c_char) -> *mut c_char,
 ) -> *mut c_char {
     // SAFETY: by this function's contract.
-    let Some((name, _)) = (unsafe { place_of(path) }) else { return real(path) };
+    let Some((name, _)) = (unsafe { place_of(path) }) else {
+        let found = real(path);
+        // SAFETY: as above.
+        return match unsafe { target_of(found.is_null(), libc::AT_FDCWD, path) } {
+            // SAFETY: a C string.
+            Some(target) => unsafe { real_path_by(target.as_ptr(), out, real) },
+            None => found,
+        };
+    };
     // SAFETY: as above. Fails with the errno that the caller is to see.
     if unsafe { access(path, libc::F_OK) } != 0 {
         return std::ptr::null_mut();
@@ -294,7 +342,7 @@ unsafe fn real_path_by(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realpath(path: *const c_char, out: *mut c_char) -> *mut c_char {
     // SAFETY: the caller's arguments.
-    unsafe { real_path_by(path, out, |path| real::realpath(path, out)) }
+    unsafe { real_path_by(path, out, &|path| real::realpath(path, out)) }
 }
 
 /// As the C library's.
@@ -312,7 +360,7 @@ pub unsafe extern "C" fn __realpath_chk(
         if room < libc::PATH_MAX as size_t {
             return real::__realpath_chk(path, out, room);
         }
-        real_path_by(path, out, |path| real::__realpath_chk(path, out, room))
+        real_path_by(path, out, &|path| real::__realpath_chk(path, out, room))
     }
 }
 

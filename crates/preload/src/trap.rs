@@ -21,35 +21,30 @@
 //!
 //! A filter cannot be taken off and survives `exec`. So it passes calls that carry [`MAGIC`],
 //! wherever the library is loaded then; it is installed when a program first opens a device,
-//! not before; and one that is inherited is recognized and not stacked upon. Everything but
-//! `ioctl` leaves it at the second instruction, which newer kernels know without running it.
+//! not before; and one that is inherited is recognized and not stacked upon.
 //!
-//! Of a program's other inline calls, `mmap` maps the memfd as it should, `fcntl` changes flags
-//! that are read back here, and `close` is noticed when the number is used again.
+//! A program may also open, duplicate, map, poll and close a device by its own system calls. A
+//! filter cannot tell these by their arguments, but by where they stand: in the code of an
+//! executable that names a device ([`image`]). A second filter traps those from the start. It is
+//! about addresses of this execution alone, so each such executable installs its own.
+//!
+//! Other libraries' inline calls are not seen: `mmap` maps the memfd as it should, `fcntl` changes
+//! flags that are read back here, and `close` is noticed when the number is used again.
 
-use crate::{device, real, signals};
-use libc::{
-    BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, c_int, c_long,
-    c_ulong, c_void, siginfo_t, sock_filter, sock_fprog, ucontext_t,
-};
-use std::mem::{offset_of, zeroed};
+use crate::filter::{self, MAGIC};
+use crate::{calls, device, image, real, signals};
+use libc::{c_int, c_long, c_ulong, c_void, siginfo_t, ucontext_t};
+use std::mem::zeroed;
 use std::ptr::null_mut;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The sixth argument of an `ioctl` that the filter lets pass. `ioctl` has three.
-const MAGIC: u64 = 0xba70_10c7_5eed_b1bd;
 /// A request of type `b` that Binder does not have, and what the handler answers to it on no
 /// descriptor: how an inherited filter is recognized.
 const PROBE: c_ulong = 0x62ff;
 const PROBE_ANSWER: c_long = 0xba70;
 /// `si_code` of a SIGSYS that a filter raised.
 const SYS_SECCOMP: c_int = 1;
-
-#[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: u32 = 0xc000_003e;
-#[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: u32 = 0xc000_00b7;
 
 /// Whether the handler is in place. Set once, in the constructor.
 static HANDLED: AtomicBool = AtomicBool::new(false);
@@ -79,83 +74,30 @@ pub fn arm() {
         ARMED.call_once(|| {
             // Where the system refuses a filter, programs that use the C library still work.
             if !is_trapping() {
-                let _ = install();
+                let _ = filter::install(&filter::of_ioctls());
             }
         });
     }
 }
 
+/// At the start: has the kernel show us what the executable's own code does with descriptors, if
+/// the executable names a device. Later would be too late, for it may open one that way.
+pub fn arm_code() {
+    if !is_handled() {
+        return;
+    }
+    if let Some(filter) = image::code_that_names_a_device().and_then(filter::of_code) {
+        let _ = filter::install(&filter);
+    }
+}
+
 fn is_trapping() -> bool {
     let errno = real::errno();
+    let arguments = [-1, PROBE as c_long, 0, 0, 0, 0];
     // SAFETY: no descriptor, and a request without argument: at worst EBADF.
-    let answer = unsafe { libc::syscall(libc::SYS_ioctl, -1, PROBE, 0, 0, 0, 0) };
+    let answer = unsafe { real::system_call(libc::SYS_ioctl, arguments) };
     real::set_errno(errno);
     answer == PROBE_ANSWER
-}
-
-fn load(offset: usize) -> sock_filter {
-    sock_filter { code: (BPF_LD | BPF_W | BPF_ABS) as u16, jt: 0, jf: 0, k: offset as u32 }
-}
-
-fn jump_if(value: u32, then: u8, otherwise: u8) -> sock_filter {
-    let code = (BPF_JMP | BPF_JEQ | BPF_K) as u16;
-    sock_filter { code, jt: then, jf: otherwise, k: value }
-}
-
-fn answer(action: u32) -> sock_filter {
-    sock_filter { code: (BPF_RET | BPF_K) as u16, jt: 0, jf: 0, k: action }
-}
-
-/// The filter. Both architectures are little-endian: an argument's low half comes first.
-fn program() -> [sock_filter; 13] {
-    const ARGUMENTS: usize = offset_of!(libc::seccomp_data, args);
-    const REQUEST: usize = ARGUMENTS + 8;
-    const SIXTH: usize = ARGUMENTS + 5 * 8;
-    [
-        load(offset_of!(libc::seccomp_data, arch)),
-        jump_if(ARCHITECTURE, 0, 9),
-        load(offset_of!(libc::seccomp_data, nr)),
-        jump_if(libc::SYS_ioctl as u32, 0, 7),
-        load(REQUEST),
-        sock_filter { code: (BPF_ALU | BPF_AND | BPF_K) as u16, jt: 0, jf: 0, k: 0xff00 },
-        jump_if(u32::from(b'b') << 8, 0, 4),
-        load(SIXTH),
-        jump_if(MAGIC as u32, 0, 3),
-        load(SIXTH + 4),
-        jump_if((MAGIC >> 32) as u32, 0, 1),
-        answer(libc::SECCOMP_RET_ALLOW),
-        answer(libc::SECCOMP_RET_TRAP),
-    ]
-}
-
-/// Installs the filter in every thread. With no privilege the process first gives up gaining any
-/// by `exec`, which is the kernel's condition.
-fn install() -> Result<(), c_int> {
-    let filter = program();
-    let program = sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    // SPEC_ALLOW: the filter confines nobody, so nobody need be slowed down against speculation.
-    let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
-    let try_with = |flags: c_ulong| {
-        let mode = libc::SECCOMP_SET_MODE_FILTER;
-        // SAFETY: the program and its instructions outlive the call.
-        let result = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &program) };
-        match result {
-            0 => Ok(()),
-            // With TSYNC: the id of a thread that has a filter of its own.
-            1.. => Err(libc::EBUSY),
-            _ => Err(real::errno()),
-        }
-    };
-    let in_all_threads = flags | libc::SECCOMP_FILTER_FLAG_TSYNC;
-    match try_with(in_all_threads) {
-        Err(libc::EACCES) => {
-            // SAFETY: a flag of this process, no memory involved.
-            unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-            try_with(in_all_threads).or_else(|_| try_with(flags))
-        }
-        Err(libc::EBUSY) => try_with(flags),
-        other => other,
-    }
 }
 
 /// The registers of an interrupted system call.
@@ -163,15 +105,15 @@ fn install() -> Result<(), c_int> {
 mod registers {
     use super::{c_long, ucontext_t};
 
-    const ARGUMENTS: [libc::c_int; 5] =
-        [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8];
+    const ARGUMENTS: [libc::c_int; 6] =
+        [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
 
     pub fn number(context: &ucontext_t) -> c_long {
         context.uc_mcontext.gregs[libc::REG_RAX as usize]
     }
 
-    pub fn arguments(context: &ucontext_t) -> [u64; 5] {
-        ARGUMENTS.map(|register| context.uc_mcontext.gregs[register as usize] as u64)
+    pub fn arguments(context: &ucontext_t) -> [c_long; 6] {
+        ARGUMENTS.map(|register| context.uc_mcontext.gregs[register as usize])
     }
 
     pub fn set_result(context: &mut ucontext_t, result: c_long) {
@@ -188,8 +130,8 @@ mod registers {
         context.uc_mcontext.regs[8] as c_long
     }
 
-    pub fn arguments(context: &ucontext_t) -> [u64; 5] {
-        [0, 1, 2, 3, 4].map(|register| context.uc_mcontext.regs[register])
+    pub fn arguments(context: &ucontext_t) -> [c_long; 6] {
+        [0, 1, 2, 3, 4, 5].map(|register| context.uc_mcontext.regs[register] as c_long)
     }
 
     pub fn set_result(context: &mut ucontext_t, result: c_long) {
@@ -205,12 +147,15 @@ unsafe extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut 
     let registers = unsafe { &mut *context.cast::<ucontext_t>() };
     // SAFETY: and of the signal's information.
     let from_filter = unsafe { (*info).si_code } == SYS_SECCOMP;
-    let arguments = registers::arguments(registers);
-    let request = arguments[1];
-    let is_ioctl = registers::number(registers) == libc::SYS_ioctl;
-    if from_filter && is_ioctl && device::is_binder(request) {
-        // SAFETY: these are the arguments of the program's own system call.
-        let result = unsafe { call(arguments) };
+    let result = from_filter
+        .then(|| {
+            let (number, arguments) =
+                (registers::number(registers), registers::arguments(registers));
+            // SAFETY: these are the arguments of the program's own system call.
+            unsafe { answer(number, arguments) }
+        })
+        .flatten();
+    if let Some(result) = result {
         registers::set_result(registers, result);
     } else {
         // SAFETY: these are a signal handler's arguments.
@@ -219,14 +164,35 @@ unsafe extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut 
     real::set_errno(errno);
 }
 
-/// The trapped system call: a value or a negative errno.
+/// The trapped system call: a value or a negative errno. `None` if no filter of ours traps it.
 ///
 /// # Safety
 /// As the system call's.
-unsafe fn call(arguments: [u64; 5]) -> c_long {
-    let [fd, request, argument, ..] = arguments;
+unsafe fn answer(number: c_long, arguments: [c_long; 6]) -> Option<c_long> {
+    if number == libc::SYS_ioctl {
+        // SAFETY: by this function's contract.
+        return device::is_binder(arguments[1] as c_ulong).then(|| unsafe { ioctl(arguments) });
+    }
+    if !filter::OF_CODE.contains(&number) {
+        return None;
+    }
+    // SAFETY: by this function's contract.
+    Some(system(unsafe {
+        calls::call(number, arguments).unwrap_or_else(|| real::system_call(number, arguments))
+    }))
+}
+
+/// From the C library's way to say what happened to the kernel's.
+fn system(result: c_long) -> c_long {
+    if result == -1 { -c_long::from(real::errno()) } else { result }
+}
+
+/// # Safety
+/// As the system call's.
+unsafe fn ioctl(arguments: [c_long; 6]) -> c_long {
+    let [fd, request, argument, fourth, fifth, _] = arguments;
     let fd = fd as c_int;
-    if fd == -1 && request == PROBE {
+    if fd == -1 && request as c_ulong == PROBE {
         return PROBE_ANSWER;
     }
     let nonblocking = || {
@@ -235,18 +201,15 @@ unsafe fn call(arguments: [u64; 5]) -> c_long {
         unsafe { real::fcntl(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0 }
     };
     if crate::table::is_mine(fd) {
+        let (request, argument) = (request as c_ulong, argument as usize);
         // SAFETY: by this function's contract.
-        let done =
-            unsafe { device::binder_ioctl(fd, request, argument as usize, Some(nonblocking())) };
-        match done {
+        match unsafe { device::binder_ioctl(fd, request, argument, Some(nonblocking())) } {
             Some(Ok(value)) => return value.into(),
             Some(Err(errno)) => return -c_long::from(errno.raw_os_error()),
             None => {}
         }
     }
-    let [_, _, _, fourth, fifth] = arguments;
+    let arguments = [fd.into(), request, argument, fourth, fifth, MAGIC as c_long];
     // SAFETY: by this function's contract; the kernel's ioctl reads three arguments.
-    let result =
-        unsafe { libc::syscall(libc::SYS_ioctl, fd, request, argument, fourth, fifth, MAGIC) };
-    if result == -1 { -c_long::from(real::errno()) } else { result }
+    system(unsafe { real::system_call(libc::SYS_ioctl, arguments) })
 }

@@ -1,121 +1,19 @@
 //! The interposer in a real process: each test runs itself again with the library loaded, against
 //! a broker of its own, and does there what a Binder program does.
 
+mod setting;
+
 use baton_abi::uapi::*;
-use baton_broker::{Config, Running};
-use libc::{c_int, c_long, c_void};
+use libc::c_int;
+use setting::*;
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 use std::ptr::{null, null_mut};
-
-/// Runs the test `name` again, under the interposer. False in that second run.
-fn outside(name: &str) -> bool {
-    if std::env::var_os("BATON_SOCKET").is_some() {
-        return false;
-    }
-    run_inside(name, |_| ());
-    true
-}
-
-/// Runs the test `name` under the interposer, by a command that has been changed.
-fn run_inside(name: &str, change: impl FnOnce(&mut Command)) {
-    let own = std::env::current_exe().unwrap();
-    let library = own.with_file_name("libbaton_preload.so");
-    assert!(library.is_file(), "cargo builds {} for this test", library.display());
-    let directory = tempfile::tempdir().unwrap();
-    let features = directory.path().join("dev/binderfs/features");
-    fs::create_dir_all(&features).unwrap();
-    fs::write(features.join("extended_error"), "1\n").unwrap();
-    for device in ["binder", "binderfs/binder", "binderfs/binder-control"] {
-        fs::write(directory.path().join("dev").join(device), "").unwrap();
-    }
-    let socket = directory.path().join("broker");
-    let _broker = Running::start(Config::at(&socket)).unwrap();
-    let mut command = Command::new(own);
-    command
-        .args(["--exact", name, "--test-threads=1", "--nocapture"])
-        .env("LD_PRELOAD", library)
-        .env("BATON_SOCKET", socket)
-        .env("BATON_DEV", directory.path().join("dev"))
-        .env_remove("BATON_LOG");
-    change(&mut command);
-    let status = command.status().unwrap();
-    assert!(status.success(), "{name}: {status}");
-}
-
-fn open(path: &str, flags: c_int) -> OwnedFd {
-    File::options().read(true).write(true).custom_flags(flags).open(path).unwrap().into()
-}
-
-fn device() -> OwnedFd {
-    let device = open("/dev/binder", 0);
-    // SAFETY: a new map, read by the driver's answers only.
-    let map = unsafe {
-        libc::mmap(null_mut(), 1 << 20, libc::PROT_READ, libc::MAP_PRIVATE, device.as_raw_fd(), 0)
-    };
-    assert_ne!(map, libc::MAP_FAILED);
-    device
-}
-
-/// How a program makes the system call.
-type Ioctl = fn(&OwnedFd, u32, *mut c_void) -> Result<c_long, i32>;
-
-fn through_libc(fd: &OwnedFd, request: u32, argument: *mut c_void) -> Result<c_long, i32> {
-    // SAFETY: each caller passes what its request takes.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), request.into(), argument) };
-    if result < 0 { Err(Error::last_os_error().raw_os_error().unwrap()) } else { Ok(result.into()) }
-}
-
-fn inline(fd: &OwnedFd, request: u32, argument: *mut c_void) -> Result<c_long, i32> {
-    // SAFETY: as above.
-    let result = unsafe { libc::syscall(libc::SYS_ioctl, fd.as_raw_fd(), request, argument) };
-    if result < 0 { Err(Error::last_os_error().raw_os_error().unwrap()) } else { Ok(result) }
-}
-
-fn version(ioctl: Ioctl, fd: &OwnedFd) -> Result<i32, i32> {
-    let mut version = 0i32;
-    ioctl(fd, BINDER_VERSION, (&raw mut version).cast()).map(|_| version)
-}
-
-fn write(ioctl: Ioctl, fd: &OwnedFd, commands: &[u8]) -> Result<c_long, i32> {
-    let mut exchange = WriteRead {
-        write_size: commands.len() as u64,
-        write_buffer: commands.as_ptr() as u64,
-        ..bytemuck::Zeroable::zeroed()
-    };
-    ioctl(fd, BINDER_WRITE_READ, (&raw mut exchange).cast())
-}
-
-/// The first return after the NOOP.
-fn read(ioctl: Ioctl, fd: &OwnedFd) -> Result<u32, i32> {
-    let mut returns = [0u32; 64];
-    let mut exchange = WriteRead {
-        read_size: size_of_val(&returns) as u64,
-        read_buffer: (&raw mut returns) as u64,
-        ..bytemuck::Zeroable::zeroed()
-    };
-    ioctl(fd, BINDER_WRITE_READ, (&raw mut exchange).cast())?;
-    assert_eq!(returns[0], BR_NOOP);
-    Ok(returns[1])
-}
-
-fn become_manager(fd: &OwnedFd) {
-    let mut unused = 0i32;
-    through_libc(fd, BINDER_SET_CONTEXT_MGR, (&raw mut unused).cast()).unwrap();
-    write(through_libc, fd, &BC_ENTER_LOOPER.to_ne_bytes()).unwrap();
-}
-
-/// A one-way transaction to the context manager.
-fn send_one_way(fd: &OwnedFd) {
-    let transaction = TransactionData { flags: TF_ONE_WAY, ..bytemuck::Zeroable::zeroed() };
-    let mut commands = BC_TRANSACTION.to_ne_bytes().to_vec();
-    commands.extend_from_slice(bytemuck::bytes_of(&transaction));
-    write(through_libc, fd, &commands).unwrap();
-}
 
 #[test]
 fn paths_look_like_devices() {
@@ -140,6 +38,65 @@ fn paths_look_like_devices() {
     let link = directory.path().join("link");
     symlink("/dev/binder", &link).unwrap();
     assert_eq!(fs::read_link(link).unwrap(), PathBuf::from("/dev/binder"));
+}
+
+#[test]
+fn a_device_has_many_names() {
+    if outside("a_device_has_many_names") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let name = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    symlink("/dev/binderfs/binder", name("link")).unwrap();
+    symlink("link", name("second")).unwrap();
+    symlink("/dev/binderfs", name("binderfs")).unwrap();
+    std::env::set_current_dir("/dev").unwrap();
+    let names = [
+        "//dev/./binder".to_owned(),
+        "/dev/../dev//binderfs/binder".to_owned(),
+        "binder".to_owned(),
+        "binderfs/features/../binder".to_owned(),
+        name("link"),
+        name("second"),
+        name("binderfs/binder"),
+    ];
+    for name in names {
+        assert_eq!(version(through_libc, &open(&name, 0)), Ok(PROTOCOL_VERSION), "{name}");
+        assert!(fs::metadata(&name).unwrap().file_type().is_char_device(), "{name}");
+        let place = fs::canonicalize(&name).unwrap();
+        assert!(place.starts_with("/dev") && place.ends_with("binder"), "{name} is {place:?}");
+    }
+    let dev = File::open("/dev").unwrap();
+    // SAFETY: a C string; the descriptor is new.
+    let fd = unsafe { libc::openat(dev.as_raw_fd(), c"binder".as_ptr(), libc::O_RDWR) };
+    // SAFETY: as above.
+    assert_eq!(version(through_libc, &unsafe { OwnedFd::from_raw_fd(fd) }), Ok(PROTOCOL_VERSION));
+    // What leads nowhere still does.
+    symlink("third", name("third")).unwrap();
+    for (path, errno) in [
+        (name("nothing"), libc::ENOENT),
+        (name("binder"), libc::ENOENT),
+        (name("third"), libc::ELOOP),
+        ("/dev/binder/".to_owned(), libc::ENOENT),
+    ] {
+        assert_eq!(fs::metadata(&path).unwrap_err().raw_os_error(), Some(errno), "{path}");
+    }
+}
+
+#[test]
+fn what_sets_devices_up_finds_them() {
+    if outside("what_sets_devices_up_finds_them") {
+        return;
+    }
+    let mount = |target: &CStr| {
+        let (kind, nothing) = (c"binder".as_ptr(), null());
+        // SAFETY: C strings, and no data.
+        unsafe { libc::mount(kind, target.as_ptr(), kind, 0, nothing) }
+    };
+    assert_eq!(mount(c"/dev/binderfs"), 0);
+    assert_eq!(mount(c"/nowhere"), -1);
+    let errno = symlink("/dev/binderfs/binder", "/dev/binder").unwrap_err().raw_os_error();
+    assert_eq!(errno, Some(libc::EEXIST));
 }
 
 #[test]
@@ -183,8 +140,8 @@ fn duplicates_share_and_closing_ends() {
     assert_eq!(reused.as_raw_fd(), number);
     assert_eq!(version(through_libc, &reused), Err(libc::ENOTTY));
     // A close that nobody saw: the number is somebody else's when `open` gives it again.
-    // SAFETY: closed once, here; the owner is forgotten.
-    unsafe { libc::syscall(libc::SYS_close, other.as_raw_fd()) };
+    // SAFETY: closed once, here, by the C library's own call; the owner is forgotten.
+    unsafe { libc::fclose(libc::fdopen(other.as_raw_fd(), c"r".as_ptr())) };
     let number = other.as_raw_fd();
     std::mem::forget(other);
     let reused = open("/dev/null", 0);
@@ -296,8 +253,10 @@ fn nonblocking_however_it_was_set() {
     assert_eq!(read(through_libc, &device), Err(libc::EAGAIN));
     assert_eq!(read(inline, &device), Err(libc::EAGAIN));
     let other = opened();
-    // SAFETY: a flag of our own descriptor, also below.
-    unsafe { libc::syscall(libc::SYS_fcntl, other.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    let (fd, yes) = (other.as_raw_fd().into(), 1i32);
+    let arguments = [fd, libc::FIONBIO as _, (&raw const yes) as _, 0, 0, 0];
+    // SAFETY: a flag of our own descriptor, also below. No filter is about this request.
+    unsafe { own_call(libc::SYS_ioctl, arguments) }.unwrap();
     assert_eq!(read(inline, &other), Err(libc::EAGAIN));
     let third = opened();
     // SAFETY: as above.
@@ -419,9 +378,12 @@ fn a_filter_is_inherited_and_not_stacked() {
     }
     let device = device();
     assert_eq!(version(inline, &device), Ok(PROTOCOL_VERSION));
+    let again = std::env::var_os("THIRD").is_some();
+    // The one for ioctls, and one for the code of each of the two executables.
+    let n_filters = if again { 3 } else { 2 };
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    assert!(status.contains("Seccomp_filters:\t1"), "{status}");
-    if std::env::var_os("THIRD").is_none() {
+    assert!(status.contains(&format!("Seccomp_filters:\t{n_filters}")), "{status}");
+    if !again {
         let own = std::env::current_exe().unwrap();
         let name = "a_filter_is_inherited_and_not_stacked";
         let status = Command::new(own).args(["--exact", name]).env("THIRD", "1").status().unwrap();
