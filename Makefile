@@ -6,7 +6,8 @@ RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked $(RSBINDER) --target-dir target/rsbinder/inline
-SCRIPTS := .ci/run scripts/demo scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run
+SCRIPTS := .ci/run scripts/demo scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
+	tests/clients/build tests/clients/run
 
 .PHONY: help
 help:
@@ -14,6 +15,7 @@ help:
 	@echo 'make setup      install what building and testing needs'
 	@echo 'make build      build baton: $(BATON)'
 	@echo 'make test       all tests'
+	@echo 'make test-clients  programs of others, fetched over the network'
 	@echo 'make lint       what clippy, rustdoc and shellcheck have to say'
 	@echo 'make fmt        format the sources'
 	@echo 'make fuzz       fuzz every decoder of foreign bytes for a while'
@@ -55,6 +57,11 @@ test-rsbinder: setup build
 	@tests/rsbinder/run --form inline
 	@echo 'test: rsbinder programs, system calls made through libc'
 	@tests/rsbinder/run --form libc
+
+.PHONY: test-clients
+test-clients: setup build
+	@echo 'test: programs of others'
+	@tests/clients/run
 
 .PHONY: lint
 lint: setup
