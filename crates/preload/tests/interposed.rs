@@ -6,98 +6,11 @@ mod setting;
 use baton_abi::uapi::*;
 use libc::c_int;
 use setting::*;
-use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, symlink};
-use std::path::PathBuf;
 use std::process::Command;
 use std::ptr::{null, null_mut};
-
-#[test]
-fn paths_look_like_devices() {
-    if outside("paths_look_like_devices") {
-        return;
-    }
-    for path in ["/dev/binder", "/dev/binderfs/binder"] {
-        assert!(fs::metadata(path).unwrap().file_type().is_char_device(), "{path}");
-        assert_eq!(fs::canonicalize(path).unwrap(), PathBuf::from(path));
-        assert!(File::from(open(path, 0)).metadata().unwrap().file_type().is_char_device());
-        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    }
-    let feature = "/dev/binderfs/features/extended_error";
-    assert_eq!(fs::read_to_string(feature).unwrap(), "1\n");
-    assert!(fs::read_dir("/dev/binderfs").unwrap().count() >= 3);
-    let errno = |path| fs::metadata(path).unwrap_err().raw_os_error().unwrap();
-    assert_eq!(errno("/dev/binderfs/nothing"), libc::ENOENT);
-    assert_eq!(errno("/dev/hwbinder"), libc::ENOENT);
-    // What is not ours is as it was.
-    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
-    let directory = tempfile::tempdir().unwrap();
-    let link = directory.path().join("link");
-    symlink("/dev/binder", &link).unwrap();
-    assert_eq!(fs::read_link(link).unwrap(), PathBuf::from("/dev/binder"));
-}
-
-#[test]
-fn a_device_has_many_names() {
-    if outside("a_device_has_many_names") {
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let name = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    symlink("/dev/binderfs/binder", name("link")).unwrap();
-    symlink("link", name("second")).unwrap();
-    symlink("/dev/binderfs", name("binderfs")).unwrap();
-    std::env::set_current_dir("/dev").unwrap();
-    let names = [
-        "//dev/./binder".to_owned(),
-        "/dev/../dev//binderfs/binder".to_owned(),
-        "binder".to_owned(),
-        "binderfs/features/../binder".to_owned(),
-        name("link"),
-        name("second"),
-        name("binderfs/binder"),
-    ];
-    for name in names {
-        assert_eq!(version(through_libc, &open(&name, 0)), Ok(PROTOCOL_VERSION), "{name}");
-        assert!(fs::metadata(&name).unwrap().file_type().is_char_device(), "{name}");
-        let place = fs::canonicalize(&name).unwrap();
-        assert!(place.starts_with("/dev") && place.ends_with("binder"), "{name} is {place:?}");
-    }
-    let dev = File::open("/dev").unwrap();
-    // SAFETY: a C string; the descriptor is new.
-    let fd = unsafe { libc::openat(dev.as_raw_fd(), c"binder".as_ptr(), libc::O_RDWR) };
-    // SAFETY: as above.
-    assert_eq!(version(through_libc, &unsafe { OwnedFd::from_raw_fd(fd) }), Ok(PROTOCOL_VERSION));
-    // What leads nowhere still does.
-    symlink("third", name("third")).unwrap();
-    for (path, errno) in [
-        (name("nothing"), libc::ENOENT),
-        (name("binder"), libc::ENOENT),
-        (name("third"), libc::ELOOP),
-        ("/dev/binder/".to_owned(), libc::ENOENT),
-    ] {
-        assert_eq!(fs::metadata(&path).unwrap_err().raw_os_error(), Some(errno), "{path}");
-    }
-}
-
-#[test]
-fn what_sets_devices_up_finds_them() {
-    if outside("what_sets_devices_up_finds_them") {
-        return;
-    }
-    let mount = |target: &CStr| {
-        let (kind, nothing) = (c"binder".as_ptr(), null());
-        // SAFETY: C strings, and no data.
-        unsafe { libc::mount(kind, target.as_ptr(), kind, 0, nothing) }
-    };
-    assert_eq!(mount(c"/dev/binderfs"), 0);
-    assert_eq!(mount(c"/nowhere"), -1);
-    let errno = symlink("/dev/binderfs/binder", "/dev/binder").unwrap_err().raw_os_error();
-    assert_eq!(errno, Some(libc::EEXIST));
-}
 
 #[test]
 fn calls_arrive_either_way() {
@@ -389,24 +302,6 @@ fn a_filter_is_inherited_and_not_stacked() {
         let status = Command::new(own).args(["--exact", name]).env("THIRD", "1").status().unwrap();
         assert!(status.success());
     }
-}
-
-#[test]
-fn contexts_are_added_through_binder_control() {
-    if outside("contexts_are_added_through_binder_control") {
-        return;
-    }
-    let control = open("/dev/binderfs/binder-control", 0);
-    let mut added = BinderfsDevice { name: [0; 256], major: 7, minor: 7 };
-    added.name[..5].copy_from_slice(b"extra");
-    let argument = (&raw mut added).cast();
-    assert_eq!(through_libc(&control, BINDER_CTL_ADD, argument), Ok(0));
-    assert_eq!(inline(&control, BINDER_CTL_ADD, argument), Err(libc::EEXIST));
-    assert!(fs::metadata("/dev/binderfs/extra").unwrap().file_type().is_char_device());
-    let device = open("/dev/binderfs/extra", 0);
-    assert_eq!(version(through_libc, &device), Ok(PROTOCOL_VERSION));
-    let errno = File::open("/dev/binderfs/none").unwrap_err().raw_os_error();
-    assert_eq!(errno, Some(libc::ENOENT));
 }
 
 /// What a process that breaks a rule, and fails to send, leaves on standard error and in a file.

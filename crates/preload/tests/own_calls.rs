@@ -55,11 +55,11 @@ impl Program {
         )
     }
 
-    /// Whether it is ready to be read.
-    fn poll(&self) -> bool {
-        let (fd, now) = (self.fd as c_int, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    /// Whether it is ready to be read, within a time.
+    fn poll(&self, seconds: i64) -> bool {
+        let (fd, limit) = (self.fd as c_int, libc::timespec { tv_sec: seconds, tv_nsec: 0 });
         let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let arguments = [(&raw mut entry) as c_long, 1, (&raw const now) as c_long, 0, 0, 0];
+        let arguments = [(&raw mut entry) as c_long, 1, (&raw const limit) as c_long, 0, 0, 0];
         // SAFETY: one entry, and a time.
         let ready = unsafe { (self.call)(libc::SYS_ppoll, arguments) }.unwrap();
         assert_eq!((ready, entry.fd), (c_long::from(entry.revents & libc::POLLIN), fd));
@@ -94,9 +94,9 @@ fn uses_a_device(call: Call) {
     // SAFETY: a new epoll descriptor.
     let epoll = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(0)) };
     program.watch(&epoll).unwrap();
-    assert!(!program.poll() && n_ready(&epoll) == 0);
+    assert!(!program.poll(0) && n_ready(&epoll) == 0);
     send_one_way(&device());
-    assert!(program.poll() && n_ready(&epoll) == 1);
+    assert!(program.poll(10) && n_ready(&epoll) == 1);
 
     // The device lives until the last duplicate of its descriptor and its map are gone.
     let duplicates = [
