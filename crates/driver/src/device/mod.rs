@@ -83,7 +83,7 @@ impl Device {
             _ => self.control(request, argument),
         };
         let mut state = self.engine.lock();
-        if let Some(thread) = state.threads.get_mut(&tid()) {
+        if let Some(thread) = state.threads.get_mut(tid()) {
             thread.return_once = false;
         }
         result.map(|()| 0)

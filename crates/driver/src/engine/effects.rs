@@ -101,7 +101,7 @@ impl Engine {
 
     /// A caller that polls may have been answered.
     pub(super) fn has_answer(&self, state: &State, tid: Tid) -> bool {
-        let calling = state.threads.get(&tid).and_then(|thread| thread.calls_on());
+        let calling = state.threads.get(tid).and_then(|thread| thread.calls_on());
         calling.is_some_and(|calling| {
             self.channel(calling.via.channel).is_some_and(|channel| {
                 channel.lane(calling.via.lane as usize).is_ok_and(|lane| !lane.inbox().is_empty())

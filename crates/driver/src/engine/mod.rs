@@ -222,7 +222,7 @@ impl Engine {
         }
         state.close();
         self.carry_out(&mut state);
-        let tids: Vec<Tid> = state.threads.keys().copied().collect();
+        let tids: Vec<Tid> = state.threads.iter().map(|(tid, _)| tid).collect();
         for tid in tids {
             let waiting = state.thread(tid).waiting;
             self.carry_out_one(&mut state, Effect::Wake(tid, waiting));

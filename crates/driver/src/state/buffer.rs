@@ -3,27 +3,39 @@
 //! No header lies inside the mapping: a buffer is exactly what the program may read. One-way
 //! transactions together may take half of the mapping. Sizes and rules follow what the kernel's
 //! driver shows to programs; the algorithm is Knuth, TAOCP 1, 2.5, best fit with boundary merge.
+//!
+//! One free range stands outside of the two indices: most allocations are cut from it and come back
+//! to it, and touch neither.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Offset of a buffer in the mapping: its name.
 pub type Offset = usize;
 
-/// Free and used ranges of one mapping.
+/// Free ranges of one mapping.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
     bytes: usize,
     one_way_free: usize,
-    used: BTreeMap<Offset, Used>,
+    /// The free range that is in no index; empty if there is none.
+    apart: Free,
     free_by_offset: BTreeMap<Offset, usize>,
-    free_by_size: BTreeSet<(usize, Offset)>,
+    free_by_size: BTreeSet<Free>,
     used_bytes: usize,
+    n_used: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Used {
+/// A free range. Of those that are large enough the smallest is taken, and of these the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Free {
     bytes: usize,
-    one_way: bool,
+    offset: Offset,
+}
+
+impl Free {
+    fn end(self) -> Offset {
+        self.offset + self.bytes
+    }
 }
 
 /// Why there is no room. In the kernel's terms ENOSPC, or ESRCH without a mapping.
@@ -47,9 +59,9 @@ pub fn allocation_bytes(data: usize, offsets: usize, buffers: usize, label: usiz
 impl Buffers {
     /// The mapping has been made.
     pub fn map(&mut self, bytes: usize) {
-        debug_assert!(self.used.is_empty());
-        *self = Buffers { bytes, one_way_free: bytes / 2, ..Buffers::default() };
-        self.insert_free(0, bytes);
+        debug_assert_eq!(self.n_used, 0);
+        let apart = Free { bytes, offset: 0 };
+        *self = Buffers { bytes, one_way_free: bytes / 2, apart, ..Buffers::default() };
     }
 
     /// The mapping is gone, for good: what lies there can be freed, and nothing comes in.
@@ -69,7 +81,7 @@ impl Buffers {
 
     /// Allocated bytes and buffers.
     pub fn used(&self) -> (usize, usize) {
-        (self.used_bytes, self.used.len())
+        (self.used_bytes, self.n_used)
     }
 
     /// Takes a range of `bytes`, a multiple of 8.
@@ -80,52 +92,62 @@ impl Buffers {
         if one_way && bytes > self.one_way_free {
             return Err(NoRoom::OneWayFull);
         }
-        let &(size, offset) = self.free_by_size.range((bytes, 0)..).next().ok_or(NoRoom::Full)?;
-        self.remove_free(offset, size);
-        if size > bytes {
-            self.insert_free(offset + bytes, size - bytes);
+        let indexed = self.free_by_size.range(Free { bytes, offset: 0 }..).next().copied();
+        let apart = Some(self.apart).filter(|apart| apart.bytes >= bytes);
+        let range = indexed.into_iter().chain(apart).min().ok_or(NoRoom::Full)?;
+        let rest = Free { bytes: range.bytes - bytes, offset: range.offset + bytes };
+        if Some(range) == apart {
+            self.apart = rest;
+        } else {
+            self.remove_free(range);
+            self.insert_free(rest);
         }
         if one_way {
             self.one_way_free -= bytes;
         }
         self.used_bytes += bytes;
-        self.used.insert(offset, Used { bytes, one_way });
-        Ok(offset)
+        self.n_used += 1;
+        Ok(range.offset)
     }
 
-    /// Gives a range back and says how large it was.
-    ///
-    /// # Panics
-    /// If nothing is allocated there: callers look the buffer up first.
-    pub fn release(&mut self, offset: Offset) -> usize {
-        let Used { bytes, one_way } = self.used.remove(&offset).expect("an allocated buffer");
+    /// Gives back what [`Buffers::allocate`] has given for the same size and kind.
+    pub fn release(&mut self, offset: Offset, bytes: usize, one_way: bool) {
         self.used_bytes -= bytes;
+        self.n_used -= 1;
         if one_way {
             self.one_way_free += bytes;
         }
-        let (mut from, mut size) = (offset, bytes);
-        if let Some((&before, &before_size)) = self.free_by_offset.range(..offset).next_back()
-            && before + before_size == offset
+        let mut range = Free { bytes, offset };
+        let before = self.free_by_offset.range(..offset).next_back();
+        if let Some(before) = before.map(|(&offset, &bytes)| Free { bytes, offset })
+            && before.end() == offset
         {
-            self.remove_free(before, before_size);
-            (from, size) = (before, before_size + size);
+            self.remove_free(before);
+            range = Free { bytes: before.bytes + range.bytes, offset: before.offset };
         }
-        if let Some(&after_size) = self.free_by_offset.get(&(offset + bytes)) {
-            self.remove_free(offset + bytes, after_size);
-            size += after_size;
+        if let Some(&bytes) = self.free_by_offset.get(&range.end()) {
+            self.remove_free(Free { bytes, offset: range.end() });
+            range.bytes += bytes;
         }
-        self.insert_free(from, size);
-        bytes
+        if self.apart.bytes == 0 || self.apart.offset == range.end() {
+            self.apart = Free { bytes: range.bytes + self.apart.bytes, offset: range.offset };
+        } else if self.apart.end() == range.offset {
+            self.apart.bytes += range.bytes;
+        } else {
+            self.insert_free(range);
+        }
     }
 
-    fn insert_free(&mut self, offset: Offset, bytes: usize) {
-        self.free_by_offset.insert(offset, bytes);
-        self.free_by_size.insert((bytes, offset));
+    fn insert_free(&mut self, range: Free) {
+        if range.bytes > 0 {
+            self.free_by_offset.insert(range.offset, range.bytes);
+            self.free_by_size.insert(range);
+        }
     }
 
-    fn remove_free(&mut self, offset: Offset, bytes: usize) {
-        self.free_by_offset.remove(&offset);
-        self.free_by_size.remove(&(bytes, offset));
+    fn remove_free(&mut self, range: Free) {
+        self.free_by_offset.remove(&range.offset);
+        self.free_by_size.remove(&range);
     }
 }
 
@@ -140,7 +162,7 @@ mod tests {
             buffers.map(4096);
             let taken: Vec<_> = (0..3).map(|_| buffers.allocate(1024, false).unwrap()).collect();
             for index in order {
-                assert_eq!(buffers.release(taken[index]), 1024);
+                buffers.release(taken[index], 1024, false);
             }
             assert_eq!(buffers.allocate(4096, false), Ok(0), "after {order:?}");
         }
@@ -154,8 +176,8 @@ mod tests {
         let _fence = buffers.allocate(64, false).unwrap();
         let b = buffers.allocate(128, false).unwrap();
         let _fence = buffers.allocate(64, false).unwrap();
-        buffers.release(a);
-        buffers.release(b);
+        buffers.release(a, 512, false);
+        buffers.release(b, 128, false);
         assert_eq!(buffers.allocate(100usize.next_multiple_of(8), false), Ok(b));
         assert_eq!(buffers.allocate(512, false), Ok(a));
     }
@@ -169,7 +191,7 @@ mod tests {
         assert_eq!(buffers.allocate(8, true), Err(NoRoom::OneWayFull));
         assert_eq!(buffers.allocate(4096, false), Err(NoRoom::Full));
         assert!(buffers.allocate(2048, false).is_ok());
-        buffers.release(half);
+        buffers.release(half, 2048, true);
         assert_eq!(buffers.one_way_free(), 2048);
     }
 
@@ -181,7 +203,8 @@ mod tests {
             (buffers.allocate(8, false).unwrap(), buffers.allocate(8, true).unwrap());
         buffers.unmap();
         assert_eq!(buffers.allocate(8, false), Err(NoRoom::NotMapped));
-        assert_eq!((buffers.release(second), buffers.release(first)), (8, 8));
+        buffers.release(second, 8, true);
+        buffers.release(first, 8, false);
         assert_eq!(buffers.used(), (0, 0));
         assert_eq!(buffers.allocate(8, true), Err(NoRoom::NotMapped));
     }
@@ -192,5 +215,43 @@ mod tests {
         buffers.map(4096);
         let bytes = allocation_bytes(0, 0, 0, 0);
         assert_ne!(buffers.allocate(bytes, false), buffers.allocate(bytes, false));
+    }
+
+    /// Against a list of all ranges, in the order of the mapping.
+    #[test]
+    fn a_random_history_is_that_of_a_naive_list() {
+        use std::hash::{BuildHasher, RandomState};
+        let seed = RandomState::new().hash_one(0);
+        println!("seed {seed}");
+        let mut random = seed | 1;
+        let mut below = |bound: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random as usize % bound
+        };
+        let mut buffers = Buffers::default();
+        buffers.map(1024);
+        let mut used: BTreeMap<Offset, usize> = BTreeMap::new();
+        for _ in 0..20_000 {
+            if below(2) == 0
+                && let Some((&offset, &bytes)) = used.iter().nth(below(used.len().max(1)))
+            {
+                used.remove(&offset);
+                buffers.release(offset, bytes, false);
+                continue;
+            }
+            let bytes = 8 * (1 + below(16));
+            let mut gaps = Vec::new();
+            let mut at = 0;
+            for (&offset, &bytes) in used.iter().chain([(&1024, &0)]) {
+                gaps.push((offset - at, at));
+                at = offset + bytes;
+            }
+            let best = gaps.into_iter().filter(|(size, _)| *size >= bytes).min();
+            assert_eq!(buffers.allocate(bytes, false).ok(), best.map(|(_, offset)| offset));
+            used.extend(best.map(|(_, offset)| (offset, bytes)));
+            assert_eq!(buffers.used(), (used.values().sum(), used.len()));
+        }
     }
 }

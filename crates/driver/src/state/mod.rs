@@ -23,8 +23,7 @@ use peer::Peer;
 use reference::References;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
-use thread::Half;
-use thread::{Thread, Waiting};
+use thread::{Half, Thread, Threads, Waiting};
 use transaction::{Buffer, Incoming, Via};
 use work::Todo;
 use work::{Completion, Queue, Tid, Work};
@@ -89,7 +88,7 @@ pub struct State {
     /// What it holds of others.
     pub references: References,
     /// Its threads.
-    pub threads: FxHashMap<Tid, Thread>,
+    pub threads: Threads,
     /// Its receive buffer. Given back by [`State::drop_buffer`] alone.
     pub buffers: Buffers,
     /// What lies in the receive buffer.
@@ -129,7 +128,7 @@ impl State {
             id,
             nodes: Nodes::default(),
             references: References::default(),
-            threads: FxHashMap::default(),
+            threads: Threads::default(),
             buffers: Buffers::default(),
             contents: FxHashMap::default(),
             peers: BTreeMap::new(),
@@ -194,7 +193,7 @@ impl State {
 
     /// The thread, known from its first use of the driver on.
     pub fn thread(&mut self, tid: Tid) -> &mut Thread {
-        self.threads.entry(tid).or_default()
+        self.threads.get_or_add(tid)
     }
 
     // ---- work -------------------------------------------------------------------------------
@@ -239,7 +238,7 @@ impl State {
     /// Whether a read by this thread would find something that is here already.
     pub fn would_read(&self, tid: Tid) -> bool {
         let available = |thread: &Thread| thread.is_available();
-        let thread = self.threads.get(&tid);
+        let thread = self.threads.get(tid);
         thread.is_some_and(|thread| thread.todo.urgent || thread.return_once)
             || thread.is_none_or(available) && !self.todo.is_empty()
     }

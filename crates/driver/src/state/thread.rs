@@ -4,6 +4,7 @@ use super::transaction::{Serving, Via};
 use super::work::{Tid, Todo, Work};
 use super::{Effect, State};
 use baton_abi::control::ProcessId;
+use rustc_hash::FxHashMap;
 
 /// One level of a thread's transaction stack.
 #[derive(Clone, Debug)]
@@ -140,6 +141,77 @@ impl Thread {
     }
 }
 
+/// All threads of the process. The one that was looked for last is found at once: most that is
+/// done in one go is done for one thread.
+#[derive(Clone, Debug, Default)]
+pub struct Threads {
+    all: Vec<(Tid, Thread)>,
+    places: FxHashMap<Tid, usize>,
+    last: usize,
+}
+
+impl Threads {
+    fn place(&self, tid: Tid) -> Option<usize> {
+        match self.all.get(self.last) {
+            Some((last, _)) if *last == tid => Some(self.last),
+            _ => self.places.get(&tid).copied(),
+        }
+    }
+
+    /// The thread, if it is known.
+    pub fn get(&self, tid: Tid) -> Option<&Thread> {
+        self.place(tid).map(|place| &self.all[place].1)
+    }
+
+    /// The thread, if it is known.
+    pub fn get_mut(&mut self, tid: Tid) -> Option<&mut Thread> {
+        let place = self.place(tid)?;
+        self.last = place;
+        Some(&mut self.all[place].1)
+    }
+
+    /// The thread, new if it was not known.
+    pub fn get_or_add(&mut self, tid: Tid) -> &mut Thread {
+        let place = self.place(tid).unwrap_or_else(|| {
+            self.places.insert(tid, self.all.len());
+            self.all.push((tid, Thread::default()));
+            self.all.len() - 1
+        });
+        self.last = place;
+        &mut self.all[place].1
+    }
+
+    /// Takes the thread out.
+    pub fn remove(&mut self, tid: Tid) -> Option<Thread> {
+        let place = self.places.remove(&tid)?;
+        let (_, thread) = self.all.swap_remove(place);
+        if let Some((moved, _)) = self.all.get(place) {
+            self.places.insert(*moved, place);
+        }
+        Some(thread)
+    }
+
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (Tid, &Thread)> {
+        self.all.iter().map(|(tid, thread)| (*tid, thread))
+    }
+
+    /// All of them, in no order.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Tid, &mut Thread)> {
+        self.all.iter_mut().map(|(tid, thread)| (*tid, thread))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+}
+
 impl State {
     /// BC_REGISTER_LOOPER.
     pub fn register_looper(&mut self, tid: Tid) {
@@ -168,13 +240,13 @@ impl State {
 
     /// Loopers that have not left.
     pub fn loopers(&self) -> usize {
-        self.threads.values().filter(|t| t.looper.serves() && !t.looper.exited).count()
+        self.threads.iter().filter(|(_, t)| t.looper.serves() && !t.looper.exited).count()
     }
 
     /// BINDER_THREAD_EXIT, and the end of a thread that did not say so.
     pub fn thread_exit(&mut self, tid: Tid) {
         self.set_waiting(tid, Waiting::No);
-        let Some(mut thread) = self.threads.remove(&tid) else { return };
+        let Some(mut thread) = self.threads.remove(tid) else { return };
         let mut lanes: Vec<(Via, Vec<Half>)> = Vec::new();
         let mut open = |via, half| match lanes.iter_mut().find(|(lane, _)| *lane == via) {
             Some((_, halves)) => halves.push(half),

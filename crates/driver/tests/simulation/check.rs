@@ -23,18 +23,18 @@ impl World {
 
     fn check_threads(&self, party: &Party) {
         let id = party.id();
-        for (tid, thread) in &party.state.threads {
+        for (tid, thread) in party.state.threads.iter() {
             assert!(thread.stack.is_empty(), "{id:?}.{tid} is left with {:?}", thread.stack);
             assert!(!thread.todo.urgent, "{id:?}.{tid} sleeps over its work");
-            assert!(party.threads[tid].underway.is_empty(), "{id:?}.{tid} was not told");
+            assert!(party.threads[&tid].underway.is_empty(), "{id:?}.{tid} was not told");
             assert!(
-                matches!(party.threads[tid].stage, Stage::Asleep { .. }),
+                matches!(party.threads[&tid].stage, Stage::Asleep { .. }),
                 "{id:?}.{tid} stands"
             );
         }
         assert_eq!(party.state.outstanding, 0, "{id:?} owes answers");
-        let reads = |tid: &u32| party.state.would_read(*tid);
-        assert!(!party.state.threads.keys().any(reads), "{id:?} sleeps over its work");
+        let reads = |(tid, _)| party.state.would_read(tid);
+        assert!(!party.state.threads.iter().any(reads), "{id:?} sleeps over its work");
         assert!(party.state.contents.is_empty(), "{id:?} is left with buffers");
         assert_eq!(party.state.buffers.used(), (0, 0));
         assert!(party.fds.is_empty(), "{id:?} is left with descriptors {:?}", party.fds);

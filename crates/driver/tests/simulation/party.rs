@@ -152,7 +152,7 @@ impl Party {
 
     /// Calls that have ended and whose ends the thread has not read.
     pub fn unread_ends(&self, tid: Tid) -> u32 {
-        let stack = &self.state.threads[&tid].stack;
+        let stack = &self.state.threads.get(tid).expect("known").stack;
         let open = stack.iter().filter(|frame| matches!(frame, Frame::Calling(_))).count();
         self.threads[&tid].calls - open as u32
     }

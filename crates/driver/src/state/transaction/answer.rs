@@ -15,12 +15,12 @@ impl State {
         if !self.has_ticket(arrival) {
             return Err(Verdict::NotYet);
         }
-        self.take_room(arrival.message, None)
+        self.take_room(arrival.message, None, None)
     }
 
     /// The reply lies in its buffer, complete.
     pub fn answered(&mut self, tid: Tid, message: &Message, room: Room, contents: Received) {
-        self.fill(room, message, contents, None, None);
+        self.fill(room, message, contents, None);
         let peer = self.thread(tid).calls_on().map_or(ProcessId::BROKER, |calling| calling.peer);
         self.pop_call(tid);
         let incoming = Incoming {
@@ -74,7 +74,7 @@ impl State {
     }
 
     fn fail_calls_if(&mut self, lost: impl Fn(&Calling) -> bool) {
-        let mut tids: Vec<Tid> = self.threads.keys().copied().collect();
+        let mut tids: Vec<Tid> = self.threads.iter().map(|(tid, _)| tid).collect();
         tids.sort_unstable();
         for tid in tids {
             for frame in &mut self.thread(tid).stack {

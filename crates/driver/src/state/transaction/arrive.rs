@@ -26,7 +26,8 @@ impl State {
             return Err(Verdict::Refused(Kind::Failed, Errno::PERM));
         }
         let label = peer.filter(|_| target.wants_label()).map(|peer| peer.label.len() + 1);
-        self.take_room(message, label)
+        let one_way = message.kind == Kind::OneWay as u32;
+        self.take_room(message, label, one_way.then_some(arrival.via.channel))
     }
 
     pub(super) fn has_ticket(&self, arrival: &Arrival<'_>) -> bool {
@@ -38,17 +39,17 @@ impl State {
         &mut self,
         message: &Message,
         label: Option<usize>,
+        one_way: Option<ChannelId>,
     ) -> Result<Room, Verdict> {
-        let one_way = message.kind == Kind::OneWay as u32;
         let bytes = message_bytes(message, label.unwrap_or(0));
-        match self.buffers.allocate(bytes, one_way) {
+        match self.buffers.allocate(bytes, one_way.is_some()) {
             Ok(buffer) => {
                 let label = label.map(|label| buffer + bytes - label.next_multiple_of(8));
-                self.contents.insert(buffer, Buffer { bytes, ..Buffer::default() });
+                self.contents.insert(buffer, Buffer { bytes, one_way, ..Buffer::default() });
                 Ok(Room { buffer, label })
             }
             Err(NoRoom::NotMapped) => Err(Verdict::Refused(Kind::Dead, Errno::SRCH)),
-            Err(_) if one_way => Err(Verdict::NoRoom),
+            Err(_) if one_way.is_some() => Err(Verdict::NoRoom),
             Err(_) => Err(Verdict::Refused(Kind::Failed, Errno::NOSPC)),
         }
     }
@@ -87,7 +88,7 @@ impl State {
         let one_way = message.kind == Kind::OneWay as u32;
         let target = self.nodes.get_mut(node).expect("admitted");
         target.local.strong += 1;
-        self.fill(room, message, contents, Some(node), one_way.then_some(arrival.via.channel));
+        self.fill(room, message, contents, Some(node));
         let (pid, uid) = self.peers.get(&arrival.peer).map_or((0, u32::MAX), |p| (p.pid, p.uid));
         let nested = arrival.chain.iter().find(|entry| entry.process == self.id.0);
         let named = nested.and_then(|entry| self.tokens.get(&entry.token)).copied();
@@ -146,12 +147,11 @@ impl State {
         message: &Message,
         contents: Received,
         node: Option<NodeId>,
-        one_way: Option<ChannelId>,
     ) {
         let buffer = self.contents.get_mut(&room.buffer).expect("admitted");
         *buffer = Buffer {
             node,
-            one_way,
+            one_way: buffer.one_way,
             held: contents.held,
             fds: contents.fds,
             array_fds: contents.array_fds,

@@ -162,7 +162,7 @@ impl State {
             if elsewhere {
                 let is_it = |work: &Work| matches!(work, Work::Node(queued) if *queued == id);
                 self.take_process_work(is_it);
-                for thread in self.threads.values_mut() {
+                for (_, thread) in self.threads.iter_mut() {
                     thread.todo.take_if(is_it);
                 }
             }

@@ -62,7 +62,7 @@ impl State {
     pub fn close(&mut self) {
         let lies_there = |work: &Work| matches!(work, Work::Transaction(_) | Work::Reply(_));
         let mut undelivered = Vec::new();
-        let todos = self.threads.values_mut().map(|thread| &mut thread.todo);
+        let todos = self.threads.iter_mut().map(|(_, thread)| &mut thread.todo);
         for todo in todos.chain([&mut self.todo]) {
             undelivered.extend(std::iter::from_fn(|| todo.take_if(lies_there)));
         }
@@ -77,7 +77,7 @@ impl State {
     /// The one way in which a buffer ends.
     pub(in crate::state) fn drop_buffer(&mut self, offset: Offset, undelivered: bool) {
         let Some(buffer) = self.contents.remove(&offset) else { return };
-        self.buffers.release(offset);
+        self.buffers.release(offset, buffer.bytes, buffer.one_way.is_some());
         self.made_room = true;
         let fds = if undelivered { buffer.fds } else { buffer.array_fds };
         if !fds.is_empty() {

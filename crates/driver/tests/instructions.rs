@@ -1,0 +1,71 @@
+//! How many instructions a typed call of four bytes takes in user space, client and server together:
+//! counted by valgrind's callgrind, which does not waver as a clock does.
+//!
+//! The test starts itself under valgrind with two numbers of calls, and divides the difference.
+
+use baton_broker::{Config, Running};
+use baton_driver::process::{Parcel, Process};
+use std::process::{Command, ExitCode};
+
+/// Instructions a call may take: see docs/performance.md.
+const MOST: u64 = 400;
+/// Calls of the shorter and of the longer run.
+const CALLS: [u64; 2] = [2_000, 12_000];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, hidden, calls] = &arguments[..]
+        && hidden == "calls"
+    {
+        call(calls.parse().expect("a number"));
+        return ExitCode::SUCCESS;
+    }
+    let Some([short, long]) = counts() else {
+        println!("skipped: valgrind is not installed");
+        return ExitCode::SUCCESS;
+    };
+    let each = (long - short) / (CALLS[1] - CALLS[0]);
+    println!("{each} instructions a call");
+    if each > MOST {
+        println!("at most {MOST} were meant to be");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// A client and a server of one process, whose instructions are counted together.
+fn call(calls: u64) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let broker = Running::start(Config::at(directory.path().join("broker.sock"))).expect("broker");
+    let server = Process::open("binder", broker.socket()).expect("open");
+    let object = server.add_object(|request| Ok(Parcel::from(request.data())));
+    server.become_context_manager(object).expect("nobody else is");
+    let serving = server.clone();
+    let looper = std::thread::spawn(move || serving.serve());
+    let client = Process::open("binder", broker.socket()).expect("open");
+    let manager = client.context_manager().expect("there is one");
+    let mut sum = 0;
+    for number in 0..calls {
+        let request = (number as u32).to_ne_bytes();
+        let reply = client.call(&manager, 1, &Parcel::from(&request[..])).expect("answered");
+        sum += u64::from(u32::from_ne_bytes(reply.data().try_into().expect("four bytes")));
+    }
+    assert_eq!(sum, (0..calls).sum());
+    server.close();
+    looper.join().expect("it ends");
+}
+
+fn counts() -> Option<[u64; 2]> {
+    let program = std::env::current_exe().expect("our own program");
+    let mut counts = [0; 2];
+    for (count, calls) in counts.iter_mut().zip(CALLS) {
+        let mut command = Command::new("valgrind");
+        command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+        let output = command.arg(&program).args(["calls", &calls.to_string()]).output().ok()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let collected = said.lines().find_map(|line| line.split("Collected : ").nth(1));
+        *count = collected.expect("callgrind's sum").trim().parse().expect("a number");
+    }
+    Some(counts)
+}
