@@ -58,6 +58,10 @@ pub const BELL_BYTES: usize = 4096;
 pub mod header {
     /// u64, set by the client, cleared by the server: lanes with a new request.
     pub const READY: usize = 64;
+    /// u32, the client's: the processor on which it last posted, and one.
+    pub const CLIENT_PROCESSOR: usize = 72;
+    /// u32, the server's: the processor on which it last took something in, and one.
+    pub const SERVER_PROCESSOR: usize = 76;
     /// u64, the client's: bytes put into the ring so far.
     pub const RING_TAIL: usize = 128;
     /// u64, the server's: bytes taken from the ring so far.

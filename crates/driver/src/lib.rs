@@ -21,6 +21,7 @@
 //! **Invariant**: [`state`] makes no system call and reads no clock; `unsafe` stands in the files
 //! that `crates/abi/tests/layers.rs` names, with the reason for each.
 mod channel;
+mod clock;
 mod control;
 pub mod device;
 pub mod engine;

@@ -1,6 +1,7 @@
 //! Sending: from a checked departure to a posted message.
 
 use crate::channel::Channel;
+use crate::clock::now_ns;
 use crate::engine::Engine;
 use crate::parcel::Sent;
 use crate::state::buffer::allocation_bytes;
@@ -96,11 +97,6 @@ impl Outgoing<'_> {
         let offsets = size_of_val(self.offsets);
         allocation_bytes(self.data.bytes(), offsets, self.sent.buffers.len(), 0)
     }
-}
-
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Engine {

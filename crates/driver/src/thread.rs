@@ -26,3 +26,13 @@ pub fn close_in_child(fd: BorrowedFd<'_>) {
         unsafe { libc::dup3(null.as_raw_fd(), fd.as_raw_fd(), libc::O_CLOEXEC) };
     }
 }
+
+/// Whether the calling thread runs at a real-time priority; as it was when it first asked.
+pub fn is_real_time() -> bool {
+    thread_local!(static REAL_TIME: bool = {
+        // SAFETY: asks about the calling thread, and touches no memory.
+        let policy = unsafe { libc::sched_getscheduler(0) };
+        matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE)
+    });
+    REAL_TIME.with(|real_time| *real_time)
+}

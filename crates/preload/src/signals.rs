@@ -30,6 +30,11 @@ fn note(new: Option<SigAction>) -> SigAction {
     old.map_or_else(default_action, |action| *action)
 }
 
+/// Whether this is a function, and neither the default nor to ignore the signal.
+fn is_handler(action: sighandler_t) -> bool {
+    action != libc::SIG_DFL && action != libc::SIG_IGN
+}
+
 /// A copy of the set without SIGSYS.
 ///
 /// # Safety
@@ -54,10 +59,16 @@ pub unsafe extern "C" fn sigaction(
 ) -> c_int {
     // SAFETY: the caller's arguments, the action replaced by a copy of it at most.
     unsafe {
+        let mut action = new.as_ref().copied();
+        let restarts = |action: &SigAction| {
+            action.sa_flags & libc::SA_RESTART != 0 && is_handler(action.sa_sigaction)
+        };
+        if action.as_ref().is_some_and(restarts) {
+            baton_driver::device::handlers_restart();
+        }
         if !trap::is_handled() {
             return real::sigaction(signal, new, old);
         }
-        let mut action = new.as_ref().copied();
         if signal == SIGSYS {
             let before = note(action);
             if !old.is_null() {
@@ -80,6 +91,10 @@ macro_rules! signals {
         /// As the C library's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signal: c_int, handler: sighandler_t) -> sighandler_t {
+            if is_handler(handler) {
+                // Most of these restart system calls.
+                baton_driver::device::handlers_restart();
+            }
             if signal != SIGSYS || !trap::is_handled() {
                 // SAFETY: the caller's arguments.
                 return unsafe { real::$name(signal, handler) };

@@ -14,18 +14,29 @@ pub enum Wait {
     TimedOut,
 }
 
-/// So far ahead that it does not come. A wait with a timeout ends at every signal handler, one
-/// without it not at those with SA_RESTART.
-pub const FAR_AHEAD: core::time::Duration = core::time::Duration::from_secs(1 << 30);
+/// So far ahead that it does not come. The kernel ends a wait with a timeout at every signal handler,
+/// one without it not at those with SA_RESTART; and a timer costs a wait 0.3 us.
+const FAR_AHEAD: core::time::Duration = core::time::Duration::from_secs(1 << 30);
 
-/// Sleeps while the word holds `expected`, at most `timeout`.
+static HANDLERS_RESTART: core::sync::atomic::AtomicBool =
+    core::sync::atomic::AtomicBool::new(false);
+
+/// This process has a signal handler with SA_RESTART: waits that begin from now on end at it.
+pub fn handlers_restart() {
+    HANDLERS_RESTART.store(true, core::sync::atomic::Ordering::Relaxed);
+}
+
+/// Sleeps while the word holds `expected`, at most `timeout`. Ends at a signal handler with
+/// SA_RESTART only if [`handlers_restart`] was called.
 #[cfg(not(loom))]
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<core::time::Duration>) -> Wait {
     use rustix::io::Errno;
-    let timeout = timeout.map(|time| rustix::thread::futex::Timespec {
-        tv_sec: time.as_secs() as i64,
-        tv_nsec: i64::from(time.subsec_nanos()),
-    });
+    let restart = HANDLERS_RESTART.load(core::sync::atomic::Ordering::Relaxed);
+    let timeout =
+        timeout.or(restart.then_some(FAR_AHEAD)).map(|time| rustix::thread::futex::Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: i64::from(time.subsec_nanos()),
+        });
     let flags = rustix::thread::futex::Flags::empty();
     match rustix::thread::futex::wait(word, flags, expected, timeout.as_ref()) {
         Err(Errno::INTR) => Wait::Interrupted,
@@ -56,7 +67,7 @@ pub fn can_wait_any() -> bool {
 pub fn wait_any(words: &[(&AtomicU32, u32)]) -> Wait {
     use rustix::thread::futex::{self, WaitFlags, WaitPtr, WaitvFlags};
     if let &[(word, expected)] = words {
-        return wait(word, expected, Some(FAR_AHEAD));
+        return wait(word, expected, None);
     }
     let mut waits = [futex::Wait::new(); MAX_WORDS];
     for (wait, &(word, expected)) in waits.iter_mut().zip(words) {

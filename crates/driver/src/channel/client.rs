@@ -97,6 +97,7 @@ impl Channel {
 
     /// The lane's request area holds a new request.
     pub fn set_ready(&self, lane: usize) {
+        self.show_processor();
         // SeqCst: before the look at the sleepers in `announce`; see `bell`.
         self.head.double_word(header::READY).fetch_or(1 << lane, Ordering::SeqCst);
     }

@@ -6,6 +6,7 @@ mod client;
 mod server;
 mod socket;
 
+use crate::engine::spin::{Pace, processor};
 use crate::state::transaction::Via;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::*;
@@ -13,7 +14,7 @@ use baton_shm::bell::Bell;
 use baton_shm::mailbox::{Mailbox, Reader};
 use baton_shm::mapping::{Access, Mapping};
 use baton_shm::ring::{Consumer, Producer};
-use baton_shm::sync::AtomicU64;
+use baton_shm::sync::{AtomicU64, Ordering};
 use bytemuck::{bytes_of, bytes_of_mut};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -45,6 +46,8 @@ pub struct Channel {
     bell: OnceLock<Mapping>,
     /// Server: how often the process's loopers had slept when this client last wanted something.
     wanted_at: AtomicU64,
+    /// Client: how long answers take.
+    pub answers: Pace,
     /// Lanes for whose call a looper was woken, at the client's end.
     expected: AtomicU64,
     stash: Mutex<Stash>,
@@ -136,6 +139,7 @@ impl Channel {
             front,
             bell,
             wanted_at: AtomicU64::new(0),
+            answers: Pace::default(),
             expected: AtomicU64::new(0),
             stash: Mutex::default(),
             work,
@@ -150,6 +154,27 @@ impl Channel {
     /// A lane by its name.
     pub fn via(&self, lane: usize) -> Via {
         Via { channel: self.id, lane: lane as u32 }
+    }
+
+    /// The calling thread runs here, for the other end to see.
+    pub fn show_processor(&self) {
+        let ours = match self.end {
+            End::Client => header::CLIENT_PROCESSOR,
+            End::Server => header::SERVER_PROCESSOR,
+        };
+        let (word, here) = (self.head.word(ours), processor() + 1);
+        if word.load(Ordering::Relaxed) != here {
+            word.store(here, Ordering::Relaxed);
+        }
+    }
+
+    /// Where the other end's thread last ran, as it says; `None` if it has not said.
+    pub fn peer_processor(&self) -> Option<u32> {
+        let theirs = match self.end {
+            End::Client => header::SERVER_PROCESSOR,
+            End::Server => header::CLIENT_PROCESSOR,
+        };
+        self.head.word(theirs).load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// The bell, where there is one.

@@ -22,6 +22,13 @@ impl Channel {
         ends.ready
     }
 
+    /// Whether there may be something new, without a lock.
+    pub fn looks_new(&self) -> bool {
+        let head = self.head.double_word(header::RING_HEAD).load(Ordering::Relaxed);
+        self.head.double_word(header::READY).load(Ordering::Relaxed) != 0
+            || self.ring_tail().load(Ordering::Relaxed) != head
+    }
+
     /// The client wanted something while the process's loopers had slept so often.
     pub fn wanted(&self, sleeps: u64) {
         self.wanted_at.store(sleeps, Ordering::Relaxed);

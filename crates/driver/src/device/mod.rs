@@ -134,6 +134,12 @@ impl Drop for Device {
     }
 }
 
+/// The program has installed a signal handler with SA_RESTART. The kernel's driver ends its ioctls at
+/// every handler; waits that begin from now on do so too.
+pub fn handlers_restart() {
+    baton_shm::futex::handlers_restart();
+}
+
 /// The program has unmapped or protected memory: what was known of its pages is not any more.
 pub fn memory_changes() {
     user::unmapped();

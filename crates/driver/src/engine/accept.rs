@@ -17,6 +17,7 @@ impl Engine {
         let incoming = self.incoming();
         while let Some((channel, what)) = self.oldest(state, &incoming, only) {
             channel.wanted(self.sleeps.load(Ordering::Relaxed));
+            channel.show_processor();
             let outcome = match what.place {
                 Place::Lane(lane) => self.accept_lane(state, &channel, lane),
                 Place::OneWay => self.accept_one_way(state, &channel),

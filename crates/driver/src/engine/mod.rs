@@ -12,6 +12,7 @@ mod channels;
 mod effects;
 mod events;
 mod leave;
+pub(crate) mod spin;
 mod take_in;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use rustc_hash::FxHashMap;
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use spin::Pace;
 use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -56,6 +58,12 @@ pub struct Engine {
     pub(crate) program_map: AtomicUsize,
     /// Loopers sleep on it beside their clients' bells; this process's own.
     any_work: AtomicU32,
+    /// Longest spin before a sleep.
+    longest_spin_ns: u64,
+    /// How long loopers wait for clients.
+    gaps: Pace,
+    /// A looper spins: one is enough.
+    spinning: AtomicBool,
     /// How often loopers have slept.
     sleeps: AtomicU64,
     /// One word a thread, to wait for work of its own.
@@ -122,6 +130,9 @@ impl Engine {
             memory_file,
             program_map: AtomicUsize::new(0),
             any_work: AtomicU32::new(0),
+            longest_spin_ns: spin::longest_ns(),
+            gaps: Pace::default(),
+            spinning: AtomicBool::new(false),
             sleeps: AtomicU64::new(0),
             own_words: Mutex::default(),
             any_full: AtomicBool::new(false),

@@ -1,12 +1,15 @@
 //! Waiting until a thread's read has something to return.
 
 use super::Engine;
+use super::spin::{may_spin, spin};
+use crate::channel::{Channel, Lane};
+use crate::clock::now_ns;
 use crate::state::State;
 use crate::state::thread::Waiting;
 use crate::state::work::Tid;
 use baton_abi::lane::front;
 use baton_shm::bell::{self, Bell};
-use baton_shm::futex::{self, FAR_AHEAD, MAX_WORDS, Wait};
+use baton_shm::futex::{self, MAX_WORDS, Wait};
 use baton_shm::mailbox::{Mailbox, Seen};
 use baton_shm::sync::Ordering;
 use rustix::io::Errno;
@@ -78,20 +81,10 @@ impl Engine {
             let lane = channel.lane(via.lane as usize)?;
             state.set_waiting(tid, Waiting::Lane(via));
             drop(state);
-            // A looper that has been woken for it takes it.
-            let untaken = !channel.is_expected(via.lane) && !lane.outbox().is_empty();
-            match lane.inbox().wait(Some(if untaken { UNTAKEN } else { FAR_AHEAD })) {
-                Err(Wait::TimedOut) => {
-                    if !lane.outbox().is_empty() {
-                        channel.ring_socket();
-                    }
-                    lane.inbox().wait(Some(FAR_AHEAD))
-                }
-                outcome => outcome,
-            }
+            self.await_answer(&channel, via.lane, lane)
         } else if process_work {
             state.set_waiting(tid, Waiting::Bell);
-            match self.sleep_as_looper(state) {
+            match self.await_client(state) {
                 Wait::Woken => Ok(Seen::Nudge),
                 other => Err(other),
             }
@@ -99,7 +92,7 @@ impl Engine {
             let word = self.own_word(tid);
             state.set_waiting(tid, Waiting::Own);
             drop(state);
-            Mailbox::new(&word).wait(Some(FAR_AHEAD))
+            Mailbox::new(&word).wait(None)
         };
         state = self.lock();
         state.set_waiting(tid, Waiting::No);
@@ -112,14 +105,73 @@ impl Engine {
         }
     }
 
-    /// Sleeps until a client or this process wants a looper: on the bells of the clients that have
-    /// wanted one lately. Of one client it is the bell alone, which costs the kernel least.
-    fn sleep_as_looper(&self, state: MutexGuard<'_, State>) -> Wait {
+    /// Waits for something on the lane of a call.
+    fn await_answer(&self, channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
+        let longest = self.longest_spin_ns;
+        if !may_spin(longest, channel.peer_processor()) {
+            return sleep_for_answer(channel, number, lane);
+        }
+        let start = now_ns();
+        let budget = channel.answers.budget_ns(longest);
+        let look = || Some(lane.inbox().look()).filter(|seen| *seen != Seen::Nothing);
+        let outcome = match spin(budget, look) {
+            Some(seen) => Ok(seen),
+            None => sleep_for_answer(channel, number, lane),
+        };
+        channel.answers.learn(now_ns() - start, longest);
+        outcome
+    }
+
+    /// Waits until a client or this process wants a looper.
+    fn await_client<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Wait {
+        // Acquire pairs with the release in `wake_looper`.
+        let any_work = self.any_work.load(Ordering::Acquire);
+        let longest = self.longest_spin_ns;
+        if !self.may_spin_as_looper() {
+            return self.sleep_as_looper(state, any_work);
+        }
+        let start = now_ns();
+        let budget = self.gaps.budget_ns(longest);
+        if budget > 0 && !self.spinning.swap(true, Ordering::Acquire) {
+            drop(state);
+            let found = self.spin_as_looper(budget, any_work);
+            self.spinning.store(false, Ordering::Release);
+            state = self.lock();
+            if found || self.any_work.load(Ordering::Acquire) != any_work {
+                self.gaps.learn(now_ns() - start, longest);
+                return Wait::Woken;
+            }
+        }
+        let outcome = self.sleep_as_looper(state, any_work);
+        self.gaps.learn(now_ns() - start, longest);
+        outcome
+    }
+
+    fn may_spin_as_looper(&self) -> bool {
+        let (incoming, sleeps) = (self.incoming(), self.sleeps.load(Ordering::Relaxed));
+        let mut hot = incoming.iter().filter(|channel| channel.is_hot(sleeps)).take(MAX_WORDS);
+        hot.any(|channel| may_spin(self.longest_spin_ns, channel.peer_processor()))
+    }
+
+    /// True if a client of late or this process wants a looper.
+    fn spin_as_looper(&self, budget_ns: u64, any_work: u32) -> bool {
+        let (incoming, sleeps) = (self.incoming(), self.sleeps.load(Ordering::Relaxed));
+        let hot = || incoming.iter().filter(|channel| channel.is_hot(sleeps)).take(MAX_WORDS);
+        let look = || {
+            let wanted = hot().any(|channel| channel.looks_new())
+                || self.any_work.load(Ordering::Relaxed) != any_work;
+            wanted.then_some(())
+        };
+        spin(budget_ns, look).is_some()
+    }
+
+    /// Sleeps on the bells of the clients that have wanted a looper lately. Of one client it is the
+    /// bell alone, which costs the kernel least.
+    fn sleep_as_looper(&self, state: MutexGuard<'_, State>, any_work: u32) -> Wait {
         let incoming = self.incoming();
         let asleep = self.front.word(front::SLEEPERS);
         let sleeps = self.sleeps.fetch_add(1, Ordering::Relaxed);
-        // Acquire pairs with the release in `wake_looper`.
-        let own = (&self.any_work, self.any_work.load(Ordering::Acquire));
+        let own = (&self.any_work, any_work);
         let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
         asleep.fetch_add(1, Ordering::SeqCst);
         let hot = incoming.iter().filter(|channel| channel.is_hot(sleeps));
@@ -142,5 +194,19 @@ impl Engine {
         bells.into_iter().flatten().for_each(Bell::rise);
         asleep.fetch_sub(1, Ordering::SeqCst);
         outcome
+    }
+}
+
+fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
+    // A looper that has been woken for it takes it.
+    let untaken = !channel.is_expected(number) && !lane.outbox().is_empty();
+    match lane.inbox().wait(untaken.then_some(UNTAKEN)) {
+        Err(Wait::TimedOut) => {
+            if !lane.outbox().is_empty() {
+                channel.ring_socket();
+            }
+            lane.inbox().wait(None)
+        }
+        outcome => outcome,
     }
 }

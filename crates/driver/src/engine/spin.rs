@@ -1,0 +1,119 @@
+//! Spinning before sleeping: whether it pays, and for how long.
+//!
+//! A wake from another processor takes some ten microseconds, a store that is seen there a tenth of
+//! one. So a thread that waits for a peer on another processor looks for a while before it
+//! sleeps, if what it waits for has come that soon lately. It never does where there is one
+//! processor, where the peer last ran on this one, or at a real-time priority, at which it could keep
+//! the very thread from running that it waits for.
+
+use crate::clock::now_ns;
+use crate::thread::is_real_time;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Longest spin in microseconds, for all waits of the process; 0 for none.
+const SPIN_VARIABLE: &str = "BATON_SPIN_US";
+/// The longest spin by default: a few times what a wake takes.
+const LONGEST_NS: u64 = 50_000;
+/// Looks between two looks at the clock.
+const LOOKS: u32 = 16;
+
+/// The longest spin of this process, as its environment and its machine have it.
+pub(super) fn longest_ns() -> u64 {
+    let several = std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
+    let asked = std::env::var(SPIN_VARIABLE).ok().and_then(|text| text.parse::<u32>().ok());
+    match asked {
+        _ if !several => 0,
+        Some(us) => u64::from(us) * 1000,
+        None => LONGEST_NS,
+    }
+}
+
+/// The processor on which this thread runs.
+pub(crate) fn processor() -> u32 {
+    rustix::thread::sched_getcpu() as u32
+}
+
+/// Whether this thread may spin for a peer that last ran on `peer`.
+pub(super) fn may_spin(longest_ns: u64, peer: Option<u32>) -> bool {
+    longest_ns > 0 && peer.is_some_and(|peer| peer != processor()) && !is_real_time()
+}
+
+/// How long one kind of wait has taken lately.
+#[derive(Debug, Default)]
+pub struct Pace {
+    average_ns: AtomicU64,
+}
+
+impl Pace {
+    /// How long to spin in a wait of this kind.
+    pub fn budget_ns(&self, longest_ns: u64) -> u64 {
+        match self.average_ns.load(Ordering::Relaxed) {
+            average if average > longest_ns => 0,
+            average => longest_ns.min(2 * average + longest_ns / 8),
+        }
+    }
+
+    /// One wait has taken so long. One that took very long counts as a long one only, so that some
+    /// short ones make up for it.
+    pub fn learn(&self, waited_ns: u64, longest_ns: u64) {
+        let average = self.average_ns.load(Ordering::Relaxed);
+        let waited = waited_ns.min(4 * longest_ns);
+        // Of two threads that learn at once one is forgotten.
+        self.average_ns.store((7 * average + waited) / 8, Ordering::Relaxed);
+    }
+}
+
+/// Looks until there is something or the budget is spent; what it saw.
+pub(super) fn spin<T>(budget_ns: u64, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    if budget_ns == 0 {
+        return None;
+    }
+    let start = now_ns();
+    loop {
+        for _ in 0..LOOKS {
+            if let Some(seen) = look() {
+                return Some(seen);
+            }
+            core::hint::spin_loop();
+        }
+        if now_ns() - start > budget_ns {
+            return None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_spins_as_long_as_it_pays() {
+        const LONGEST: u64 = 50_000;
+        let pace = Pace::default();
+        assert!(pace.budget_ns(LONGEST) > 0, "to begin with");
+        (0..50).for_each(|_| pace.learn(1_000_000_000, LONGEST));
+        assert_eq!(pace.budget_ns(LONGEST), 0, "after long waits");
+        (0..50).for_each(|_| pace.learn(1_000, LONGEST));
+        let budget = pace.budget_ns(LONGEST);
+        assert!((2_000..LONGEST).contains(&budget), "after short ones: {budget}");
+    }
+
+    #[test]
+    fn only_a_peer_on_another_processor_is_spun_for() {
+        assert!(may_spin(1, Some(u32::MAX)));
+        assert!(!may_spin(0, Some(u32::MAX)), "switched off");
+        assert!(!may_spin(1, None), "nobody knows where the peer runs");
+    }
+
+    #[test]
+    fn a_spin_ends_with_what_it_sees_or_with_its_budget() {
+        let mut looks = 0;
+        let seen = spin(u64::MAX, || {
+            looks += 1;
+            (looks == 100).then_some(looks)
+        });
+        assert_eq!(seen, Some(100));
+        assert_eq!(spin(1, || None::<()>), None);
+        assert_eq!(spin(0, || Some(())), None);
+    }
+}
