@@ -34,12 +34,16 @@ build:
 	@echo 'build: baton'
 	@$(CARGO) build --release --quiet
 
-.PHONY: test test-workspace test-loom test-uapi test-rsbinder
-test: test-workspace test-loom test-uapi test-rsbinder
+.PHONY: test test-workspace test-instructions test-loom test-uapi test-rsbinder
+test: test-workspace test-instructions test-loom test-uapi test-rsbinder
 
 test-workspace: setup
 	@echo 'test: workspace'
 	@KILL_ROUNDS=$${KILL_ROUNDS:-100} $(CARGO) test --workspace --quiet
+
+test-instructions: setup
+	@echo 'test: instructions of a call'
+	@$(CARGO) test --quiet --release --package baton-driver --test instructions
 
 test-loom: setup
 	@echo 'test: shared-memory protocols under the model checker'

@@ -57,8 +57,8 @@ fn definitions() -> Vec<Definition> {
         definition("typed_same_over_futex", typed(Same), futex, Some(Bar::AtMost(1.6))),
         definition("unix_same_over_uapi_libc", unix, libc, Some(Bar::AtLeast(1.0))),
         definition("typed_diff_over_spin", typed(Different), spin, None),
-        definition("unix_diff_over_typed", unix_apart, typed(Different), None),
-        definition("typed_124_over_4", common, typed(Same), None),
+        definition("unix_diff_over_typed", unix_apart, typed(Different), Some(Bar::AtLeast(10.0))),
+        definition("typed_124_over_4", common, typed(Same), Some(Bar::AtMost(1.1))),
         definition("uapi_libc_same_over_futex", libc, futex, None),
         definition("uapi_trap_same_over_futex", trap, futex, None),
     ];
