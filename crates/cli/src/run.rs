@@ -23,6 +23,9 @@ The program finds /dev/binder, /dev/hwbinder, /dev/vndbinder and /dev/binderfs, 
 programs that it starts. Its environment gets LD_PRELOAD, BATON_SOCKET, BATON_DEV, and with \
 --context BATON_CONTEXT, with --no-trap BATON_TRAP=0.
 
+BATON_SPIN_US=N is how long a thread may look for a peer on another processor before it \
+sleeps: 50 microseconds if it is not set, 0 for never.
+
 BATON_LOG=LEVEL[,FILE] is what the driver says, and where: off; warn, the default: broken rules; \
 debug: failed transactions too; on standard error, or at the end of FILE.
 

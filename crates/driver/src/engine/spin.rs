@@ -19,13 +19,16 @@ const LOOKS: u32 = 16;
 
 /// The longest spin of this process, as its environment and its machine have it.
 pub(super) fn longest_ns() -> u64 {
-    let several = std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
-    let asked = std::env::var(SPIN_VARIABLE).ok().and_then(|text| text.parse::<u32>().ok());
-    match asked {
-        _ if !several => 0,
-        Some(us) => u64::from(us) * 1000,
-        None => LONGEST_NS,
+    let processors = std::thread::available_parallelism().map_or(1, |processors| processors.get());
+    longest_of(std::env::var(SPIN_VARIABLE).ok().as_deref(), processors)
+}
+
+fn longest_of(asked_us: Option<&str>, processors: usize) -> u64 {
+    if processors == 1 {
+        return 0;
     }
+    let asked = asked_us.and_then(|us| us.parse::<u32>().ok());
+    asked.map_or(LONGEST_NS, |us| u64::from(us) * 1000)
 }
 
 /// The processor on which this thread runs.
@@ -85,6 +88,19 @@ pub(super) fn spin<T>(budget_ns: u64, mut look: impl FnMut() -> Option<T>) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_spin_is_what_was_asked_for_or_the_default() {
+        for (asked, processors, longest) in [
+            (None, 2, LONGEST_NS),
+            (Some("7"), 2, 7_000),
+            (Some("0"), 2, 0),
+            (Some("often"), 2, LONGEST_NS),
+            (Some("7"), 1, 0),
+        ] {
+            assert_eq!(longest_of(asked, processors), longest, "{asked:?} on {processors}");
+        }
+    }
 
     #[test]
     fn a_pace_spins_as_long_as_it_pays() {
