@@ -12,6 +12,7 @@ const LIMITS: Limits = Limits {
     channels_per_server: 4,
     objects_per_ticket: 64,
     contexts: 6,
+    claims: 64,
     queued_events: 16,
 };
 

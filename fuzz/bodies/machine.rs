@@ -3,7 +3,7 @@
 use baton_abi::control::{
     Event, Granted, NodeId, ProcessId, Reply, Request, VERSION, decode, encode,
 };
-use baton_abi::lane::{FRONT_BYTES, front};
+use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES, front};
 use baton_abi::uapi::*;
 use baton_broker::{Config, Running, limits::Limits};
 use baton_driver::device::Device;
@@ -151,7 +151,9 @@ impl Hostile {
         page.word(front::ONE_WAY_FREE).store(1 << 19, Ordering::Release);
         let connection = dial();
         let hello = Request::Hello { version: VERSION, context: context.to_owned() };
-        send(&connection, &encode(&hello), &[front.as_fd()], SendFlags::empty()).expect("it reads");
+        let tally = baton_shm::mapping::create("tally", TALLY_BYTES).expect("a page");
+        let pages = [front.as_fd(), tally.as_fd()];
+        send(&connection, &encode(&hello), &pages, SendFlags::empty()).expect("it reads");
         let welcome = receive::<Reply>(&connection, RecvFlags::empty()).expect("an answer");
         let (Reply::Welcome { .. }, mut fds) = welcome else { panic!("no welcome: {welcome:?}") };
         let events = fds.pop().expect("the event socket");

@@ -17,10 +17,11 @@
 //! zero. A grant under way therefore keeps its handle alive, and neither side waits for the other
 //! (Birrell, Evers et al., "Distributed garbage collection for network objects", 1993).
 
+use crate::claim::Claim;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Largest packet, in bytes, that either side sends.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction, so that its ticket fits one packet.
@@ -28,7 +29,7 @@ pub const MAX_OBJECTS: usize = 2048;
 /// Longest context name, in bytes, as binderfs has it.
 pub const MAX_CONTEXT_NAME_BYTES: usize = 255;
 
-/// One opened device: the broker's name for a party. Never used twice in a broker's life.
+/// One opened device: the broker's name for a party. Never used twice, see [`crate::claim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId(pub u64);
 
@@ -129,7 +130,8 @@ pub enum End {
 /// From an engine (or an observer) to the broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// First message. Carries one descriptor: the engine's [`crate::lane::front`] page.
+    /// First message. Carries two descriptors: the engine's [`crate::lane::front`] page and its
+    /// [`crate::lane::tally`] page.
     /// Answer: [`Reply::Welcome`] with one descriptor, the event socket.
     Hello {
         /// Must equal [`VERSION`].
@@ -180,7 +182,7 @@ pub enum Request {
     /// Events: `References` to the manager, `Ticket` (from [`ProcessId::BROKER`], one strong
     /// handle) to the asker. Answer: [`Reply::Ticket`].
     ContextManager,
-    /// Makes a node of the asker's the context manager. `EBUSY` if there is one, `EPERM` if the
+    /// Makes a node of the asker's the context manager. `EBUSY` if another one is, `EPERM` if the
     /// context has been managed by another uid. Answer: [`Reply::Done`].
     BecomeContextManager {
         /// Which.
@@ -243,6 +245,27 @@ pub enum Request {
     Contexts,
     /// Answer: [`Reply::Report`].
     Report,
+    /// First message of an engine that another broker had admitted, which has died. Carries the
+    /// engine's pages. `EKEYREJECTED` for a card of no predecessor's or of another process,
+    /// `EBUSY` if that process is here, `ETIME` once the time for coming back is over.
+    /// Answer: [`Reply::Welcome`], then the engine makes its claims.
+    Resume {
+        /// Must equal [`VERSION`].
+        version: u32,
+        /// As it came with [`Reply::Welcome`].
+        card: Vec<u8>,
+    },
+    /// What a returning engine had. No answer; as many of these as it takes.
+    Claim {
+        /// In any order.
+        claims: Vec<Claim>,
+    },
+    /// The last claim has been made: the engine is as others are from here on. No answer. Events:
+    /// what has changed of that which it had.
+    Rejoin {
+        /// Its nodes that manage its context, or were to, with their flags.
+        manages: Vec<(NodeId, u32)>,
+    },
 }
 
 /// From the broker, to the request that asked.
@@ -252,6 +275,10 @@ pub enum Reply {
     Welcome {
         /// Who the engine is.
         identity: Identity,
+        /// The broker's era.
+        era: u32,
+        /// What proves to the next broker who the engine is; see [`Request::Resume`].
+        card: Vec<u8>,
     },
     /// It is done.
     Done,
@@ -351,6 +378,12 @@ pub enum Event {
     Barrier {
         /// The asker's number.
         number: u64,
+    },
+    /// The owner of a claimed handle's node does not know the receiver as its holder: the handle is
+    /// a dead node's.
+    Denied {
+        /// Which.
+        handle: u32,
     },
 }
 

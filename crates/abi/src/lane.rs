@@ -51,6 +51,8 @@ pub const TO_FROZEN: i32 = 1;
 pub const MAX_FDS: usize = 253;
 /// Size of a front page's file.
 pub const FRONT_BYTES: usize = 4096;
+/// Size of a tally page's file.
+pub const TALLY_BYTES: usize = 4096;
 /// Size of a bell page's file.
 pub const BELL_BYTES: usize = 4096;
 
@@ -88,9 +90,6 @@ pub mod front {
     pub const ATTENDANCE: usize = 8;
     /// u32, the broker's: 1 while frozen.
     pub const FROZEN: usize = 64;
-    /// u32, the broker's: events that it has sent to the engine. An engine that has taken fewer has
-    /// something to hear before it goes on.
-    pub const EVENTS: usize = 68;
     /// u32: size of the receive buffer.
     pub const BUFFER_BYTES: usize = 128;
     /// u32: what is left of its half for one-way transactions.
@@ -109,6 +108,14 @@ pub mod front {
     pub const LANES: usize = 160;
     /// u64: transactions received.
     pub const TRANSACTIONS: usize = 168;
+}
+
+/// Offsets of the words in a tally page, which an engine shares with nobody but its broker: unlike
+/// the front page it is not sealed, so that the next broker can write it too.
+pub mod tally {
+    /// u32, the broker's: events that it has sent to the engine. An engine that has taken fewer has
+    /// something to hear before it goes on.
+    pub const EVENTS: usize = 0;
 }
 
 /// Values of [`front::ATTENDANCE`].

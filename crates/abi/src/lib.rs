@@ -2,7 +2,8 @@
 //!
 //! - [`uapi`]: Binder's command stream and objects, as Linux 6.12's header
 //!   `linux/android/binder.h` lays them out (64-bit, protocol version 8).
-//! - [`control`]: messages between an engine and the broker.
+//! - [`control`]: messages between an engine and the broker. [`claim`]: what an engine tells the
+//!   broker that comes after its own has died.
 //! - [`lane`]: the memory that two engines share.
 //! - [`place`]: where the broker listens.
 //!
@@ -10,6 +11,7 @@
 //! a value may be is checked by its reader.
 #![forbid(unsafe_code)]
 
+pub mod claim;
 pub mod control;
 pub mod lane;
 pub mod place;

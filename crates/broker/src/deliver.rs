@@ -63,7 +63,10 @@ impl Broker {
                     }
                 }
             }
-            let Some((process, why)) = doomed.pop_front() else { return failed };
+            let Some((process, why)) = doomed.pop_front() else {
+                self.write_rules();
+                return failed;
+            };
             // Whoever failed twice is gone already.
             if let Some(id) = self.engines.remove(&process) {
                 self.forget(id, &why);

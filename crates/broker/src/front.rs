@@ -1,11 +1,11 @@
-//! An engine's front page in the broker's hands.
+//! An engine's front page in the broker's hands, and its tally page.
 //!
 //! The engine made it, has mapped it for writing, and then gave it to the broker. The broker maps
 //! it too and seals it: from then on it can be mapped only for reading, so that it may be handed
 //! to the engine's clients. It can neither shrink nor grow, so that no access faults.
 
 use baton_abi::control::EngineReport;
-use baton_abi::lane::{FRONT_BYTES, front};
+use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES, front, tally};
 use baton_shm::mapping::{self, Access, Mapping};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::SealFlags;
@@ -19,23 +19,41 @@ const MAX_OUTSTANDING: u32 = 1 << 25;
 pub(crate) struct Front {
     file: OwnedFd,
     page: Mapping,
+    tally: Mapping,
+    /// Who writes `FROZEN`.
+    writer: Writer,
+    frozen: bool,
+}
+
+enum Writer {
+    Broker,
+    /// Another broker had sealed the page: the engine does, when it hears of it.
+    Engine,
 }
 
 impl Front {
     /// Checks, maps and seals. An error is the engine's fault: `EINVAL` for a file that is not a
     /// memfd of whole pages that can neither shrink nor grow, `EPERM` for one that it has sealed
     /// against writing or against the seals that are needed.
-    pub fn adopt(file: OwnedFd) -> Result<Front, Errno> {
-        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| Errno::INVAL)?;
-        let status = rustix::fs::fstat(&file)?;
-        // A file of huge pages could fault for want of one, and is not unmapped by the page.
-        let pages = status.st_blksize as usize == rustix::param::page_size();
-        if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) || !pages {
-            return Err(Errno::INVAL);
-        }
+    pub fn adopt([file, tally]: [OwnedFd; 2]) -> Result<Front, Errno> {
+        check(&file, SealFlags::SHRINK | SealFlags::GROW)?;
         let page = Mapping::new(&file, FRONT_BYTES, Access::ReadWrite)?;
+        let tally = map_tally(tally)?;
         mapping::forbid_new_writers(&file)?;
-        Ok(Front { file, page })
+        Ok(Front { file, page, tally, writer: Writer::Broker, frozen: false })
+    }
+
+    /// The same of a page that another broker has sealed. `EINVAL` if it is not.
+    pub fn readopt([file, tally]: [OwnedFd; 2]) -> Result<Front, Errno> {
+        check(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE)?;
+        let page = Mapping::new(&file, FRONT_BYTES, Access::Read)?;
+        let frozen = page.word(front::FROZEN).load(Ordering::SeqCst) != 0;
+        let tally = map_tally(tally)?;
+        Ok(Front { file, page, tally, writer: Writer::Engine, frozen })
+    }
+
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
     }
 
     pub fn file(&self) -> BorrowedFd<'_> {
@@ -43,19 +61,23 @@ impl Front {
     }
 
     /// Pairs with the loads of clients and of the engine itself before they post or take.
-    pub fn set_frozen(&self, frozen: bool) {
-        self.page.word(front::FROZEN).store(u32::from(frozen), Ordering::SeqCst);
+    pub fn set_frozen(&mut self, frozen: bool) {
+        self.frozen = frozen;
+        if let Writer::Broker = self.writer {
+            self.page.word(front::FROZEN).store(u32::from(frozen), Ordering::SeqCst);
+        }
     }
 
     /// One more event is on its way to the engine. Release pairs with the engine's acquire: whoever
     /// sees the count finds the event in its socket, if there was room.
     pub fn count_event(&self) {
-        self.page.word(front::EVENTS).fetch_add(1, Ordering::Release);
+        self.tally.word(tally::EVENTS).fetch_add(1, Ordering::Release);
     }
 
-    /// An allegation, but for its size.
+    /// An allegation, but for its size. Not zero while it is frozen and clients cannot see so.
     pub fn outstanding(&self) -> u32 {
-        self.word(front::OUTSTANDING).min(MAX_OUTSTANDING)
+        let unseen = self.frozen && self.word(front::FROZEN) == 0;
+        self.word(front::OUTSTANDING).clamp(u32::from(unseen), MAX_OUTSTANDING)
     }
 
     /// What the engine says of itself.
@@ -77,4 +99,17 @@ impl Front {
         // taken before it saw FROZEN. The others are only shown.
         self.page.word(at).load(Ordering::SeqCst)
     }
+}
+
+fn map_tally(file: OwnedFd) -> Result<Mapping, Errno> {
+    check(&file, SealFlags::SHRINK | SealFlags::GROW)?;
+    Mapping::new(&file, TALLY_BYTES, Access::ReadWrite)
+}
+
+fn check(file: &OwnedFd, wanted: SealFlags) -> Result<(), Errno> {
+    let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| Errno::INVAL)?;
+    let status = rustix::fs::fstat(file)?;
+    // A file of huge pages could fault for want of one, and is not unmapped by the page.
+    let pages = status.st_blksize as usize == rustix::param::page_size();
+    if seals.contains(wanted) && pages { Ok(()) } else { Err(Errno::INVAL) }
 }

@@ -25,7 +25,8 @@ mod poll;
 mod requests;
 mod run;
 mod running;
+mod testament;
 mod throttle;
 
-pub use run::{Config, RunError, run};
+pub use run::{Config, GRACE, RunError, run};
 pub use running::Running;

@@ -69,6 +69,8 @@ pub struct Limits {
     pub objects_per_ticket: usize,
     /// Contexts: `ENOSPC`. Few enough for all their names to fit one packet.
     pub contexts: usize,
+    /// Claims of a process that comes back; past it, it is disconnected.
+    pub claims: usize,
     /// Events that wait for a process that does not read them; past it, it is disconnected.
     pub queued_events: usize,
 }
@@ -81,6 +83,7 @@ impl Default for Limits {
             channels_per_server: 16,
             objects_per_ticket: MAX_OBJECTS,
             contexts: 256,
+            claims: 1 << 20,
             queued_events: 65_536,
         }
     }

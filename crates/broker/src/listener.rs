@@ -15,8 +15,8 @@ use std::time::Duration;
 
 /// Connects that wait for the broker to accept them.
 const BACKLOG: i32 = 1024;
-/// Its two sockets, one end for itself to take away, its front page, and its pidfd.
-const DESCRIPTORS_OF_AN_ENGINE: usize = 5;
+/// Its two sockets, one end for itself to take away, its two pages, and its pidfd.
+const DESCRIPTORS_OF_AN_ENGINE: usize = 6;
 /// A broker that is starting or ending holds the lock without being found; it is done soon.
 const LOCK_ATTEMPTS: usize = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);

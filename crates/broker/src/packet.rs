@@ -16,8 +16,9 @@ const MAX_FDS: usize = 3;
 /// What a socket had.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// A packet, in the buffer's first bytes, and the descriptor that came with it.
-    Packet(usize, Option<OwnedFd>),
+    /// A packet, in the buffer's first bytes, and the descriptors that came with it: one greets with
+    /// two, and with anything else with none.
+    Packet(usize, Option<[OwnedFd; 2]>),
     /// Nothing now.
     Nothing,
     /// The end.
@@ -32,7 +33,7 @@ pub(crate) fn buffer() -> Vec<u8> {
 }
 
 pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let received = loop {
@@ -54,15 +55,15 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
             descriptors.extend(these);
         }
     }
-    // There is room for a second one in the padding.
-    let too_many = descriptors.len() > 1;
-    if too_many || message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    let greeting = <[OwnedFd; 2]>::try_from(descriptors);
+    let wrong = greeting.as_ref().is_err_and(|others| !others.is_empty());
+    if wrong || message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         Received::Malformed
     } else if message.bytes == 0 {
         // An empty packet looks like the end of the connection, and is treated as such.
         Received::Closed
     } else {
-        Received::Packet(message.bytes, descriptors.pop())
+        Received::Packet(message.bytes, greeting.ok())
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Credentials {
     pub uid: u32,
     /// Security label, never empty.
     pub security_context: String,
+    /// See [`started`].
+    pub started: Option<u64>,
 }
 
 /// `ERANGE` for a label that is too long.
@@ -32,7 +34,16 @@ pub(crate) fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
         Err(Errno::NOPROTOOPT | Errno::OPNOTSUPP) => NO_LABEL.to_owned(),
         Err(errno) => return Err(errno),
     };
-    Ok(Credentials { pid, uid: peer.uid.as_raw(), security_context })
+    Ok(Credentials { pid, uid: peer.uid.as_raw(), security_context, started: started(pid) })
+}
+
+/// When a process started, in the kernel's ticks since the machine did: with its pid it is the
+/// name of no other process. `None` if there is none, or it is nobody's business.
+pub(crate) fn started(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name, with any characters, in parentheses.
+    let (_, rest) = status.rsplit_once(") ")?;
+    rest.split(' ').nth(22 - 3)?.parse().ok()
 }
 
 fn peer_label(socket: impl AsFd) -> Result<Vec<u8>, Errno> {

@@ -9,9 +9,8 @@ use crate::packet::{self, Received, Sent};
 use crate::peer::Credentials;
 use crate::poll::{ConnectionId, Source};
 use crate::run::Broker;
-use baton_abi::control::{
-    self, Identity, MAX_PACKET_BYTES, ProcessId, Reply, Report, Request, VERSION,
-};
+use crate::testament::Card;
+use baton_abi::control::{self, MAX_PACKET_BYTES, ProcessId, Reply, Report, Request, VERSION};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
@@ -37,9 +36,9 @@ impl Broker {
         for _ in 0..at_most {
             let Some(connection) = self.connections.get(&id) else { return };
             let handled = match packet::receive(&connection.socket, &mut self.buffer) {
-                Received::Packet(bytes, descriptor) => {
+                Received::Packet(bytes, pages) => {
                     match control::decode::<Request>(&self.buffer[..bytes]) {
-                        Some(request) => self.handle(id, request, descriptor),
+                        Some(request) => self.handle(id, request, pages),
                         None => Err(Why::Malformed),
                     }
                 }
@@ -57,11 +56,11 @@ impl Broker {
         &mut self,
         id: ConnectionId,
         request: Request,
-        descriptor: Option<OwnedFd>,
+        pages: Option<[OwnedFd; 2]>,
     ) -> Result<(), Why> {
         let connection = &self.connections[&id];
-        match (&connection.role, descriptor) {
-            (Role::Stranger, front) => self.greet(id, request, front),
+        match (&connection.role, pages) {
+            (Role::Stranger, pages) => self.greet(id, request, pages),
             (_, Some(_)) => Err(Why::Malformed),
             (Role::Observer, None) => {
                 let uid = connection.credentials.uid;
@@ -79,26 +78,29 @@ impl Broker {
         &mut self,
         id: ConnectionId,
         request: Request,
-        front: Option<OwnedFd>,
+        pages: Option<[OwnedFd; 2]>,
     ) -> Result<(), Why> {
-        let (version, context) = match request {
-            Request::Hello { version, context } => (version, Some(context)),
-            Request::Observe { version } => (version, None),
-            _ => return Err(Why::NotGreeted),
+        let (Request::Hello { version, .. }
+        | Request::Resume { version, .. }
+        | Request::Observe { version }) = request
+        else {
+            return Err(Why::NotGreeted);
         };
         self.had_client = true;
-        let admitted = match (version, context, front) {
-            (VERSION, Some(context), Some(front)) => self.admit(id, &context, front),
-            (VERSION, None, None) => {
+        let admitted = match (request, pages) {
+            _ if version != VERSION => Err(Errno::PROTONOSUPPORT),
+            (Request::Hello { context, .. }, Some(pages)) => self.admit(id, context, pages),
+            (Request::Resume { card, .. }, Some(pages)) => self.readmit(id, &card, pages),
+            (Request::Observe { .. }, None) => {
                 self.connections.get_mut(&id).expect("just read from").role = Role::Observer;
                 return self.reply(id, Reply::Done, None);
             }
-            (VERSION, _, _) => Err(Errno::INVAL),
-            _ => Err(Errno::PROTONOSUPPORT),
+            _ => Err(Errno::INVAL),
         };
         match admitted {
-            Ok((identity, events)) => {
-                let welcome = Reply::Welcome { identity };
+            Ok((card, events)) => {
+                let (era, signed) = (self.state.era(), self.testament.sign(&card));
+                let welcome = Reply::Welcome { identity: card.identity, era, card: signed };
                 self.reply(id, welcome, Some(events.as_fd()))
             }
             Err(errno) => {
@@ -109,25 +111,58 @@ impl Broker {
         }
     }
 
-    /// Makes a connection an engine's; the engine's end of its event socket.
+    /// Makes a connection an engine's; its card, and the engine's end of its event socket.
     fn admit(
         &mut self,
         id: ConnectionId,
-        context: &str,
-        front: OwnedFd,
-    ) -> Result<(Identity, OwnedFd), Errno> {
-        let front = Front::adopt(front)?;
+        context: String,
+        pages: [OwnedFd; 2],
+    ) -> Result<(Card, OwnedFd), Errno> {
+        let front = Front::adopt(pages)?;
+        let Credentials { pid, uid, security_context, started } =
+            self.connections[&id].credentials.clone();
         let (ours, theirs) = socket_pair()?;
         self.poll.add_hangup(&ours, Source::Events(id))?;
+        let identity = self.state.admit(pid, uid, security_context, &context)?;
+        self.become_engine(id, identity.process, ours, front);
+        Ok((Card { identity, started, context }, theirs))
+    }
+
+    /// The same for an engine that another broker had admitted. Who it is, is what its card says:
+    /// it may have given up rights since, which its device has kept. That the card is its own, is
+    /// what the system says.
+    fn readmit(
+        &mut self,
+        id: ConnectionId,
+        card: &[u8],
+        pages: [OwnedFd; 2],
+    ) -> Result<(Card, OwnedFd), Errno> {
+        let card = self.testament.verify(card).ok_or(Errno::KEYREJECTED)?;
+        let Credentials { pid, started, .. } = self.connections[&id].credentials;
+        if started.is_none() || (pid, started) != (card.identity.pid, card.started) {
+            return Err(Errno::KEYREJECTED);
+        }
+        let front = Front::readopt(pages)?;
+        let (ours, theirs) = socket_pair()?;
+        self.poll.add_hangup(&ours, Source::Events(id))?;
+        self.state.readmit(card.identity.clone(), &card.context, front.is_frozen())?;
+        self.become_engine(id, card.identity.process, ours, front);
+        Ok((card, theirs))
+    }
+
+    fn become_engine(
+        &mut self,
+        id: ConnectionId,
+        process: ProcessId,
+        events: OwnedFd,
+        front: Front,
+    ) {
+        let outbox = Outbox::new(events, self.queued_events);
         let connection = self.connections.get_mut(&id).expect("just read from");
-        let Credentials { pid, uid, security_context } = connection.credentials.clone();
-        let identity = self.state.admit(pid, uid, security_context, context)?;
-        let process = identity.process;
-        let outbox = Outbox::new(ours, self.queued_events);
         connection.role = Role::Engine(Box::new(Engine { process, outbox, front }));
+        let uid = connection.credentials.uid;
         self.engines.insert(process, id);
         self.dismiss_guest(uid);
-        Ok((identity, theirs))
     }
 
     /// An engine's request: its effects first, then its answer.
@@ -193,6 +228,8 @@ impl Broker {
         mut reply: Reply,
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Result<(), Why> {
+        // Before anybody hears that it is so.
+        self.write_rules();
         if let Reply::Report(report) = &mut reply {
             self.fill(report);
             shorten(report);

@@ -11,6 +11,7 @@ use crate::listener::Listener;
 use crate::packet;
 use crate::poll::{ConnectionId, Poll, Source};
 use crate::state::State;
+use crate::testament::Testament;
 use crate::throttle::Throttle;
 use baton_abi::control::ProcessId;
 use rustix::event::Timespec;
@@ -18,7 +19,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How long none is accepted after one could not be.
 const ACCEPT_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -41,7 +42,12 @@ pub struct Config {
     pub stop: Option<OwnedFd>,
     /// Bounds.
     pub limits: Limits,
+    /// How long the engines of a broker that was here before have to come back.
+    pub grace: Duration,
 }
+
+/// For [`Config::grace`]: engines try once a second at least, and a machine may be busy.
+pub const GRACE: Duration = Duration::from_secs(5);
 
 impl Config {
     /// One that listens at `socket`, and nothing out of the ordinary.
@@ -53,6 +59,7 @@ impl Config {
             contexts: Vec::new(),
             stop: None,
             limits: Limits::default(),
+            grace: GRACE,
         }
     }
 }
@@ -89,23 +96,48 @@ impl RunError {
 /// Serves until it is stopped or idle. `ready` is called once it listens.
 pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     let path = config.socket;
-    let mut state = State::new(config.limits, rustix::process::geteuid().as_raw());
-    for name in &config.contexts {
-        state.add_context(0, name).map_err(|_| RunError::BadContext(name.clone()))?;
-    }
     raise_descriptor_limit();
     let poll = Poll::new().map_err(RunError::of("epoll_create", &path))?;
     let listener = match config.listener {
         Some(socket) => Listener::inherited(socket, &path)?,
         None => Listener::at(&path)?,
     };
+    let testament = Testament::take_over(&path).map_err(RunError::of("make a key for", &path))?;
+    let state = first_state(&testament, config.limits, &config.contexts)?;
     poll.add(listener.socket(), Source::Listener).map_err(RunError::of("epoll_ctl", &path))?;
     if let Some(stop) = &config.stop {
         poll.add(stop, Source::Stop).map_err(RunError::of("epoll_ctl", &path))?;
     }
-    let mut broker = Broker::new(state, poll, config.limits.queued_events);
+    let mut broker = Broker::new(state, testament, poll, config.limits.queued_events);
+    if !broker.state.is_settled() {
+        broker.settles = Instant::now().checked_add(config.grace);
+    }
     ready();
-    broker.serve(listener, &path, config.until_idle)
+    let result = broker.serve(listener, &path, config.until_idle);
+    if broker.engines.is_empty() && broker.state.is_settled() {
+        broker.testament.discard();
+    }
+    result
+}
+
+fn first_state(
+    testament: &Testament,
+    limits: Limits,
+    contexts: &[String],
+) -> Result<State, RunError> {
+    let uid = rustix::process::geteuid().as_raw();
+    let inherited = testament.is_inherited();
+    let mut state = match inherited {
+        true => State::succeed(limits, uid, testament.era(), testament.rules()),
+        false => State::new(limits, uid),
+    };
+    for name in contexts {
+        match state.add_context(0, name) {
+            Err(Errno::EXIST) if inherited => {}
+            added => added.map_err(|_| RunError::BadContext(name.clone()))?,
+        }
+    }
+    Ok(state)
 }
 
 /// An engine costs four descriptors: two sockets, its front page and its pidfd.
@@ -115,8 +147,16 @@ fn raise_descriptor_limit() {
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
 }
 
+fn time_until(time: Instant) -> Timespec {
+    let left = time.saturating_duration_since(Instant::now());
+    // Rounded up: a wait that ends early would be followed by many of no length.
+    let nanoseconds = i64::from(left.subsec_nanos()).min(998_999_999) + 1_000_000;
+    Timespec { tv_sec: left.as_secs() as i64, tv_nsec: nanoseconds }
+}
+
 pub(crate) struct Broker {
     pub state: State,
+    pub testament: Testament,
     pub poll: Poll,
     pub connections: BTreeMap<ConnectionId, Connection>,
     pub engines: BTreeMap<ProcessId, ConnectionId>,
@@ -128,6 +168,8 @@ pub(crate) struct Broker {
     pub complaints: Throttle,
     pub queued_events: usize,
     accepting: Accepting,
+    /// When it is known who has not come back.
+    settles: Option<Instant>,
     last_connection: u64,
 }
 
@@ -140,9 +182,10 @@ enum Accepting {
 }
 
 impl Broker {
-    fn new(state: State, poll: Poll, queued_events: usize) -> Broker {
+    fn new(state: State, testament: Testament, poll: Poll, queued_events: usize) -> Broker {
         Broker {
             state,
+            testament,
             poll,
             queued_events,
             connections: BTreeMap::new(),
@@ -152,6 +195,7 @@ impl Broker {
             had_client: false,
             complaints: Throttle::default(),
             accepting: Accepting::Now,
+            settles: None,
             last_connection: 0,
         }
     }
@@ -164,7 +208,8 @@ impl Broker {
     ) -> Result<(), RunError> {
         loop {
             let paused = self.accepting == Accepting::Later;
-            let events = self.poll.wait(paused.then_some(&ACCEPT_PAUSE));
+            let pause = paused.then_some(ACCEPT_PAUSE);
+            let events = self.poll.wait(pause.or(self.settles.map(time_until)).as_ref());
             for (source, hung_up) in events.map_err(RunError::of("epoll_wait", path))? {
                 match source {
                     Source::Stop => return Ok(()),
@@ -181,6 +226,9 @@ impl Broker {
                     .map_err(RunError::of("epoll_ctl", path))?;
                 self.accepting = Accepting::Now;
             }
+            if self.settles.is_some_and(|time| time <= Instant::now()) {
+                self.settle();
+            }
             if until_idle && self.is_idle() {
                 // Whoever connects from here on finds nobody and starts a broker of its own, which
                 // waits for our lock. Whoever connected before is in the backlog, and is served.
@@ -195,7 +243,24 @@ impl Broker {
     }
 
     fn is_idle(&self) -> bool {
-        self.had_client && self.connections.is_empty()
+        self.had_client && self.connections.is_empty() && self.state.is_settled()
+    }
+
+    fn settle(&mut self) {
+        self.settles = None;
+        let mut effects = Vec::new();
+        self.state.settle(&mut effects);
+        self.carry_out(effects, None);
+    }
+
+    /// Keeps the testament up to date.
+    pub fn write_rules(&mut self) {
+        let Some(rules) = self.state.changed_rules() else { return };
+        let (engines, connections) = (&self.engines, &self.connections);
+        self.testament.set_rules(rules, |rule| {
+            let credentials = &connections.get(engines.get(&rule.manager?.0)?)?.credentials;
+            Some((credentials.pid, credentials.started?))
+        });
     }
 
     /// Accepts everybody who waits.

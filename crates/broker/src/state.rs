@@ -5,7 +5,7 @@
 //!
 //! **Invariants**
 //! - A node's holders are exactly the processes with a handle to it, each as strongly as its
-//!   handle's grants say.
+//!   handle's grants say; while engines of another broker's come back, see [`rejoin`].
 //! - Nothing remains of a process that is gone but the nodes that others still have handles to.
 //! - What a process does wrong changes nothing for any other.
 
@@ -16,18 +16,21 @@ mod freeze;
 mod handle;
 mod node;
 mod process;
+mod rejoin;
 mod report;
 mod translate;
 
-pub use context::CONTEXTS;
+pub use context::{CONTEXTS, Rule};
 pub use effect::{Effect, Violation};
 pub use node::NodeKey;
 
 use crate::limits::{Limits, Resource, Usage};
+use baton_abi::claim::first_of;
 use baton_abi::control::{ChannelId, Event, Identity, Object, ProcessId, Reply, Request};
 use context::Context;
 use node::Node;
 use process::Process;
+use rejoin::Rebuild;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,9 +44,15 @@ pub struct State {
     processes: BTreeMap<ProcessId, Process>,
     nodes: BTreeMap<NodeKey, Node>,
     users: BTreeMap<u32, Usage>,
+    era: u32,
     last_process: u64,
     last_channel: u64,
     last_ticket: u64,
+    last_dead_node: u64,
+    /// Present while engines of another broker's may come back.
+    rebuild: Option<Rebuild>,
+    /// Contexts or their managers have changed since [`State::changed_rules`] was asked.
+    rules_changed: bool,
 }
 
 impl State {
@@ -57,9 +66,13 @@ impl State {
             processes: BTreeMap::new(),
             nodes: BTreeMap::new(),
             users: BTreeMap::new(),
-            last_process: ProcessId::BROKER.0,
-            last_channel: 0,
-            last_ticket: 0,
+            era: 0,
+            last_process: first_of(0),
+            last_channel: first_of(0),
+            last_ticket: first_of(0),
+            last_dead_node: 0,
+            rebuild: None,
+            rules_changed: false,
         }
     }
 
@@ -110,9 +123,17 @@ impl State {
         request: Request,
         out: &mut Vec<Effect>,
     ) -> Option<Reply> {
+        if self.is_joining(from) {
+            self.claim_or_rejoin(from, request, out);
+            return None;
+        }
         let uid = self.processes.get(&from)?.identity.uid;
         let answer = match request {
-            Request::Hello { .. } | Request::Observe { .. } => {
+            Request::Hello { .. }
+            | Request::Observe { .. }
+            | Request::Resume { .. }
+            | Request::Claim { .. }
+            | Request::Rejoin { .. } => {
                 let why = Violation::Greeting;
                 out.push(Effect::Disconnect { process: from, why });
                 return None;
@@ -182,16 +203,18 @@ impl State {
     /// A process ended or was disconnected: its grants return, its nodes die, and everybody who
     /// had to do with it is told once.
     pub fn gone(&mut self, process: ProcessId, out: &mut Vec<Effect>) {
+        self.forget_claims(process);
         let Some(leaving) = self.processes.get(&process) else { return };
         let mut told = leaving.channels.peers();
         told.extend(self.holders_of(process));
+        told.retain(|to| self.processes.contains_key(to));
         let held: Vec<NodeKey> = leaving.handles.iter().map(|(_, handle)| handle.key).collect();
         for peer in leaving.channels.peers() {
             let as_client = self.channels_of(peer).forget(process);
             self.refund(peer, Resource::Channels, as_client);
         }
         let leaving = self.processes.remove(&process).expect("was there");
-        self.settle(&leaving);
+        self.close_account(&leaving);
         // First its death: those who serve it take in what it sent while it might still call.
         for to in told {
             out.push(Effect::Event { to, event: Event::Dead { process } });
@@ -208,12 +231,14 @@ impl State {
             }
         }
         let context = self.contexts.get_mut(&leaving.context).expect("contexts never go");
-        context.manager.take_if(|manager| manager.owner == process);
+        let managed = context.manager.take_if(|manager| manager.owner == process);
+        self.rules_changed |= managed.is_some();
     }
 
     /// Whether nothing is left of any process.
     pub fn is_empty(&self) -> bool {
-        self.processes.is_empty() && self.nodes.is_empty() && self.users.is_empty()
+        let nobody_joins = self.rebuild.as_ref().is_none_or(Rebuild::is_empty);
+        self.processes.is_empty() && self.nodes.is_empty() && self.users.is_empty() && nobody_joins
     }
 
     /// Grants that a process has on a handle: strong ones, and all. For checking an engine's
@@ -230,7 +255,7 @@ impl State {
         out: &mut Vec<Effect>,
     ) -> Result<(), Errno> {
         if !self.processes.contains_key(&target) {
-            return Err(Errno::SRCH);
+            return Err(self.absent(target));
         }
         let manages = self.manager_of(from).is_some_and(|manager| manager.owner == target);
         if from == target || !(manages || self.holds_of(from, target)) {
@@ -297,7 +322,7 @@ impl State {
     }
 
     /// Takes all that a process used off its user's account.
-    fn settle(&mut self, process: &Process) {
+    fn close_account(&mut self, process: &Process) {
         let user = self.users.get_mut(&process.identity.uid).expect("a process has a user");
         for resource in Resource::ALL {
             *user.of_mut(resource) -= process.usage.of(resource);

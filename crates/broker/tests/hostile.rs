@@ -48,16 +48,19 @@ fn a_front_page_that_could_hurt_the_broker_is_refused() {
         (std::fs::File::open("/dev/zero").unwrap().into(), Errno::INVAL),
         (rustix::pipe::pipe().unwrap().0, Errno::INVAL),
     ];
+    let (front, tally) = (front_page(), tally_page());
     for (number, (file, errno)) in cases.into_iter().enumerate() {
         eprintln!("case {number}");
-        assert_refused(&daemon, hello(), &[file.as_fd()], errno);
+        assert_refused(&daemon, hello(), &[file.as_fd(), tally.as_fd()], errno);
+        // The other page is not sealed: that it is already is for the broker to find out.
+        assert_refused(&daemon, hello(), &[front.as_fd(), file.as_fd()], errno);
     }
     assert_refused(&daemon, hello(), &[], Errno::INVAL);
     // More than a page is as good.
     let socket = connect(daemon.socket()).unwrap();
     let larger = memfd(2 * FRONT_BYTES, both);
     assert!(matches!(
-        greet(&socket, &hello(), &[larger.as_fd()]),
+        greet(&socket, &hello(), &[larger.as_fd(), tally.as_fd()]),
         Some((Reply::Welcome { .. }, _))
     ));
 }
@@ -66,15 +69,15 @@ fn a_front_page_that_could_hurt_the_broker_is_refused() {
 fn a_greeting_that_does_not_fit_is_refused() {
     let directory = Directory::new();
     let daemon = Running::start(Config::at(directory.socket())).unwrap();
-    let page = front_page();
+    let (page, tally) = (front_page(), tally_page());
+    let pages = [page.as_fd(), tally.as_fd()];
     let unknown = Request::Hello { version: VERSION, context: "nothing".into() };
-    assert_refused(&daemon, unknown, &[page.as_fd()], Errno::NOENT);
-    let page = front_page();
+    assert_refused(&daemon, unknown, &pages, Errno::NOENT);
     let newer = Request::Hello { version: VERSION + 1, context: "binder".into() };
-    assert_refused(&daemon, newer, &[page.as_fd()], Errno::PROTONOSUPPORT);
+    assert_refused(&daemon, newer, &pages, Errno::PROTONOSUPPORT);
     let older = Request::Observe { version: VERSION - 1 };
     assert_refused(&daemon, older, &[], Errno::PROTONOSUPPORT);
-    assert_refused(&daemon, Request::Observe { version: VERSION }, &[page.as_fd()], Errno::INVAL);
+    assert_refused(&daemon, Request::Observe { version: VERSION }, &pages, Errno::INVAL);
 }
 
 #[test]
@@ -110,10 +113,7 @@ fn a_malformed_packet_ends_its_sender_alone() {
     }
     // Before the greeting as after it.
     let socket = connect(daemon.socket()).unwrap();
-    assert_eq!(
-        greet(&socket, &hello(), &[page.as_fd(), page.as_fd()]).map(|(reply, _)| reply),
-        None
-    );
+    assert_eq!(greet(&socket, &hello(), &[page.as_fd(); 3]).map(|(reply, _)| reply), None);
     for bytes in [&b"\xff\xff\xff\xff"[..], &barrier] {
         let socket = connect(daemon.socket()).unwrap();
         send(&socket, bytes, &[]).unwrap();
@@ -220,8 +220,8 @@ fn the_limit_of_a_user_is_an_answer() {
     limits.channels_per_server = 1;
     let daemon = Running::start(Config { limits, ..Config::at(directory.socket()) }).unwrap();
     let (manager, client) = manager_and_client(daemon.socket());
-    let page = front_page();
-    assert_refused(&daemon, hello(), &[page.as_fd()], Errno::DQUOT);
+    let (page, tally) = (front_page(), tally_page());
+    assert_refused(&daemon, hello(), &[page.as_fd(), tally.as_fd()], Errno::DQUOT);
     let full = Some(Reply::Refused { errno: Errno::MFILE.raw_os_error() });
     assert_eq!(client.ask(Request::OpenChannel { target: manager.id() }), full);
     drop(client);

@@ -50,6 +50,7 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
         contexts: args.contexts,
         stop: Some(stop_signals().map_err(|error| Failure::new(tried, error))?),
         limits: Limits::default(),
+        grace: baton_broker::GRACE,
     };
     let ready = || {
         // Without a NOTIFY_SOCKET nobody is told, which is as well.

@@ -1,4 +1,4 @@
-//! The engine's side of the broker's two sockets.
+//! The engine's side of the broker's two sockets, and of those of the broker after it.
 
 use crate::device::OpenError;
 use baton_abi::control::{
@@ -8,38 +8,72 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
+use rustix::process::Uid;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::path::Path;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
 
-/// A connection to the broker.
+/// The broker, whichever it is: when one dies, the control thread finds the next.
 #[derive(Debug)]
 pub struct Broker {
+    place: PathBuf,
+    /// The engine's front page and tally page, for the next one.
+    pages: [OwnedFd; 2],
+    /// Whose broker it is: the next one is to be the same user's.
+    uid: Uid,
+    /// What proves to the next one who we are.
+    card: Vec<u8>,
+    link: RwLock<Arc<Link>>,
+}
+
+/// A connection to one broker.
+#[derive(Debug)]
+pub struct Link {
+    /// The broker's.
+    pub era: u32,
     requests: OwnedFd,
     /// Held from a question to its answer.
     question: Mutex<()>,
     events: OwnedFd,
+    lost: AtomicBool,
+}
+
+/// What came of a greeting to the next broker.
+#[derive(Debug)]
+pub enum Greeting {
+    /// There is none yet, or it is gone again.
+    Later,
+    /// It will not have us back.
+    Refused(Errno),
+    /// It knows us again, and waits for our claims.
+    Welcome(Link),
 }
 
 impl Broker {
-    /// Connects, and introduces the engine with its front page.
+    /// Connects, and introduces the engine with its front page and its tally page.
     pub fn connect(
         socket: &Path,
         context: &str,
-        front: BorrowedFd<'_>,
+        pages: [OwnedFd; 2],
     ) -> Result<(Broker, Identity), OpenError> {
         let requests = dial(socket)?;
         let hello = Request::Hello { version: VERSION, context: context.to_owned() };
         let failed = |errno| OpenError::System { operation: "talk to the broker", errno };
-        send(&requests, &encode(&hello), &[front], SendFlags::empty()).map_err(failed)?;
-        let (packet, mut fds) = receive(&requests, RecvFlags::empty()).map_err(failed)?;
+        let carried = pages.each_ref().map(AsFd::as_fd);
+        send(&requests, &encode(&hello), &carried, SendFlags::empty()).map_err(failed)?;
+        let uid = sockopt::socket_peercred(&requests).map_err(failed)?.uid;
+        let (packet, fds) = receive(&requests, RecvFlags::empty()).map_err(failed)?;
         match decode(&packet) {
-            Some(Reply::Welcome { identity }) if fds.len() == 1 => {
-                let events = fds.remove(0);
-                Ok((Broker { requests, question: Mutex::new(()), events }, identity))
+            Some(Reply::Welcome { identity, era, card }) => {
+                let events = fds.into_iter().next().ok_or(failed(Errno::PROTO))?;
+                let link = RwLock::new(Arc::new(Link::new(era, requests, events)));
+                // The program may go to another directory.
+                let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
+                Ok((Broker { place, pages, uid, card, link }, identity))
             }
             Some(Reply::Refused { errno }) => Err(OpenError::Refused {
                 context: context.to_owned(),
@@ -47,6 +81,79 @@ impl Broker {
             }),
             _ => Err(failed(Errno::PROTO)),
         }
+    }
+
+    /// The connection of this moment, dead or alive.
+    pub fn link(&self) -> Arc<Link> {
+        Arc::clone(&self.link.read().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    /// As [`Link::ask`].
+    pub fn ask(&self, request: &Request) -> Result<Reply, Errno> {
+        self.link().ask(request)
+    }
+
+    /// As [`Link::tell`].
+    pub fn tell(&self, request: &Request) {
+        self.link().tell(request);
+    }
+
+    /// Greets the next broker without waiting for it. The answer comes on this socket.
+    pub fn greet_next(&self) -> Result<OwnedFd, Errno> {
+        let socket = rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(&self.place)?)?;
+        if sockopt::socket_peercred(&socket)?.uid != self.uid {
+            return Err(Errno::PERM);
+        }
+        let resume = Request::Resume { version: VERSION, card: self.card.clone() };
+        let carried = self.pages.each_ref().map(AsFd::as_fd);
+        send(&socket, &encode(&resume), &carried, SendFlags::empty())?;
+        Ok(socket)
+    }
+
+    /// What the next broker has answered.
+    pub fn hear_next(&self, socket: OwnedFd) -> Greeting {
+        let Ok((packet, fds)) = receive(&socket, RecvFlags::DONTWAIT) else {
+            return Greeting::Later;
+        };
+        match (decode(&packet), fds.into_iter().next()) {
+            (Some(Reply::Welcome { era, .. }), Some(events)) => {
+                match rustix::io::ioctl_fionbio(&socket, false) {
+                    Ok(()) => Greeting::Welcome(Link::new(era, socket, events)),
+                    Err(_) => Greeting::Later,
+                }
+            }
+            // It has not seen yet that an earlier attempt of ours is over.
+            (Some(Reply::Refused { errno }), _) if errno == Errno::BUSY.raw_os_error() => {
+                Greeting::Later
+            }
+            (Some(Reply::Refused { errno }), _) => {
+                Greeting::Refused(Errno::from_raw_os_error(errno))
+            }
+            _ => Greeting::Refused(Errno::PROTO),
+        }
+    }
+
+    /// From now on this is the broker.
+    pub fn replace(&self, link: Arc<Link>) {
+        *self.link.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = link;
+    }
+
+    /// In a child of fork, where a thread that is not there may hold the lock.
+    pub fn link_in_child(&self) -> Option<Arc<Link>> {
+        self.link.try_read().ok().map(|link| Arc::clone(&link))
+    }
+}
+
+impl Link {
+    fn new(era: u32, requests: OwnedFd, events: OwnedFd) -> Link {
+        let (question, lost) = (Mutex::new(()), AtomicBool::new(false));
+        Link { era, requests, question, events, lost }
     }
 
     /// A request and its answer; a refusal is its errno. `ECONNREFUSED` once the broker is gone.
@@ -62,9 +169,9 @@ impl Broker {
         }
     }
 
-    /// A request without an answer. Lost with the broker if that is gone.
-    pub fn tell(&self, request: &Request) {
-        let _ = send(&self.requests, &encode(request), &[], SendFlags::empty());
+    /// A request without an answer. Lost with the broker if that is gone: false.
+    pub fn tell(&self, request: &Request) -> bool {
+        send(&self.requests, &encode(request), &[], SendFlags::empty()).is_ok()
     }
 
     /// The next event, if there is one. `Err` once the broker is gone.
@@ -76,6 +183,16 @@ impl Broker {
         decode(&packet).map(|event| Some((event, fds))).ok_or(Errno::PROTO)
     }
 
+    /// Its last event has been taken, and nothing can be asked any more. True the first time.
+    pub fn set_lost(&self) -> bool {
+        !self.lost.swap(true, Ordering::SeqCst)
+    }
+
+    /// Whether [`Link::set_lost`] was called.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
+    }
+
     /// To poll for events.
     pub fn events(&self) -> BorrowedFd<'_> {
         self.events.as_fd()
@@ -84,6 +201,13 @@ impl Broker {
     /// To be closed in a child of fork.
     pub fn sockets(&self) -> [BorrowedFd<'_>; 2] {
         [self.requests.as_fd(), self.events.as_fd()]
+    }
+
+    /// The process is no more.
+    pub fn shut_down(&self) {
+        for socket in self.sockets() {
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
     }
 }
 

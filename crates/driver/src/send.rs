@@ -225,8 +225,10 @@ impl Engine {
     }
 
     fn cancel_ticket(&self, target: ProcessId, ticket: Option<TicketId>) {
-        if let Some(ticket) = ticket {
-            self.broker.tell(&Request::CancelTicket { target, ticket });
+        let link = self.broker.link();
+        // Of a broker that is gone nobody holds a ticket any more.
+        if let Some(ticket) = ticket.filter(|ticket| ticket.era() == link.era) {
+            link.tell(&Request::CancelTicket { target, ticket });
         }
     }
 
@@ -455,14 +457,15 @@ impl Engine {
         command: u32,
     ) {
         let known = self.lock().references.get(handle).is_some();
+        let link = self.broker.link();
         let done = if known {
-            self.broker.ask(&Request::Acquire { handle }).is_ok()
+            link.ask(&Request::Acquire { handle }).is_ok()
         } else {
             handle == 0 && self.find_manager().is_ok()
         };
         let mut state = self.lock();
         match (done, known) {
-            (true, true) => state.upgraded(handle),
+            (true, true) if state.upgraded(handle, link.era) => {}
             (true, false) if state.increase(handle, strength) => {}
             _ => state.invalid_handle(command, handle),
         }

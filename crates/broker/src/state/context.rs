@@ -5,6 +5,8 @@ use super::{Effect, State};
 use crate::limits::Resource;
 use baton_abi::control::{MAX_CONTEXT_NAME_BYTES, NodeId, ProcessId, Strength, TicketId};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Contexts that every broker has.
 pub const CONTEXTS: [&str; 3] = ["binder", "hwbinder", "vndbinder"];
@@ -16,7 +18,29 @@ pub(super) struct Context {
     pub manager_uid: Option<u32>,
 }
 
+/// What the next broker has to know of a context, because no engine may be believed in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// Who manages it, and by which node.
+    pub manager: Option<(ProcessId, NodeId)>,
+    /// The first manager's user.
+    pub manager_uid: Option<u32>,
+}
+
 impl State {
+    /// Every context's rule, if one has changed since this was asked last.
+    pub fn changed_rules(&mut self) -> Option<BTreeMap<String, Rule>> {
+        if !std::mem::take(&mut self.rules_changed) {
+            return None;
+        }
+        let rule = |(name, context): (&String, &Context)| {
+            let manager = context.manager.or_else(|| self.absent_manager(name));
+            let manager = manager.map(|key| (key.owner, key.node));
+            (name.clone(), Rule { manager, manager_uid: context.manager_uid })
+        };
+        Some(self.contexts.iter().map(rule).collect())
+    }
+
     /// The manager of a process's context.
     pub(super) fn manager_of(&self, process: ProcessId) -> Option<NodeKey> {
         self.contexts[&self.processes[&process].context].manager
@@ -43,6 +67,7 @@ impl State {
             return Err(Errno::NOSPC);
         }
         self.contexts.insert(name.to_owned(), Context::default());
+        self.rules_changed = true;
         Ok(())
     }
 
@@ -55,13 +80,16 @@ impl State {
         let process = &self.processes[&from];
         let uid = process.identity.uid;
         let context = &self.contexts[&process.context];
-        if context.manager.is_some() {
+        let key = NodeKey { owner: from, node };
+        if context.manager == Some(key) {
+            return Ok(()); // It did not hear the answer of the broker before.
+        }
+        if context.manager.is_some() || self.absent_manager(&process.context).is_some() {
             return Err(Errno::BUSY);
         }
         if context.manager_uid.is_some_and(|managed_by| managed_by != uid) {
             return Err(Errno::PERM);
         }
-        let key = NodeKey { owner: from, node };
         if !self.nodes.contains_key(&key) {
             self.room(from, Resource::Nodes, 1)?;
             self.charge(from, Resource::Nodes);
@@ -70,6 +98,7 @@ impl State {
         let name = &self.processes[&from].context;
         let context = self.contexts.get_mut(name).expect("contexts never go");
         *context = Context { manager: Some(key), manager_uid: Some(uid) };
+        self.rules_changed = true;
         Ok(())
     }
 

@@ -50,6 +50,9 @@ pub enum Violation {
         /// The handle.
         handle: u32,
     },
+    /// Claims that no engine can have, or something else than claims where they were due.
+    #[error("came back with claims that nothing can have left it")]
+    Claims,
     /// A ticket cancelled for a process that it has no channel with.
     #[error("cancelled a ticket of process {target:?}, which it has no channel with")]
     Stranger {

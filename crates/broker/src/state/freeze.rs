@@ -16,6 +16,16 @@ pub(super) enum Freezer {
     },
 }
 
+impl From<bool> for Freezer {
+    /// Nothing has come since.
+    fn from(frozen: bool) -> Freezer {
+        match frozen {
+            true => Freezer::Frozen { two_way_received: false, one_way_received: false },
+            false => Freezer::Thawed,
+        }
+    }
+}
+
 impl Freezer {
     pub fn is_frozen(self) -> bool {
         matches!(self, Freezer::Frozen { .. })
@@ -53,10 +63,7 @@ impl State {
             let freezer = &mut self.processes.get_mut(&target).expect("just found").freezer;
             let was_frozen = freezer.is_frozen();
             // As in the kernel, a second freeze forgets what came since the first.
-            *freezer = match frozen {
-                true => Freezer::Frozen { two_way_received: false, one_way_received: false },
-                false => Freezer::Thawed,
-            };
+            *freezer = frozen.into();
             if was_frozen != frozen {
                 out.push(Effect::SetFrozen { process: target, frozen });
                 // The target hears of it too: it takes in what was sent before.

@@ -74,6 +74,28 @@ impl Handles {
         number
     }
 
+    /// Takes over a handle that another broker had numbered. Numbers below it become free, so it
+    /// must not be far above how many there may be.
+    pub fn adopt(&mut self, number: u32, handle: Handle) {
+        let end = self.end.max(1);
+        if number >= end {
+            self.free.extend(end..number);
+            self.end = number + 1;
+        }
+        self.free.remove(&number);
+        self.by_node.insert(handle.key, number);
+        self.by_number.insert(number, handle);
+    }
+
+    /// From now on a handle is for another node. Whether there was one for the first.
+    pub fn rebind(&mut self, from: NodeKey, to: NodeKey) -> Option<(u32, Handle)> {
+        let number = self.by_node.remove(&from)?;
+        self.by_node.insert(to, number);
+        let handle = self.by_number.get_mut(&number).expect("both maps have the same handles");
+        handle.key = to;
+        Some((number, *handle))
+    }
+
     /// Takes grants back, and the handle with the last.
     ///
     /// `strong` may exceed `grants`: the difference turns from strong into weak.

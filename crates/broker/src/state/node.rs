@@ -16,7 +16,7 @@ pub struct NodeKey {
 }
 
 /// What its owner is told of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Summary {
     pub strong: bool,
     pub held: bool,
@@ -49,6 +49,11 @@ impl Node {
 
     pub fn holders(&self) -> impl Iterator<Item = ProcessId> {
         self.holders.keys().copied()
+    }
+
+    /// What a process holds of it.
+    pub fn held_by(&self, holder: ProcessId) -> Option<Strength> {
+        self.holders.get(&holder).copied()
     }
 
     /// Sets what a process holds of it; the change, if a holder came or went.

@@ -61,9 +61,11 @@ impl State {
         objects: &[Object],
     ) -> Result<Vec<Step>, Errno> {
         let sender = &self.processes[&from];
-        let receiver = self.processes.get(&target).ok_or(Errno::SRCH)?;
+        let receiver = self.processes.get(&target).ok_or_else(|| self.absent(target))?;
         if !sender.channels.connects(target) {
-            return Err(Errno::PERM);
+            // It may be that only one of them has claimed their channel yet.
+            let may_connect = !self.is_settled() && target.era() < self.era();
+            return Err(if may_connect { Errno::AGAIN } else { Errno::PERM });
         }
         if objects.len() > self.limits.objects_per_ticket {
             return Err(Errno::NOSPC);
@@ -80,6 +82,7 @@ impl State {
                     if strength == Strength::Strong && handle.strong_grants == 0 {
                         return Err(Errno::INVAL);
                     }
+                    self.check_owner(handle.key)?;
                     (handle.key, strength, 0)
                 }
             };
@@ -159,6 +162,7 @@ impl State {
         out: &mut Vec<Effect>,
     ) -> Result<(), Errno> {
         let key = self.processes[&from].handles.get(handle).ok_or(Errno::INVAL)?.key;
+        self.check_owner(key)?;
         let node = &self.nodes[&key];
         if !node.summary().strong && !node.is_manager {
             return Err(Errno::INVAL);

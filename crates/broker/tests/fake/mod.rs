@@ -2,8 +2,9 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
+use baton_abi::claim::Claim;
 use baton_abi::control::*;
-use baton_abi::lane::FRONT_BYTES;
+use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES};
 pub use baton_broker::{Config, Running};
 use baton_shm::mapping::{self, Mapping};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -86,6 +87,10 @@ pub fn front_page() -> OwnedFd {
     mapping::create("front", FRONT_BYTES).unwrap()
 }
 
+pub fn tally_page() -> OwnedFd {
+    mapping::create("tally", TALLY_BYTES).unwrap()
+}
+
 /// Greets with whatever is given; the reply, if there is one.
 pub fn greet(
     socket: impl AsFd,
@@ -122,21 +127,47 @@ pub struct Fake {
     pub events: OwnedFd,
     pub identity: Identity,
     pub front: Mapping,
+    /// The files of its front page and its tally page.
+    pub pages: [OwnedFd; 2],
+    pub era: u32,
+    pub card: Vec<u8>,
 }
 
 impl Fake {
     pub fn open(path: &Path, context: &str) -> Result<Fake, Errno> {
         let file = front_page();
         let front = Mapping::new(&file, FRONT_BYTES, mapping::Access::ReadWrite).unwrap();
-        let requests = connect(path)?;
         let hello = Request::Hello { version: VERSION, context: context.into() };
+        Fake::greet_with(path, &hello, front, [file, tally_page()])
+    }
+
+    /// The same engine at the next broker. It has yet to make its claims.
+    pub fn resume(self, path: &Path) -> Result<Fake, Errno> {
+        let card = self.card.clone();
+        self.resume_as(path, card)
+    }
+
+    /// With a card that may be another's.
+    pub fn resume_as(self, path: &Path, card: Vec<u8>) -> Result<Fake, Errno> {
+        let resume = Request::Resume { version: VERSION, card };
+        Fake::greet_with(path, &resume, self.front, self.pages)
+    }
+
+    fn greet_with(
+        path: &Path,
+        greeting: &Request,
+        front: Mapping,
+        pages: [OwnedFd; 2],
+    ) -> Result<Fake, Errno> {
+        let requests = connect(path)?;
         let (reply, mut descriptors) =
-            greet(&requests, &hello, &[file.as_fd()]).ok_or(Errno::CONNRESET)?;
+            greet(&requests, greeting, &pages.each_ref().map(AsFd::as_fd))
+                .ok_or(Errno::CONNRESET)?;
         match reply {
-            Reply::Welcome { identity } => {
+            Reply::Welcome { identity, era, card } => {
                 let events = descriptors.pop().expect("a welcome carries the event socket");
                 patient(&events);
-                Ok(Fake { requests, events, identity, front })
+                Ok(Fake { requests, events, identity, front, pages, era, card })
             }
             Reply::Refused { errno } => Err(Errno::from_raw_os_error(errno)),
             other => panic!("{other:?}"),
@@ -149,6 +180,12 @@ impl Fake {
 
     pub fn tell(&self, request: Request) {
         send(&self.requests, &encode(&request), &[]).unwrap();
+    }
+
+    /// All that it had, in one go.
+    pub fn rejoin(&self, claims: &[Claim], manages: &[(NodeId, u32)]) {
+        self.tell(Request::Claim { claims: claims.to_vec() });
+        self.tell(Request::Rejoin { manages: manages.to_vec() });
     }
 
     /// `None` if the broker closed the connection instead of answering.

@@ -3,6 +3,7 @@
 use super::{Engine, lock};
 use crate::channel::Channel;
 use crate::state::State;
+use crate::state::node::Node;
 use crate::state::transaction::Refusal;
 use baton_abi::control::{ChannelId, End, Identity, ProcessId, Reply, Request};
 use baton_abi::lane::front;
@@ -157,19 +158,6 @@ impl Engine {
         Err(Refusal { command: baton_abi::uapi::BR_FROZEN_REPLY, errno: Errno::AGAIN })
     }
 
-    /// Makes a node of this process the context manager's. A refusal leaves it as it was.
-    pub(crate) fn become_manager(&self, ptr: u64, cookie: u64, flags: u32) -> Result<(), Errno> {
-        let mut state = self.lock();
-        let node = state.context_manager_node(ptr, cookie, flags);
-        self.unlock(state);
-        let request = Request::BecomeContextManager { node, flags };
-        self.broker.ask(&request).map(drop).inspect_err(|_| {
-            let mut state = self.lock();
-            state.not_context_manager(node);
-            self.unlock(state);
-        })
-    }
-
     /// Asks the broker for the context manager, unless it is known.
     pub(crate) fn find_manager(&self) -> Result<(), Errno> {
         if self.lock().manager.is_some() {
@@ -184,6 +172,32 @@ impl Engine {
                 if found { Ok(()) } else { Err(Errno::PROTO) }
             }
             _ => Err(Errno::PROTO),
+        }
+    }
+
+    /// Makes a node of this process the context manager's. A refusal leaves it as it was: `EBUSY`
+    /// if there is one, `EPERM` if the context is another user's.
+    pub(crate) fn become_manager(&self, ptr: u64, cookie: u64, flags: u32) -> Result<(), Errno> {
+        let mut state = self.lock();
+        if state.nodes.at(ptr).and_then(|id| state.nodes.get(id)).is_some_and(Node::may_manage) {
+            return Err(Errno::BUSY);
+        }
+        let node = state.context_manager_node(ptr, cookie, flags);
+        self.unlock(state);
+        loop {
+            let link = self.broker.link();
+            let asked = link.ask(&Request::BecomeContextManager { node, flags });
+            let mut state = self.lock();
+            match asked {
+                // A broker that died may have agreed, and the one after it knows.
+                Err(Errno::CONNREFUSED) if !state.is_of(link.era) => {}
+                Ok(_) => return Ok(()),
+                Err(errno) => {
+                    state.not_context_manager(node);
+                    self.unlock(state);
+                    return Err(errno);
+                }
+            }
         }
     }
 }

@@ -1,25 +1,27 @@
 //! The broker's events, and the control thread that takes them when nobody else does.
 
 use super::accept::Candidate;
+use super::rejoin::Comeback;
 use super::{Engine, lock};
 use crate::state::State;
 use crate::state::work::Tid;
 use baton_abi::control::{ChannelId, Event, Request};
-use baton_abi::lane::front;
+use baton_abi::lane::tally;
 use baton_shm::sync::Ordering;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::MutexGuard;
 
-/// Names in the control thread's epoll; those above are channels' ids and two.
+/// Names in the control thread's epoll; those above are channels' ids, which begin at one, and two.
 pub(super) const EVENTS: u64 = 0;
 pub(super) const STOP: u64 = 1;
+pub(super) const GREETING: u64 = 2;
 
 impl Engine {
     /// Whether the broker has sent events that nobody has taken yet. The control thread will, but
     /// what a program has been told of elsewhere its own engine should know.
     pub(super) fn has_events(&self) -> bool {
-        let sent = self.front.word(front::EVENTS).load(Ordering::Acquire);
+        let sent = self.tally.word(tally::EVENTS).load(Ordering::Acquire);
         sent != self.events_taken.load(Ordering::Relaxed)
     }
 
@@ -33,9 +35,10 @@ impl Engine {
     /// Applies every event that has come.
     pub fn take_events(&self) {
         let _events = lock(&self.events);
+        let link = self.broker.link();
         let mut news = false;
         loop {
-            match self.broker.next_event() {
+            match link.next_event() {
                 Ok(Some((event, fds))) => {
                     self.apply(event, fds);
                     self.events_taken.fetch_add(1, Ordering::Relaxed);
@@ -52,12 +55,9 @@ impl Engine {
                     return;
                 }
                 Err(_) => {
-                    if !self.broker_lost.swap(true, Ordering::SeqCst)
-                        && !self.closed.load(Ordering::Acquire)
-                    {
-                        tracing::warn!(target: "binder", "the broker is gone; calls go on, nothing new can be reached");
+                    if link.set_lost() {
+                        self.broker_is_gone();
                     }
-                    let _ = rustix::event::epoll::delete(&self.epoll, self.broker.events());
                     return;
                 }
             }
@@ -86,6 +86,7 @@ impl Engine {
                 }
             }
             event => {
+                self.see_freeze(&event);
                 let mut state = self.lock();
                 state.event(event);
                 self.carry_out(&mut state);
@@ -102,8 +103,7 @@ impl Engine {
         mut caller: Option<Tid>,
     ) -> MutexGuard<'_, State> {
         loop {
-            self.pass_barrier();
-            let mut state = self.lock();
+            let mut state = self.pass_barrier();
             let mut still = self.accept(&mut state, None);
             if let Some(liar) = still.filter(|_| still == later)
                 && let Some(channel) = self.channel(liar.channel)
@@ -126,14 +126,26 @@ impl Engine {
         }
     }
 
-    fn pass_barrier(&self) {
+    /// The state, once every event that was caused before has been applied, or there is no broker.
+    fn pass_barrier(&self) -> MutexGuard<'_, State> {
         let number = self.barriers.fetch_add(1, Ordering::AcqRel) + 1;
-        self.broker.tell(&Request::Barrier { number });
-        while self.barrier_seen.load(Ordering::Acquire) < number
-            && !self.broker_lost.load(Ordering::Acquire)
-        {
+        loop {
+            self.await_barrier(number);
+            let state = self.lock();
+            // Another broker may have come meanwhile, which was not asked.
+            if !state.has_broker() || self.barrier_seen.load(Ordering::Acquire) >= number {
+                return state;
+            }
+        }
+    }
+
+    /// Asks for a barrier, and applies events until it has come or the broker is gone.
+    fn await_barrier(&self, number: u64) {
+        let link = self.broker.link();
+        link.tell(&Request::Barrier { number });
+        while self.barrier_seen.load(Ordering::Acquire) < number && !link.is_lost() {
             let flags = rustix::event::PollFlags::IN;
-            let mut fds = [rustix::event::PollFd::from_borrowed_fd(self.broker.events(), flags)];
+            let mut fds = [rustix::event::PollFd::from_borrowed_fd(link.events(), flags)];
             // The control thread may take the event from under this poll.
             let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
             let _ = rustix::event::poll(&mut fds, Some(&time));
@@ -154,19 +166,27 @@ impl Engine {
 
     pub(super) fn run_control(&self) {
         let mut events = Vec::with_capacity(32);
+        let mut comeback = Comeback::default();
         loop {
             events.clear();
             let space = rustix::buffer::spare_capacity(&mut events);
-            match rustix::event::epoll::wait(&self.epoll, space, None) {
+            match rustix::event::epoll::wait(&self.epoll, space, comeback.pause().as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return,
             }
             for event in &events {
                 match event.data.u64() {
                     STOP => return,
-                    EVENTS => self.take_events(),
+                    EVENTS => {
+                        self.take_events();
+                        self.look_for_broker(&mut comeback);
+                    }
+                    GREETING => self.hear_broker(&mut comeback),
                     channel => self.visit(ChannelId(channel - 2)),
                 }
+            }
+            if comeback.is_due() {
+                self.greet_broker(&mut comeback);
             }
         }
     }

@@ -12,6 +12,7 @@ mod channels;
 mod effects;
 mod events;
 mod leave;
+mod rejoin;
 pub(crate) mod spin;
 mod take_in;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub struct Engine {
     /// Held while a channel is opened.
     opening: Mutex<()>,
     front: Mapping,
+    tally: Mapping,
     /// The receive buffer, as the engine writes it.
     pub(crate) memory: Mapping,
     memory_file: OwnedFd,
@@ -78,7 +80,6 @@ pub struct Engine {
     barriers: AtomicU64,
     barrier_seen: AtomicU64,
     key: std::hash::RandomState,
-    pub(crate) broker_lost: AtomicBool,
     closed: AtomicBool,
 }
 
@@ -106,13 +107,17 @@ impl Engine {
         let system = |operation| move |errno| OpenError::System { operation, errno };
         let page = mapping::create("baton-front", FRONT_BYTES).map_err(system("memfd_create"))?;
         let front = Mapping::new(&page, FRONT_BYTES, Access::ReadWrite).map_err(system("mmap"))?;
+        let tally_page =
+            mapping::create("baton-tally", TALLY_BYTES).map_err(system("memfd_create"))?;
+        let tally =
+            Mapping::new(&tally_page, TALLY_BYTES, Access::ReadWrite).map_err(system("mmap"))?;
         let memory_file =
             mapping::create("binder", MAX_PAYLOAD_BYTES).map_err(system("memfd_create"))?;
         let memory = Mapping::new(&memory_file, MAX_PAYLOAD_BYTES, Access::ReadWrite)
             .map_err(system("mmap"))?;
         // The program may map it to read, and nothing else.
         mapping::forbid_new_writers(&memory_file).map_err(system("fcntl"))?;
-        let (broker, identity) = Broker::connect(socket, context, page.as_fd())?;
+        let (broker, identity) = Broker::connect(socket, context, [page, tally_page])?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let stop = rustix::event::eventfd(0, flags).map_err(system("eventfd"))?;
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)
@@ -126,6 +131,7 @@ impl Engine {
             channels: RwLock::default(),
             opening: Mutex::default(),
             front,
+            tally,
             memory,
             memory_file,
             program_map: AtomicUsize::new(0),
@@ -143,10 +149,10 @@ impl Engine {
             barriers: AtomicU64::new(0),
             barrier_seen: AtomicU64::new(0),
             key: std::hash::RandomState::new(),
-            broker_lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         });
-        engine.watch(engine.broker.events(), events::EVENTS).map_err(system("epoll_ctl"))?;
+        let link = engine.broker.link();
+        engine.watch(link.events(), events::EVENTS).map_err(system("epoll_ctl"))?;
         engine.watch(engine.stop.as_fd(), events::STOP).map_err(system("epoll_ctl"))?;
         let control = Arc::clone(&engine);
         crate::thread::start(move || control.run_control())
@@ -218,9 +224,7 @@ impl Engine {
             return;
         }
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
-        for socket in self.broker.sockets() {
-            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
-        }
+        self.broker.link().shut_down();
         let mut state = self.lock();
         let channels = {
             let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
@@ -246,7 +250,8 @@ impl Engine {
         self.closed.store(true, Ordering::Release);
         let channels = self.channels.try_read();
         let sockets = channels.iter().flat_map(|c| c.by_id.values()).map(|c| c.socket());
-        for socket in sockets.chain(self.broker.sockets()) {
+        let link = self.broker.link_in_child();
+        for socket in sockets.chain(link.iter().flat_map(|link| link.sockets())) {
             crate::thread::close_in_child(socket);
         }
     }

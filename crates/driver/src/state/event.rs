@@ -40,6 +40,7 @@ impl State {
             }
             Event::Dead { process } => self.peer_gone(process),
             Event::Frozen { process, frozen } => self.freeze_changed(process, frozen),
+            Event::Denied { handle } => self.node_dead(handle),
             Event::Channel { .. } | Event::Barrier { .. } => {}
         }
     }
@@ -60,12 +61,13 @@ impl State {
 
     /// A message that nobody takes had this ticket: its references go back, now or when they come.
     pub fn drop_ticket(&mut self, from: ProcessId, ticket: TicketId) {
-        if ticket != TicketId(0) && !self.release_ticket(from, ticket) {
+        let told = ticket == TicketId(0) || self.release_ticket(from, ticket);
+        if !told && self.is_to_come(ticket.0) {
             self.disowned.insert((from, ticket));
         }
     }
 
-    fn release_ticket(&mut self, from: ProcessId, ticket: TicketId) -> bool {
+    pub(super) fn release_ticket(&mut self, from: ProcessId, ticket: TicketId) -> bool {
         let Some(held) = self.tickets.remove(&(from, ticket)) else { return false };
         for granted in &held {
             self.let_go(granted);
@@ -84,23 +86,26 @@ impl State {
         self.disowned.retain(|(from, _)| *from != process);
         let handles: Vec<u32> = self
             .references
-            .iter_mut()
+            .iter()
             .filter(|(_, reference)| reference.owner == process && !reference.dead)
-            .map(|(handle, reference)| {
-                reference.dead = true;
-                handle
-            })
+            .map(|(handle, _)| handle)
             .collect();
         for handle in handles {
-            self.tell_death(handle);
-            if self.manager == Some(handle) {
-                self.manager = None;
-                if let Some(reference) = self.references.get_mut(handle) {
-                    reference.counts.strong -= 1;
-                }
-                self.return_grants(handle);
-            }
+            self.node_dead(handle);
         }
         self.fail_calls(process);
+    }
+
+    fn node_dead(&mut self, handle: u32) {
+        let Some(reference) = self.references.get_mut(handle) else { return };
+        reference.dead = true;
+        self.tell_death(handle);
+        if self.manager == Some(handle) {
+            self.manager = None;
+            if let Some(reference) = self.references.get_mut(handle) {
+                reference.counts.strong -= 1;
+            }
+            self.return_grants(handle);
+        }
     }
 }

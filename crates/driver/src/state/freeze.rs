@@ -71,7 +71,9 @@ impl State {
                 continue;
             }
             let Some(notice) = &mut reference.freeze else { continue };
-            notice.frozen = Some(frozen);
+            if notice.frozen.replace(frozen) == Some(frozen) {
+                continue; // Another broker says how it is, not that it has changed.
+            }
             match &mut notice.stage {
                 Stage::Idle => {
                     notice.stage = Stage::Queued;

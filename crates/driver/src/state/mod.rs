@@ -11,6 +11,7 @@ pub mod freeze;
 pub mod node;
 pub mod peer;
 pub mod reference;
+pub mod rejoin;
 pub mod thread;
 pub mod transaction;
 pub mod work;
@@ -113,6 +114,7 @@ pub struct State {
     disowned: FxHashSet<(ProcessId, TicketId)>,
     /// Threads to find by what their call gave out.
     tokens: FxHashMap<u64, Tid>,
+    broker: rejoin::Standing,
     told_deaths: Vec<death::Told>,
     cleared_freezes: Vec<u64>,
     numbers: u64,
@@ -142,6 +144,7 @@ impl State {
             tickets: FxHashMap::default(),
             disowned: FxHashSet::default(),
             tokens: FxHashMap::default(),
+            broker: rejoin::Standing::new(id.era()),
             told_deaths: Vec::new(),
             cleared_freezes: Vec::new(),
             numbers: 0,

@@ -125,6 +125,11 @@ impl Node {
         self.local = Counts { strong: self.local.strong + 1, weak: self.local.weak + 1 };
     }
 
+    /// It manages the context, or the broker is being asked.
+    pub fn may_manage(&self) -> bool {
+        self.manages > 0
+    }
+
     /// It was refused: what the program was told before is what it knows.
     pub fn do_not_manage(&mut self) {
         self.manages -= 1;

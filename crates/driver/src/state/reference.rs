@@ -102,7 +102,7 @@ impl References {
         let reference =
             self.by_handle.entry(handle).or_insert_with(|| Reference::new(owner, node, flags));
         debug_assert!(
-            reference.owner == owner && reference.node == node,
+            reference.dead || (reference.owner, reference.node) == (owner, node),
             "the broker reused {handle}"
         );
         reference
@@ -136,8 +136,12 @@ impl State {
         true
     }
 
-    /// The broker made a weak handle strong.
-    pub fn upgraded(&mut self, handle: u32) {
+    /// The broker of this era made a weak handle strong. False if there is another one since,
+    /// which does not know of it.
+    pub fn upgraded(&mut self, handle: u32, era: u32) -> bool {
+        if !self.is_of(era) {
+            return false;
+        }
         match self.references.get_mut(handle) {
             Some(reference) => {
                 // The grant that the handle had stays; the broker counts this one with it.
@@ -147,6 +151,7 @@ impl State {
             // Dropped by another thread meanwhile.
             None => self.effect(Effect::Tell(Request::Release { handle, strong: 1, grants: 1 })),
         }
+        true
     }
 
     /// A command named a handle that does not exist.

@@ -414,7 +414,9 @@ impl World {
     }
 
     pub fn take_event(&mut self, party: &mut Party) {
-        let event = party.events.pop_front().expect("listed");
+        let Some(event) = party.events.pop_front() else {
+            return self.learn_of_loss(party);
+        };
         if self.trace {
             println!("      {:?} hears {event:?}", party.id());
         }

@@ -12,6 +12,7 @@ mod check;
 mod glue;
 mod party;
 mod program;
+mod restart;
 mod rng;
 mod threads;
 mod wire;
@@ -47,7 +48,11 @@ fn run(seed: u64) {
     }
     let steps = 50 + world.rng.below(600);
     let kills = world.rng.below(6);
+    let broker_dies = world.rng.below(3) * 5;
     for _ in 0..steps {
+        if world.rng.below(400) < broker_dies {
+            world.kill_broker();
+        }
         if world.rng.below(200) < kills {
             let ids: Vec<_> = world.parties.keys().copied().collect();
             if let Some(id) = world.rng.pick(&ids) {

@@ -9,6 +9,7 @@ use baton_driver::state::State;
 use baton_driver::state::thread::{Frame, Waiting};
 use baton_driver::state::transaction::{Departure, Via};
 use baton_driver::state::work::{Completion, Tid};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Size of a receive buffer: small, so that histories fill it.
@@ -16,6 +17,8 @@ pub const BUFFER_BYTES: usize = 8192;
 
 pub struct Party {
     pub identity: Identity,
+    /// Of the broker that it was connected to last.
+    pub era: u32,
     pub state: State,
     pub program: Program,
     pub threads: BTreeMap<Tid, Thread>,
@@ -23,8 +26,9 @@ pub struct Party {
     pub events: VecDeque<Event>,
     /// Requests that the broker has not read, with the thread that waits for an answer.
     pub requests: VecDeque<(Request, Option<Tid>)>,
-    /// Which thread has a question open: one at a time.
-    pub asking: Option<Tid>,
+    /// Which thread has a question open, and to the broker of which era: one at a time.
+    pub asking: Option<(Tid, u32)>,
+    pub link: Link,
     /// The control thread waits for this barrier, with what was blocked before.
     pub control: Option<(u64, Vec<Blocked>)>,
     pub barriers: u64,
@@ -36,6 +40,16 @@ pub struct Party {
     pub last_tid: Tid,
     /// Descriptors that came with a buffer and are the program's to close.
     pub arrived: BTreeMap<usize, Vec<i32>>,
+}
+
+/// How the party stands with the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    Up,
+    /// It has died; what it sent has not all been read.
+    HungUp,
+    /// It has died, and the party knows.
+    Lost,
 }
 
 #[derive(Debug)]
@@ -117,6 +131,7 @@ impl Party {
         let mut state = State::new(identity.process);
         state.buffers.map(BUFFER_BYTES);
         Party {
+            era: identity.process.era(),
             identity,
             state,
             program: Program::default(),
@@ -124,6 +139,7 @@ impl Party {
             events: VecDeque::new(),
             requests: VecDeque::new(),
             asking: None,
+            link: Link::Up,
             control: None,
             barriers: 0,
             barrier_seen: 0,
@@ -173,10 +189,8 @@ impl Party {
         let thread = &self.threads[&tid];
         match &thread.stage {
             Stage::Asleep { awake, .. } => *awake,
-            Stage::CatchUp { number, .. } => {
-                self.barrier_seen >= *number || !self.events.is_empty()
-            }
-            _ if self.asking == Some(tid) => thread.answer.is_some(),
+            Stage::CatchUp { number, .. } => self.has_caught_up(*number) || !self.events.is_empty(),
+            _ if self.asking.is_some_and(|(asker, _)| asker == tid) => thread.answer.is_some(),
             _ => true,
         }
     }
@@ -186,15 +200,37 @@ impl Party {
         if self.asking.is_some() {
             return false;
         }
-        self.asking = Some(tid);
+        self.asking = Some((tid, self.era));
         self.requests.push_back((request, Some(tid)));
+        if self.link != Link::Up {
+            self.nobody_listens();
+        }
         true
+    }
+
+    /// What the party has sent is lost, and what it has asked is refused.
+    pub fn nobody_listens(&mut self) {
+        self.requests.clear();
+        if let Some((tid, _)) = self.asking {
+            let errno = Errno::CONNREFUSED.raw_os_error();
+            self.thread(tid).answer.get_or_insert(Reply::Refused { errno });
+        }
+    }
+
+    /// The answer to the thread's question, and whose it is.
+    pub fn answer_of(&mut self, tid: Tid) -> (Reply, u32) {
+        let (asker, era) = self.asking.take().expect("it has asked");
+        assert_eq!(asker, tid);
+        (self.thread(tid).answer.take().expect("runnable only with its answer"), era)
     }
 
     /// The answer to the thread's question.
     pub fn answer(&mut self, tid: Tid) -> Reply {
-        assert_eq!(self.asking.take(), Some(tid));
-        self.thread(tid).answer.take().expect("runnable only with its answer")
+        self.answer_of(tid).0
+    }
+
+    pub fn has_caught_up(&self, number: u64) -> bool {
+        self.barrier_seen >= number || self.link == Link::Lost
     }
 
     pub fn install_fd(&mut self) -> i32 {

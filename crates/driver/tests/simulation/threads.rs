@@ -44,7 +44,7 @@ impl World {
             }
             Stage::CatchUp { process_work, nonblocking, number, before } => {
                 self.take_events(party);
-                party.thread(tid).stage = if party.barrier_seen >= number {
+                party.thread(tid).stage = if party.has_caught_up(number) {
                     self.end_liars(party, Some(tid), &before);
                     Stage::Read { process_work, nonblocking }
                 } else {
@@ -75,7 +75,7 @@ impl World {
         if let Reply::Ticket { ticket } = reply {
             self.take_events(party);
             found = party.state.set_manager(ticket);
-            assert!(found, "a ticket that was promised");
+            assert!(found || ticket.era() != party.era, "a ticket that was promised");
             self.carry_out(party);
         }
         match after {
@@ -222,8 +222,11 @@ impl World {
             }
             reply => {
                 let errno = World::errno(&reply).expect("done or refused");
-                assert_eq!(errno, Errno::SRCH.raw_os_error(), "a channel that was due");
-                self.turn_back(party, tid, sending, Refusal::dead());
+                let errno = Errno::from_raw_os_error(errno);
+                assert!(errno == Errno::SRCH || self.is_between_brokers(errno), "a channel due");
+                let gone = errno == Errno::SRCH;
+                let refusal = if gone { Refusal::dead() } else { Refusal::failed(errno) };
+                self.turn_back(party, tid, sending, refusal);
             }
         }
     }
@@ -283,7 +286,8 @@ impl World {
                 let errno = Errno::from_raw_os_error(errno);
                 let target = sending.departure.as_ref().expect("departed").peer;
                 let dead = !self.parties.contains_key(&target);
-                assert!(gone || dead, "refused {errno} what it has a right to");
+                let between = self.is_between_brokers(errno);
+                assert!(gone || dead || between, "refused {errno} what it has a right to");
                 let refusal = if gone { Refusal::dead() } else { Refusal::failed(errno) };
                 self.turn_back(party, tid, sending, refusal);
             }
@@ -292,7 +296,7 @@ impl World {
 
     fn cancel(&self, party: &mut Party, sending: &Sending) {
         let target = sending.departure.as_ref().expect("departed").peer;
-        if let Some(ticket) = sending.ticket {
+        if let Some(ticket) = sending.ticket.filter(|ticket| ticket.era() == party.era) {
             party.requests.push_back((Request::CancelTicket { target, ticket }, None));
         }
     }
@@ -391,11 +395,11 @@ impl World {
     // ---- other questions --------------------------------------------------------------------
 
     fn acquired(&mut self, party: &mut Party, tid: Tid, handle: u32) {
-        if let Reply::Done = party.answer(tid) {
-            party.state.upgraded(handle);
-            if party.state.references.get(handle).is_some() {
-                *party.program.count(handle, Strength::Strong) += 1;
-            }
+        if let (Reply::Done, era) = party.answer_of(tid)
+            && party.state.upgraded(handle, era)
+            && party.state.references.get(handle).is_some()
+        {
+            *party.program.count(handle, Strength::Strong) += 1;
         }
     }
 
@@ -406,7 +410,19 @@ impl World {
         ptr: u64,
         node: baton_abi::control::NodeId,
     ) {
-        let done = matches!(party.answer(tid), Reply::Done);
+        let (reply, era) = match party.asking {
+            Some((asker, _)) if asker == tid => party.answer_of(tid),
+            _ => (Reply::Refused { errno: Errno::CONNREFUSED.raw_os_error() }, u32::MAX),
+        };
+        let gone = World::errno(&reply) == Some(Errno::CONNREFUSED.raw_os_error());
+        if gone && !party.state.is_of(era) {
+            // The broker that was asked may have agreed, and the one after it knows.
+            let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS;
+            party.ask(tid, Request::BecomeContextManager { node, flags });
+            party.thread(tid).stage = Stage::BecomeManager { ptr, node };
+            return;
+        }
+        let done = reply == Reply::Done;
         let object = party.program.objects.get_mut(&ptr).expect("kept by the program");
         if done {
             // The kernel tells of no reference to a manager's node: its program has them all.

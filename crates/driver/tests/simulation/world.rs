@@ -1,12 +1,12 @@
 //! The machine: processes, the broker, and everything under way between them. One step is one
 //! critical section of one party; which party's is the dice's choice.
 
-use crate::party::{Party, Stage};
+use crate::party::{Link, Party, Stage};
 use crate::rng::Rng;
 use crate::wire::{Channel, other};
 use baton_abi::control::{ChannelId, End, Event, ProcessId, Reply};
 use baton_broker::limits::Limits;
-use baton_broker::state::{Effect, State as Broker};
+use baton_broker::state::{Effect, Rule, State as Broker, Violation};
 use baton_driver::state::work::Tid;
 use std::collections::BTreeMap;
 
@@ -15,6 +15,8 @@ pub const CONTEXT: &str = "binder";
 pub struct World {
     pub rng: Rng,
     pub broker: Broker,
+    /// What the next broker will know of contexts.
+    pub rules: BTreeMap<String, Rule>,
     pub parties: BTreeMap<ProcessId, Party>,
     /// Killed processes whose end the broker has not seen.
     pub dying: BTreeMap<ProcessId, Party>,
@@ -50,6 +52,10 @@ pub enum Agent {
     /// The control thread has caught up.
     CaughtUp(ProcessId),
     Thread(ProcessId, Tid),
+    /// The control thread finds the next broker.
+    Rejoin(ProcessId),
+    /// Whoever has not come back to the broker is dead.
+    Settle,
 }
 
 impl World {
@@ -57,6 +63,7 @@ impl World {
         World {
             rng: Rng::new(seed),
             broker: Broker::new(Limits::default(), 0),
+            rules: BTreeMap::new(),
             parties: BTreeMap::new(),
             dying: BTreeMap::new(),
             channels: BTreeMap::new(),
@@ -108,11 +115,14 @@ impl World {
             if !party.requests.is_empty() {
                 agents.push(Agent::Broker(id));
             }
-            if !party.events.is_empty() {
+            if !party.events.is_empty() || party.link == Link::HungUp {
                 agents.push(Agent::Events(id));
             }
+            if party.link == Link::Lost {
+                agents.push(Agent::Rejoin(id));
+            }
             match &party.control {
-                Some((number, _)) if party.barrier_seen >= *number => {
+                Some((number, _)) if party.has_caught_up(*number) => {
                     agents.push(Agent::CaughtUp(id));
                 }
                 Some(_) => {}
@@ -123,6 +133,9 @@ impl World {
                     agents.push(Agent::Thread(id, tid));
                 }
             }
+        }
+        if self.may_settle() {
+            agents.push(Agent::Settle);
         }
         agents
     }
@@ -158,6 +171,8 @@ impl World {
                 let blocked = world.end_liars(party, None, &before);
                 world.control_catches_up(party, blocked);
             }),
+            Agent::Rejoin(id) => self.with(id, |world, party| world.rejoin(party)),
+            Agent::Settle => self.settle(),
             Agent::Thread(id, tid) => self.with(id, |world, party| world.run_thread(party, tid)),
         }
     }
@@ -183,6 +198,7 @@ impl World {
         let mut effects = Vec::new();
         let reply = self.broker.request(id, request, &mut effects);
         self.carry_out_broker(effects);
+        self.write_rules();
         if let (Some(reply), Some(party)) = (reply, self.parties.get_mut(&id)) {
             let tid = asker.expect("only questions are answered");
             if let Some(thread) = party.threads.get_mut(&tid) {
@@ -196,9 +212,10 @@ impl World {
         let mut effects = Vec::new();
         self.broker.gone(id, &mut effects);
         self.carry_out_broker(effects);
+        self.write_rules();
     }
 
-    fn carry_out_broker(&mut self, effects: Vec<Effect>) {
+    pub fn carry_out_broker(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             if self.trace {
                 println!("      -> {effect:?}");
@@ -219,7 +236,11 @@ impl World {
                         self.send_event(to, Event::Channel { channel, end, peer });
                     }
                 }
-                Effect::Disconnect { process, why } => panic!("{process:?} disconnected: {why}"),
+                Effect::Disconnect { process, why } => {
+                    // Killed before it had made its claims, it is late.
+                    let dead = !self.parties.contains_key(&process);
+                    assert!(dead && why == Violation::Claims, "{process:?} disconnected: {why}");
+                }
             }
         }
     }

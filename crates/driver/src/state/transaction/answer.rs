@@ -13,7 +13,7 @@ impl State {
     /// Takes room for a reply to this thread's innermost call.
     pub fn admit_reply(&mut self, arrival: &Arrival<'_>) -> Result<Room, Verdict> {
         if !self.has_ticket(arrival) {
-            return Err(Verdict::NotYet);
+            return Err(self.missing(arrival.message));
         }
         self.take_room(arrival.message, None, None)
     }

@@ -17,7 +17,7 @@ impl State {
         let peer = self.peers.get(&arrival.peer);
         let may_call = peer.is_some_and(|peer| peer.grants.contains(&node));
         if !may_call || !self.has_ticket(arrival) {
-            return Err(Verdict::NotYet);
+            return Err(self.missing(message));
         }
         let Some(target) = self.nodes.get(node) else {
             return Err(Verdict::Refused(Kind::Dead, Errno::SRCH));
@@ -33,6 +33,14 @@ impl State {
     pub(super) fn has_ticket(&self, arrival: &Arrival<'_>) -> bool {
         let key = (arrival.peer, TicketId(arrival.message.ticket));
         arrival.message.ticket == 0 || self.tickets.contains_key(&key)
+    }
+
+    /// What allows a message has not come. It never will if it was a dead broker's to send.
+    pub(super) fn missing(&self, message: &Message) -> Verdict {
+        match self.is_to_come(message.ticket) {
+            true => Verdict::NotYet,
+            false => Verdict::Refused(Kind::Failed, Errno::CONNREFUSED),
+        }
     }
 
     pub(super) fn take_room(

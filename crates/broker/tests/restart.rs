@@ -1,0 +1,208 @@
+//! A broker that comes after another one at the same socket, and engines that tell it everything
+//! but the truth.
+
+mod fake;
+
+use baton_abi::claim::Claim;
+use baton_abi::control::*;
+use baton_abi::lane::front;
+use fake::*;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Where nobody is to be declared dead while the test runs.
+fn start(directory: &Directory) -> Running {
+    let grace = Duration::from_secs(3600);
+    Running::start(Config { grace, ..Config::at(directory.socket()) }).unwrap()
+}
+
+fn held(holder: &Fake) -> Claim {
+    Claim::Node { node: NodeId(1), flags: 0, strong: true, holder: holder.id() }
+}
+
+fn holds(handle: u32, owner: &Fake) -> Claim {
+    let (owner, node) = (owner.id(), NodeId(1));
+    Claim::Handle { handle, owner, node, strong: 1, grants: 1 }
+}
+
+fn open(target: &Fake) -> Request {
+    Request::OpenChannel { target: target.id() }
+}
+
+fn refused(errno: Errno) -> Option<Reply> {
+    Some(Reply::Refused { errno: errno.raw_os_error() })
+}
+
+/// The manager and a client of one broker at the next one.
+fn handed_over() -> (Directory, Running, Fake, Fake, Fake) {
+    let directory = Directory::new();
+    let first = start(&directory);
+    let (manager, client) = manager_and_client(first.socket());
+    let stranger = Fake::open(first.socket(), "binder").unwrap();
+    first.stop().unwrap();
+    let second = start(&directory);
+    let [manager, client, stranger] =
+        [manager, client, stranger].map(|engine| engine.resume(second.socket()).unwrap());
+    (directory, second, manager, client, stranger)
+}
+
+#[test]
+fn everybody_is_who_it_was_and_has_what_it_had() {
+    let (_directory, broker, manager, client, stranger) = handed_over();
+    assert_eq!([&manager, &client, &stranger].map(|engine| engine.era), [1; 3]);
+    let channel = |end, peer: &Fake| Claim::Channel { channel: ChannelId(1), end, peer: peer.id() };
+    manager.rejoin(&[held(&client), channel(End::Server, &client)], &[(NodeId(1), 0)]);
+    manager.events();
+    client.rejoin(&[holds(0, &manager), channel(End::Client, &manager)], &[]);
+    let thawed = Event::Frozen { process: manager.id(), frozen: false };
+    assert_eq!(client.events(), [thawed]);
+    let objects = vec![Object::Node { node: NodeId(4), strength: Strength::Strong, flags: 0 }];
+    let send = Request::Translate { target: manager.id(), objects };
+    assert!(matches!(client.ask(send), Some(Reply::Ticket { .. })));
+    // A new one finds the manager by its context, and has a number that nobody had.
+    let new = Fake::open(broker.socket(), "binder").unwrap();
+    assert_eq!(new.id().era(), 1);
+    assert!(matches!(new.ask(Request::ContextManager), Some(Reply::Ticket { .. })));
+    assert_eq!(new.ask(open(&manager)), Some(Reply::Done));
+    // Each is its own process to the system still: the broker hears of its end.
+    let gone = manager.id();
+    drop(manager);
+    let all: Vec<Event> = std::iter::from_fn(|| Some(client.event()))
+        .take_while(|event| *event != Event::Dead { process: gone })
+        .collect();
+    assert!(all.len() < 8, "{all:?}");
+}
+
+#[test]
+fn a_liar_gets_nothing() {
+    let (_directory, broker, manager, client, stranger) = handed_over();
+    let channel = Claim::Channel { channel: ChannelId(1), end: End::Client, peer: manager.id() };
+    // Before its victims or after them, it says that it is the client, and the manager.
+    stranger.rejoin(&[holds(0, &manager), channel], &[(NodeId(1), 0)]);
+    assert_eq!(stranger.ask(open(&manager)), refused(Errno::AGAIN));
+    let ours = Claim::Channel { channel: ChannelId(1), end: End::Server, peer: client.id() };
+    manager.rejoin(&[held(&client), ours], &[(NodeId(1), 0)]);
+    client.rejoin(&[holds(0, &manager), channel], &[]);
+    // Requests of one engine have been carried out when it is answered.
+    (manager.events(), client.events());
+    assert_eq!(stranger.events(), [Event::Denied { handle: 0 }]);
+    // The manager of a context may be called by everybody. Nothing else is left of the lie.
+    let send = Request::Translate { target: manager.id(), objects: Vec::new() };
+    assert_eq!(stranger.ask(send.clone()), refused(Errno::AGAIN));
+    assert_eq!(stranger.ask(Request::Acquire { handle: 0 }), refused(Errno::AGAIN));
+    assert_eq!(stranger.ask(open(&client)), refused(Errno::PERM));
+    assert!(matches!(client.ask(send), Some(Reply::Ticket { .. })));
+    let holders = |of: &Fake| {
+        let Some(Reply::Report(report)) = ask(observe(broker.socket()), &Request::Report) else {
+            panic!("no report")
+        };
+        let all = report.contexts.into_iter().flat_map(|context| context.processes);
+        let nodes = all.filter(|process| process.process == of.id().0).map(|process| process.nodes);
+        nodes.collect::<Vec<_>>().concat()
+    };
+    assert_eq!(holders(&manager), [(1, 1, 1)]);
+}
+
+#[test]
+fn a_card_is_good_for_one_process_at_one_socket_in_time() {
+    let (directory, elsewhere) = (Directory::new(), Directory::new());
+    let first = start(&directory);
+    let engine = Fake::open(first.socket(), "binder").unwrap();
+    let card = engine.card.clone();
+    let other = Fake::open(first.socket(), "binder").unwrap();
+    // The broker that gave it out is still there.
+    let early = other.resume(first.socket()).map(drop);
+    assert_eq!(early, Err(Errno::KEYREJECTED));
+    first.stop().unwrap();
+
+    let second = start(&directory);
+    let guest = || Fake::open(second.socket(), "binder").unwrap();
+    let mut forged = card.clone();
+    forged[0] ^= 1; // The process's number.
+    for bad in [forged, Vec::new(), card[1..].to_vec(), vec![0; 4096]] {
+        let result = guest().resume_as(second.socket(), bad).map(drop);
+        assert_eq!(result, Err(Errno::KEYREJECTED));
+    }
+    let third = start(&elsewhere);
+    let there = guest().resume_as(third.socket(), card.clone()).map(drop);
+    assert_eq!(there, Err(Errno::KEYREJECTED));
+    let engine = engine.resume(second.socket()).unwrap();
+    assert_eq!(engine.id(), ProcessId(1));
+    // Twice is once too often.
+    assert_eq!(guest().resume_as(second.socket(), card.clone()).map(drop), Err(Errno::BUSY));
+    second.stop().unwrap();
+
+    let config = Config { grace: Duration::ZERO, ..Config::at(directory.socket()) };
+    let late = Running::start(config).unwrap();
+    // Whoever is served now is served after the time was over.
+    drop(Fake::open(late.socket(), "binder").unwrap());
+    assert_eq!(engine.resume(late.socket()).map(drop), Err(Errno::TIME));
+}
+
+#[test]
+fn a_front_page_that_others_could_write_is_refused() {
+    let directory = Directory::new();
+    let first = start(&directory);
+    let engine = Fake::open(first.socket(), "binder").unwrap();
+    first.stop().unwrap();
+    let second = start(&directory);
+    let page = front_page();
+    let resume = Request::Resume { version: VERSION, card: engine.card.clone() };
+    let greeted = |descriptors: &[_]| {
+        let reply = greet(connect(second.socket()).unwrap(), &resume, descriptors);
+        reply.map(|(reply, _)| reply)
+    };
+    let [own, tally] = engine.pages.each_ref().map(AsFd::as_fd);
+    assert_eq!(greeted(&[page.as_fd(), tally]), refused(Errno::INVAL));
+    assert_eq!(greeted(&[own, own]), refused(Errno::PERM));
+    assert_eq!(greeted(&[]), refused(Errno::INVAL));
+    assert!(matches!(greeted(&[own, tally]), Some(Reply::Welcome { .. })));
+}
+
+/// The next broker cannot write the page: it says that calls may be under way until the engine has.
+#[test]
+fn a_freeze_is_not_done_before_the_engine_has_seen_it() {
+    let (_directory, _broker, manager, client, _stranger) = handed_over();
+    manager.rejoin(&[], &[]);
+    manager.events();
+    client.rejoin(&[], &[]);
+    let pid = std::process::id();
+    let freeze = Request::Freeze { pid, frozen: true };
+    let outstanding = |reply| match reply {
+        Some(Reply::Freeze { outstanding, .. }) => outstanding,
+        other => panic!("{other:?}"),
+    };
+    // All three have this pid; the third has not made its claims.
+    assert_eq!(outstanding(client.ask(freeze.clone())), 2);
+    let told = Event::Frozen { process: manager.id(), frozen: true };
+    assert_eq!(manager.event(), told);
+    manager.front.word(front::FROZEN).store(1, Ordering::SeqCst);
+    assert_eq!(outstanding(client.ask(freeze.clone())), 1);
+    client.front.word(front::FROZEN).store(1, Ordering::SeqCst);
+    assert_eq!(outstanding(client.ask(freeze)), 0);
+}
+
+#[test]
+fn a_broker_that_leaves_nobody_behind_leaves_nothing() {
+    let directory = Directory::new();
+    let testament = directory.socket().with_file_name("broker.sock.testament");
+    let first = start(&directory);
+    let engine = Fake::open(first.socket(), "binder").unwrap();
+    let observer = observe(first.socket());
+    assert_eq!(ask(&observer, &Request::AddContext { name: "mine".into() }), Some(Reply::Done));
+    first.stop().unwrap();
+    assert!(testament.exists());
+    let second = start(&directory);
+    assert!(Fake::open(second.socket(), "mine").is_ok(), "contexts stay");
+    drop(engine);
+    second.stop().unwrap();
+    let until_idle =
+        Config { until_idle: true, grace: Duration::ZERO, ..Config::at(directory.socket()) };
+    let mut third = Running::start(until_idle).unwrap();
+    drop(Fake::open(third.socket(), "mine").unwrap());
+    third.join().unwrap();
+    assert!(!testament.exists());
+    assert_eq!(Fake::open(start(&directory).socket(), "mine").map(drop), Err(Errno::NOENT));
+}

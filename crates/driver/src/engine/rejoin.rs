@@ -1,0 +1,172 @@
+//! Finding the next broker when one has died, and telling it what this process has.
+//!
+//! ```text
+//!             the event socket ends                 Welcome
+//!   (joined) ----------------------> Later <---> Greeted -----> claims, (joined)
+//!                                    (timer)        |
+//!                                                   +--> Over: it will not have us back
+//! ```
+//!
+//! All of it is the control thread's. Nobody waits for a broker: until there is one, what needs it
+//! fails. From the moment when the claims are made, under the state's lock, what the state tells
+//! the broker goes to the new one.
+
+use super::events::{EVENTS, GREETING};
+use super::{Engine, lock};
+use crate::channel::Channel;
+use crate::control::{Greeting, Link};
+use baton_abi::claim::{Claim, MAX_CLAIMS};
+use baton_abi::control::{Event, ProcessId, Request};
+use baton_abi::lane::{front, tally};
+use baton_shm::sync::Ordering;
+use rustix::event::Timespec;
+use rustix::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// Well within the time that a broker waits for engines.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How far the control thread has come.
+#[derive(Debug, Default)]
+pub(super) enum Comeback {
+    /// There is a broker.
+    #[default]
+    Joined,
+    /// There is none: when to look again, and how long to wait after that.
+    Later(Instant, Duration),
+    /// One was greeted; the pause after it if it goes away.
+    Greeted(OwnedFd, Duration),
+    /// None will have us.
+    Over,
+}
+
+impl Comeback {
+    /// How long the control thread may sleep.
+    pub fn pause(&self) -> Option<Timespec> {
+        let Comeback::Later(time, _) = self else { return None };
+        let left = time.saturating_duration_since(Instant::now());
+        Some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() })
+    }
+
+    pub fn is_due(&self) -> bool {
+        matches!(self, Comeback::Later(time, _) if *time <= Instant::now())
+    }
+
+    fn later(pause: Duration) -> Comeback {
+        Comeback::Later(Instant::now() + pause, (pause * 2).min(LONGEST_PAUSE))
+    }
+}
+
+impl Engine {
+    /// The last event has been taken: what has not come by now will not come.
+    pub(super) fn broker_is_gone(&self) {
+        if !self.is_closed() {
+            let what = "the broker is gone; calls go on, nothing new can be reached";
+            tracing::warn!(target: "binder", "{what}");
+        }
+        let mut state = self.lock();
+        self.forget_tally();
+        state.broker_lost();
+        self.accept(&mut state, None);
+        self.carry_out(&mut state);
+    }
+
+    /// Begins to look for another broker if ours is gone.
+    pub(super) fn look_for_broker(&self, comeback: &mut Comeback) {
+        let link = self.broker.link();
+        if link.is_lost() && matches!(comeback, Comeback::Joined) {
+            let _ = rustix::event::epoll::delete(&self.epoll, link.events());
+            *comeback = Comeback::Later(Instant::now(), FIRST_PAUSE);
+        }
+    }
+
+    pub(super) fn greet_broker(&self, comeback: &mut Comeback) {
+        let &mut Comeback::Later(_, pause) = comeback else { return };
+        let greeted = self.broker.greet_next().and_then(|socket| {
+            self.watch(socket.as_fd(), GREETING)?;
+            Ok(socket)
+        });
+        *comeback = match greeted {
+            Ok(socket) => Comeback::Greeted(socket, pause),
+            Err(_) => Comeback::later(pause),
+        };
+    }
+
+    pub(super) fn hear_broker(&self, comeback: &mut Comeback) {
+        let Comeback::Greeted(socket, pause) = std::mem::take(comeback) else { return };
+        let _ = rustix::event::epoll::delete(&self.epoll, &socket);
+        *comeback = match self.broker.hear_next(socket) {
+            Greeting::Welcome(link) => match self.rejoin(Arc::new(link)) {
+                true => Comeback::Joined,
+                false => Comeback::later(pause),
+            },
+            Greeting::Later => Comeback::later(pause),
+            Greeting::Refused(errno) => {
+                tracing::warn!(target: "binder", "the next broker does not take us back: {errno}");
+                Comeback::Over
+            }
+        };
+    }
+
+    /// Makes this process's claims. False if that broker is gone as well.
+    fn rejoin(&self, link: Arc<Link>) -> bool {
+        let _events = lock(&self.events);
+        let mut state = self.lock();
+        if self.is_closed() || self.watch(link.events(), EVENTS).is_err() {
+            return false;
+        }
+        self.forget_tally();
+        // What was announced in time comes in now; what comes later has lost its references.
+        self.accept(&mut state, None);
+        let channels = self.channel_claims();
+        let with = |process| channels.iter().any(|(peer, _)| *peer == process);
+        let mut claims = state.rejoin(link.era, with);
+        claims.extend(channels.iter().map(|(_, claim)| *claim));
+        // What it makes the state tell goes the way of the old broker: the claims are without it.
+        self.carry_out(&mut state);
+        let manages = state.managers();
+        let told = claims
+            .chunks(MAX_CLAIMS)
+            .all(|claims| link.tell(&Request::Claim { claims: claims.to_vec() }))
+            && link.tell(&Request::Rejoin { manages });
+        if !told {
+            state.broker_lost();
+            return false;
+        }
+        tracing::info!(target: "binder", "another broker is there");
+        self.broker.replace(Arc::clone(&link));
+        drop(state);
+        if self.is_closed() {
+            link.shut_down();
+        }
+        true
+    }
+
+    /// Events that were counted and not sent will not come.
+    fn forget_tally(&self) {
+        let taken = self.events_taken.load(Ordering::Relaxed);
+        self.tally.word(tally::EVENTS).store(taken, Ordering::Relaxed);
+    }
+
+    fn channel_claims(&self) -> Vec<(ProcessId, Claim)> {
+        let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
+        let claim = |channel: &Arc<Channel>| {
+            let (end, peer) = (channel.end, channel.peer);
+            (peer, Claim::Channel { channel: channel.id, end, peer })
+        };
+        channels.by_id.values().map(claim).collect()
+    }
+
+    /// A broker that did not seal our front page cannot write it.
+    pub(super) fn see_freeze(&self, event: &Event) {
+        if let Event::Frozen { process, frozen } = *event
+            && process == self.identity.process
+            && self.broker.link().era != process.era()
+        {
+            // Pairs with the loads of clients, and with the broker's of the number of open calls.
+            self.front.word(front::FROZEN).store(u32::from(frozen), Ordering::SeqCst);
+        }
+    }
+}
