@@ -39,6 +39,29 @@ impl World {
             rule.manager.take_if(|(owner, _)| sees && !self.parties.contains_key(owner));
         }
         self.broker = Broker::succeed(Limits::default(), 0, self.broker.era() + 1, rules);
+        self.what_follows_at_once();
+    }
+
+    /// What steps of all alike would seldom bring: a process that dies with the broker, and control
+    /// threads that are faster than their programs' threads.
+    fn what_follows_at_once(&mut self) {
+        let ids: Vec<ProcessId> = self.parties.keys().copied().collect();
+        if self.rng.percent(20)
+            && let Some(id) = self.rng.pick(&ids)
+        {
+            self.kill(id);
+        }
+        for id in ids {
+            if self.rng.percent(30) && self.parties.contains_key(&id) {
+                self.with(id, |world, party| {
+                    world.take_events(party);
+                    if party.link == Link::HungUp {
+                        world.learn_of_loss(party);
+                    }
+                    world.rejoin(party);
+                });
+            }
+        }
     }
 
     /// It dies before its answer, and before some of the events; but each is sent in its turn.
