@@ -86,3 +86,114 @@ impl State {
         claims
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::transaction::{Arrival, Verdict, Via};
+    use crate::state::{Return, State};
+    use baton_abi::control::{ChannelId, Event, Granted, Strength, TicketId};
+    use baton_abi::lane::Message;
+
+    const PEER: ProcessId = ProcessId(2);
+    const HANDLE: u32 = 1;
+
+    /// A process with a buffer, and a handle that came by this ticket of the peer's.
+    fn process(ticket: u64) -> State {
+        let mut state = State::new(ProcessId(1));
+        state.buffers.map(4096);
+        let (node, strength) = (NodeId(7), Strength::Weak);
+        let granted = Granted::Handle { handle: HANDLE, owner: PEER, node, strength, flags: 0 };
+        let ticket = TicketId(ticket);
+        state.event(Event::Ticket { from: PEER, ticket, objects: vec![granted] });
+        state
+    }
+
+    fn handles(claims: &[Claim]) -> usize {
+        claims.iter().filter(|claim| matches!(claim, Claim::Handle { .. })).count()
+    }
+
+    #[test]
+    fn a_ticket_without_its_message_is_given_back_and_then_unknown() {
+        let old = 5;
+        let mut state = process(old);
+        state.broker_lost();
+        assert_eq!(handles(&state.rejoin(1, |_| true)), 0);
+        let refused = |state: &mut State, ticket| {
+            let message = Message { ticket, ..Message::default() };
+            let (via, chain) = (Via { channel: ChannelId(1), lane: 0 }, Vec::new());
+            let arrival = Arrival { via, peer: PEER, message: &message, chain };
+            matches!(state.admit_reply(&arrival), Err(Verdict::Refused(..)))
+        };
+        assert!(refused(&mut state, old));
+        assert!(!refused(&mut state, 1 << 32 | 1), "the new broker's may come");
+        state.drop_ticket(PEER, TicketId(old));
+        assert!(state.is_settled(), "nothing is waited for that does not come");
+        state.broker_lost();
+        assert!(refused(&mut state, 1 << 32 | 1), "now it may not");
+    }
+
+    #[test]
+    fn what_is_held_is_claimed_as_often_as_it_was_granted() {
+        let mut state = process(5);
+        assert!(state.increase(HANDLE, Strength::Weak));
+        assert!(state.upgraded(HANDLE, 0));
+        let claim =
+            Claim::Handle { handle: HANDLE, owner: PEER, node: NodeId(7), strong: 1, grants: 2 };
+        assert_eq!(state.rejoin(1, |_| true), [claim]);
+        // What the old broker granted, and nobody has claimed, the new one does not know.
+        assert!(!state.upgraded(HANDLE, 0));
+        assert_eq!(state.rejoin(2, |_| true), [claim]);
+    }
+
+    #[test]
+    fn holders_are_named_and_strangers_forgotten() {
+        let mut state = State::new(ProcessId(1));
+        let id = state.context_manager_node(0x10, 0, 3);
+        let [holder, caller, gone] = [2, 3, 4].map(ProcessId);
+        let holds = Some((holder, true));
+        state.event(Event::References { node: id, strong: true, held: true, holder: holds });
+        for peer in [caller, gone] {
+            state.peers.entry(peer).or_default().label = "label".to_owned();
+        }
+        let claims = state.rejoin(1, |peer| peer == caller);
+        assert_eq!(claims, [Claim::Node { node: id, flags: 3, strong: true, holder }]);
+        assert_eq!(state.managers(), [(id, 3)]);
+        assert!(state.peers.keys().eq([&holder, &caller]));
+        state.not_context_manager(id);
+        assert_eq!(state.managers(), []);
+    }
+
+    #[test]
+    fn a_state_that_is_told_again_is_no_news() {
+        let mut state = process(5);
+        state.listen_for_freeze(HANDLE, 9).unwrap();
+        let frozen = |frozen| Event::Frozen { process: PEER, frozen };
+        let news = |state: &mut State| match state.next_return(1, true) {
+            Some(Return::Frozen(9, frozen)) => {
+                state.freeze_done(1, 9).unwrap();
+                Some(frozen)
+            }
+            other => {
+                assert!(other.is_none(), "{other:?}");
+                None
+            }
+        };
+        for (told, expect) in
+            [(false, Some(false)), (false, None), (true, Some(true)), (true, None)]
+        {
+            state.event(frozen(told));
+            assert_eq!(news(&mut state), expect);
+        }
+    }
+
+    #[test]
+    fn a_denied_handle_is_a_dead_nodes() {
+        let mut state = process(5);
+        state.request_death(HANDLE, 9);
+        state.event(Event::Denied { handle: HANDLE });
+        assert!(matches!(state.next_return(1, true), Some(Return::Cookie(_, 9))));
+        assert!(state.references.get(HANDLE).is_some_and(|reference| reference.dead));
+        state.event(Event::Denied { handle: 77 });
+    }
+}
