@@ -86,7 +86,8 @@ fn a_liar_gets_nothing() {
     manager.rejoin(&[held(&client), ours], &[(NodeId(1), 0)]);
     client.rejoin(&[holds(0, &manager), channel], &[]);
     // Requests of one engine have been carried out when it is answered.
-    (manager.events(), client.events());
+    manager.events();
+    client.events();
     assert_eq!(stranger.events(), [Event::Denied { handle: 0 }]);
     // The manager of a context may be called by everybody. Nothing else is left of the lie.
     let send = Request::Translate { target: manager.id(), objects: Vec::new() };
