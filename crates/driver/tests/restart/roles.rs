@@ -174,9 +174,11 @@ fn bare(socket: &Path) {
     let pages = [page.as_fd(), tally.as_fd()];
     let mut raw = Raw::connect(socket).expect("a broker");
     let hello = Request::Hello { version: VERSION, context: "binder".to_owned() };
-    let (Some(Reply::Welcome { card, .. }), _) = raw.ask(&hello, &pages) else {
+    // Whoever closes its events is gone.
+    let (Some(Reply::Welcome { card, .. }), events) = raw.ask(&hello, &pages) else {
         panic!("no welcome")
     };
+    let mut kept = Vec::from_iter(events);
     say("ready");
     for command in commands() {
         let words: Vec<&str> = command.split(' ').collect();
@@ -191,7 +193,9 @@ fn bare(socket: &Path) {
                 say("refused");
             }
             ["resume"] => {
-                raw = Raw::resume(socket, card.clone(), pages).0;
+                let (next, (_, events)) = Raw::resume(socket, card.clone(), pages);
+                raw = next;
+                kept.push(events.expect("a welcome carries the event socket"));
                 raw.tell(&Request::Rejoin { manages: Vec::new() }, &[]);
                 say("welcome");
             }
