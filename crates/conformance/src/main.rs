@@ -1,0 +1,42 @@
+//! The same scenarios on Baton and on the kernel's own driver.
+#![cfg(target_os = "linux")]
+
+mod actor;
+mod arena;
+mod crew;
+mod decode;
+mod encode;
+mod generate;
+mod peek;
+mod play;
+mod profile;
+mod random;
+mod step;
+mod stillness;
+mod transcript;
+mod world;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Plays scenarios on the driver that is here, and prints what came of them
+    Play(transcript::PlayArgs),
+    /// Does nothing until it is killed
+    #[command(hide = true)]
+    Idle,
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Play(arguments) => transcript::play(&arguments),
+        Command::Idle => actor::idle(),
+    }
+}
