@@ -10,7 +10,7 @@
 //! Handles, node addresses, cookies, sizes, flags, error numbers and the order of returns stand as
 //! they are.
 
-use crate::world::{Buffer, World};
+use crate::world::{Buffer, World, target};
 use baton_abi::uapi::*;
 use bytemuck::{AnyBitPattern, pod_read_unaligned};
 use std::fmt::Write;
@@ -234,7 +234,7 @@ impl Decoder<'_> {
 
     fn file(&mut self, fd: i32) -> String {
         let pid = self.world.processes[self.process].pid;
-        self.world.processes[self.process].files.push(fd);
+        self.world.processes[self.process].add_file(fd);
         describe_file(self.world, pid, fd)
     }
 
@@ -251,11 +251,11 @@ impl Decoder<'_> {
 }
 
 /// Which pipe a descriptor is an end of.
-pub fn describe_file(world: &World, pid: u32, fd: i32) -> String {
-    let Ok(target) = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")) else {
+fn describe_file(world: &World, pid: u32, fd: i32) -> String {
+    let target = target(pid, fd);
+    if target.is_empty() {
         return "closed".to_owned();
-    };
-    let target = target.to_string_lossy();
+    }
     let name = match world.pipes.iter().position(|pipe| *pipe == target) {
         Some(number) => format!("pipe{number}"),
         None => "another".to_owned(),

@@ -3,6 +3,7 @@
 
 mod actor;
 mod arena;
+mod cargo;
 mod crew;
 mod decode;
 mod encode;

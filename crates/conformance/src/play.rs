@@ -3,10 +3,10 @@
 use crate::actor::Order;
 use crate::arena::Slot;
 use crate::crew::{Crew, Stuck};
-use crate::decode::{Decoder, describe_file};
+use crate::decode::Decoder;
 use crate::encode::{self, Layout, READ, READ_BYTES};
-use crate::step::{Act, Command, Control, Exchange, FileName, Step};
-use crate::world::{Life, Thread, World};
+use crate::step::{Act, Command, Control, Exchange, Step};
+use crate::world::{Life, Thread, World, target};
 use baton_abi::uapi::*;
 use bytemuck::pod_read_unaligned;
 
@@ -246,10 +246,8 @@ impl<'a> Stage<'a> {
             Act::Poll if result >= 0 => format!("events {result:x}"),
             Act::Pipe if result >= 0 => {
                 let both = [result as i32, (result >> 32) as i32];
-                process.files.extend(both);
-                let link = std::fs::read_link(format!("/proc/{}/fd/{}", process.pid, both[0]));
-                let name = link.map_or_else(|_| String::new(), |l| l.to_string_lossy().into());
-                self.world.pipes.push(name);
+                both.iter().for_each(|fd| process.add_file(*fd));
+                self.world.pipes.push(target(process.pid, both[0]));
                 status
             }
             Act::Exchange(_) => format!("{status} {}", self.exchanged(number, thread, slot)),
@@ -274,18 +272,6 @@ impl<'a> Stage<'a> {
             doing.expects = !matches!(returns.as_str(), "" | "NOOP");
         }
         format!("wrote {wrote}/{} read {read}: {returns}", argument.write_size)
-    }
-
-    /// Which of a process's files are still open, as a line.
-    pub fn files(&self, number: usize) -> String {
-        let process = &self.world.processes[number];
-        let all = process.files.iter().map(|fd| describe_file(&self.world, process.pid, *fd));
-        all.collect::<Vec<_>>().join(", ")
-    }
-
-    /// Whether a name stands for a file at all.
-    pub fn has_file(&self, number: usize, name: FileName) -> bool {
-        self.world.processes[number].file(name) >= 0
     }
 }
 

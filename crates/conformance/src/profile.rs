@@ -87,15 +87,23 @@ pub enum Cargo {
 
 const PAGE: u32 = 4096;
 const USUAL: &[u32] = &[1024 * 1024 - 2 * PAGE, 16 * PAGE];
+const SMALL: &[u32] = &[PAGE, 2 * PAGE, 4 * PAGE];
+
+const BASE: Profile = Profile {
+    name: "",
+    processes: 3,
+    threads: 2,
+    nonblocking: true,
+    map_bytes: USUAL,
+    weights: &[],
+    cargo: Cargo::Bytes,
+    wrong: 30,
+};
 
 /// All families with a generator.
 pub const PROFILES: &[Profile] = &[
     Profile {
         name: "calls",
-        processes: 3,
-        threads: 2,
-        nonblocking: true,
-        map_bytes: USUAL,
         weights: &[
             (Kind::Read, 40),
             (Kind::Call, 16),
@@ -107,6 +115,224 @@ pub const PROFILES: &[Profile] = &[
             (Kind::Looper, 2),
         ],
         cargo: Cargo::References,
-        wrong: 30,
+        ..BASE
+    },
+    Profile {
+        name: "nesting",
+        threads: 3,
+        weights: &[
+            (Kind::Read, 40),
+            (Kind::Call, 30),
+            (Kind::Reply, 14),
+            (Kind::Free, 6),
+            (Kind::Acknowledge, 6),
+            (Kind::ThreadExit, 1),
+            (Kind::Ask, 1),
+        ],
+        cargo: Cargo::References,
+        wrong: 60,
+        ..BASE
+    },
+    Profile {
+        name: "waiting",
+        threads: 3,
+        nonblocking: false,
+        weights: &[
+            (Kind::Read, 12),
+            (Kind::Call, 24),
+            (Kind::OneWay, 8),
+            (Kind::Reply, 24),
+            (Kind::Free, 8),
+            (Kind::Looper, 6),
+            (Kind::Signal, 4),
+            (Kind::ThreadExit, 1),
+            (Kind::Ask, 1),
+        ],
+        ..BASE
+    },
+    Profile {
+        name: "references",
+        weights: &[
+            (Kind::Read, 30),
+            (Kind::Call, 12),
+            (Kind::OneWay, 6),
+            (Kind::Reply, 12),
+            (Kind::Free, 10),
+            (Kind::Acknowledge, 14),
+            (Kind::Count, 20),
+            (Kind::Ask, 3),
+        ],
+        cargo: Cargo::References,
+        wrong: 20,
+        ..BASE
+    },
+    Profile {
+        name: "deaths",
+        weights: &[
+            (Kind::Read, 36),
+            (Kind::Call, 10),
+            (Kind::OneWay, 4),
+            (Kind::Reply, 10),
+            (Kind::Free, 6),
+            (Kind::Acknowledge, 8),
+            (Kind::Count, 8),
+            (Kind::Death, 24),
+            (Kind::End, 2),
+            (Kind::Start, 1),
+        ],
+        cargo: Cargo::References,
+        ..BASE
+    },
+    Profile {
+        name: "one-way",
+        map_bytes: SMALL,
+        weights: &[
+            (Kind::Read, 30),
+            (Kind::OneWay, 30),
+            (Kind::Call, 6),
+            (Kind::Reply, 6),
+            (Kind::Free, 16),
+            (Kind::Spam, 2),
+            (Kind::Acknowledge, 4),
+        ],
+        cargo: Cargo::Heavy,
+        ..BASE
+    },
+    Profile {
+        name: "objects",
+        weights: &[
+            (Kind::Read, 36),
+            (Kind::Call, 16),
+            (Kind::OneWay, 6),
+            (Kind::Reply, 18),
+            (Kind::Free, 8),
+            (Kind::Acknowledge, 6),
+            (Kind::File, 8),
+            (Kind::Ask, 2),
+        ],
+        cargo: Cargo::Everything,
+        wrong: 12,
+        ..BASE
+    },
+    Profile {
+        name: "loopers",
+        threads: 4,
+        nonblocking: false,
+        weights: &[
+            (Kind::Read, 20),
+            (Kind::Call, 10),
+            (Kind::OneWay, 14),
+            (Kind::Reply, 14),
+            (Kind::Free, 6),
+            (Kind::Looper, 20),
+            (Kind::MaxThreads, 4),
+            (Kind::Signal, 8),
+            (Kind::ThreadExit, 4),
+        ],
+        ..BASE
+    },
+    Profile {
+        name: "contexts",
+        weights: &[
+            (Kind::Read, 24),
+            (Kind::Call, 12),
+            (Kind::OneWay, 4),
+            (Kind::Reply, 8),
+            (Kind::Free, 4),
+            (Kind::Acknowledge, 6),
+            (Kind::Count, 6),
+            (Kind::Death, 6),
+            (Kind::Manage, 14),
+            (Kind::End, 5),
+            (Kind::Start, 5),
+            (Kind::Ask, 2),
+        ],
+        cargo: Cargo::References,
+        ..BASE
+    },
+    Profile {
+        name: "freezing",
+        weights: &[
+            (Kind::Read, 30),
+            (Kind::Call, 14),
+            (Kind::OneWay, 14),
+            (Kind::Reply, 12),
+            (Kind::Free, 6),
+            (Kind::Acknowledge, 4),
+            (Kind::Freeze, 16),
+        ],
+        cargo: Cargo::References,
+        ..BASE
+    },
+    Profile {
+        name: "endings",
+        weights: &[
+            (Kind::Read, 30),
+            (Kind::Call, 16),
+            (Kind::OneWay, 8),
+            (Kind::Reply, 10),
+            (Kind::Free, 4),
+            (Kind::Acknowledge, 6),
+            (Kind::Count, 4),
+            (Kind::Death, 6),
+            (Kind::End, 8),
+            (Kind::Start, 6),
+            (Kind::ThreadExit, 3),
+        ],
+        cargo: Cargo::References,
+        ..BASE
+    },
+    Profile {
+        name: "killing",
+        threads: 3,
+        nonblocking: false,
+        weights: &[
+            (Kind::Read, 16),
+            (Kind::Call, 20),
+            (Kind::OneWay, 8),
+            (Kind::Reply, 14),
+            (Kind::Free, 4),
+            (Kind::Looper, 6),
+            (Kind::End, 4),
+            (Kind::Start, 4),
+            (Kind::Signal, 3),
+        ],
+        ..BASE
+    },
+    Profile {
+        name: "polling",
+        weights: &[
+            (Kind::Poll, 30),
+            (Kind::Read, 20),
+            (Kind::Call, 14),
+            (Kind::OneWay, 6),
+            (Kind::Reply, 12),
+            (Kind::Free, 4),
+            (Kind::Acknowledge, 4),
+            (Kind::Looper, 6),
+            (Kind::Nonblocking, 2),
+            (Kind::End, 1),
+            (Kind::Death, 4),
+        ],
+        cargo: Cargo::References,
+        ..BASE
+    },
+    Profile {
+        name: "malformed",
+        weights: &[
+            (Kind::Malformed, 30),
+            (Kind::Read, 30),
+            (Kind::Call, 8),
+            (Kind::OneWay, 4),
+            (Kind::Reply, 6),
+            (Kind::Free, 6),
+            (Kind::Acknowledge, 4),
+            (Kind::Count, 4),
+            (Kind::Death, 4),
+            (Kind::Ask, 2),
+        ],
+        cargo: Cargo::References,
+        wrong: 6,
+        ..BASE
     },
 ];

@@ -33,8 +33,8 @@ pub struct Process {
     pub threads: Vec<Thread>,
     /// Buffers, in the order in which they came.
     pub buffers: Vec<Buffer>,
-    /// Files, by number, in the order in which they came; -1 once closed.
-    pub files: Vec<i32>,
+    /// Files, in the order in which they came.
+    pub files: Vec<OpenFile>,
     /// Handles that came in transactions.
     pub handles: BTreeSet<u32>,
     /// Nodes that it has sent.
@@ -78,6 +78,15 @@ pub struct Thread {
     pub expects: bool,
 }
 
+/// A file as it was when it came. Its number may since be another's.
+#[derive(Clone, Debug)]
+pub struct OpenFile {
+    /// The number; -1 once another file came with it.
+    pub fd: i32,
+    /// What it is, as /proc says it.
+    pub target: String,
+}
+
 /// A received buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
@@ -100,12 +109,23 @@ impl Process {
         }
     }
 
-    /// The descriptor that a name stands for.
+    /// The descriptor that a name stands for; -1 if that file is no longer open.
     pub fn file(&self, name: FileName) -> i32 {
         match name {
-            FileName::Known(n) => self.files.get(n as usize).copied().unwrap_or(-1),
             FileName::Number(number) => number,
+            FileName::Known(n) => match self.files.get(n as usize) {
+                Some(file) if target(self.pid, file.fd) == file.target => file.fd,
+                _ => -1,
+            },
         }
+    }
+
+    /// A file has come.
+    pub fn add_file(&mut self, fd: i32) {
+        for file in self.files.iter_mut().filter(|file| file.fd == fd) {
+            file.fd = -1;
+        }
+        self.files.push(OpenFile { fd, target: target(self.pid, fd) });
     }
 
     /// An address as an offset from the map's beginning, if it lies in the map.
@@ -118,6 +138,12 @@ impl Process {
     pub fn is_acting(&self) -> bool {
         self.life == Life::Acting
     }
+}
+
+/// What a descriptor of a process is; empty if it is not open.
+pub fn target(pid: u32, fd: i32) -> String {
+    let link = std::fs::read_link(format!("/proc/{pid}/fd/{fd}"));
+    link.map_or_else(|_| String::new(), |link| link.to_string_lossy().into_owned())
 }
 
 impl World {
