@@ -35,6 +35,8 @@ struct Seat {
     slot: &'static Slot,
     probe: Option<Probe>,
     busy_since: Option<Instant>,
+    /// What it does has an end, whatever the others do.
+    must_end: bool,
 }
 
 /// How long a step may take before it counts as stuck.
@@ -70,7 +72,7 @@ impl Crew {
             }
             let probe = Probe::thread(pid, slot.tid.load(Ordering::Relaxed));
             assert!(probe.is_some(), "/proc does not show the threads of actors");
-            seats.push(Seat { slot, probe, busy_since: None });
+            seats.push(Seat { slot, probe, busy_since: None, must_end: false });
         }
         self.members[process] = Some(Member { pid, seats, helpers: Vec::new() });
     }
@@ -85,14 +87,17 @@ impl Crew {
         self.member(process).pid
     }
 
-    /// Gives an order to an idle thread.
+    /// Gives an order to an idle thread. Only `BINDER_WRITE_READ` may wait for others.
     pub fn give(&mut self, process: usize, thread: usize, order: Order, arguments: [u64; 4]) {
+        let exchange = u64::from(baton_abi::uapi::BINDER_WRITE_READ);
+        let must_end = !(order == Order::Ioctl && arguments[1] == exchange);
         if order == Order::Close {
             self.put_off = true;
         }
         let seat = &mut self.members[process].as_mut().expect("started").seats[thread];
         assert!(seat.busy_since.is_none(), "a busy thread takes no orders");
         seat.busy_since = Some(Instant::now());
+        seat.must_end = must_end;
         seat.slot.give(order as u32, arguments);
     }
 
@@ -183,7 +188,7 @@ impl Crew {
             let new = || self.arena.answered().load(Ordering::Acquire) != seen;
             if rounds == 0 && self.anybody_busy() && !new() {
                 arena::wait(self.arena.answered(), seen, Some(Duration::from_micros(100)));
-            } else if self.all_asleep() && !new() {
+            } else if !self.anybody_must_end() && self.all_asleep() && !new() {
                 match self.timers() {
                     None => break,
                     Some(rest) => arena::wait(self.arena.answered(), seen, Some(rest)),
@@ -223,6 +228,10 @@ impl Crew {
 
     fn anybody_busy(&self) -> bool {
         self.seats().any(|seat| seat.busy_since.is_some())
+    }
+
+    fn anybody_must_end(&self) -> bool {
+        self.seats().any(|seat| seat.busy_since.is_some() && seat.must_end)
     }
 
     fn all_asleep(&self) -> bool {

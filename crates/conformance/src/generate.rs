@@ -192,6 +192,9 @@ impl Generator {
             self.n_codes += 1;
             let one_way = if kind == Kind::OneWay { TF_ONE_WAY } else { 0 };
             let handle = self.handle(world, process);
+            if handle == 0 && world.processes[process as usize].manages && !self.wrong() {
+                return None;
+            }
             Command::Transaction { handle, code: self.n_codes, flags: flags | one_way, parcel }
         };
         Some(self.write(process, thread, vec![command]))

@@ -241,7 +241,7 @@ impl Device {
                 let strength =
                     if command == BC_ACQUIRE { Strength::Strong } else { Strength::Weak };
                 if !engine.lock().increase(handle, strength) {
-                    engine.increase_remotely(handle, strength, command);
+                    engine.increase_remotely(handle, strength, command)?;
                 }
                 return Ok(());
             }

@@ -115,6 +115,8 @@ impl Engine {
     ) {
         self.hear();
         let mut state = self.lock();
+        // An answer that has come stands before whatever this leads to.
+        self.accept_answer(&mut state, tid);
         if matches!(target, Target::Handle(0)) && state.manager.is_none() {
             drop(state);
             let found = self.find_manager();
@@ -171,7 +173,7 @@ impl Engine {
                     ..Message::default()
                 };
                 self.post_answer(via, &message, |_, _| {});
-                state.reply_refused(tid, refusal);
+                state.reply_refused(tid);
             }
             None => state.refused(tid, refusal),
         }
@@ -404,7 +406,8 @@ impl Engine {
         for attempt in 0..LOOKS {
             let mut ends = channel.ends();
             let account = channel.one_way_account(&mut ends);
-            let free = channel.front_word(front::ONE_WAY_FREE) as usize;
+            let largest = channel.front_word(front::LARGEST_FREE) as usize;
+            let free = (channel.front_word(front::ONE_WAY_FREE) as usize).min(largest);
             let size = channel.front_word(front::BUFFER_BYTES) as usize;
             if size == 0 {
                 return Err(Refusal::dead());
@@ -436,18 +439,26 @@ impl Engine {
         Err(Refusal::failed(Errno::NOSPC))
     }
 
-    /// BC_ACQUIRE and BC_INCREFS of a handle that needs the broker.
+    /// BC_ACQUIRE and BC_INCREFS of a handle that needs the broker. `EINVAL` of handle 0 if that is
+    /// the process itself.
     pub(crate) fn increase_remotely(
         &self,
         handle: u32,
         strength: baton_abi::control::Strength,
         command: u32,
-    ) {
+    ) -> Result<(), Errno> {
         let known = self.lock().references.get(handle).is_some();
         let done = if known {
             self.broker.ask(&Request::Acquire { handle }).is_ok()
+        } else if handle == 0 {
+            let found = self.find_manager();
+            if found == Err(Errno::INVAL) {
+                // It manages the context itself.
+                return Err(Errno::INVAL);
+            }
+            found.is_ok()
         } else {
-            handle == 0 && self.find_manager().is_ok()
+            false
         };
         let mut state = self.lock();
         match (done, known) {
@@ -456,5 +467,6 @@ impl Engine {
             _ => state.invalid_handle(command, handle),
         }
         self.unlock(state);
+        Ok(())
     }
 }

@@ -78,6 +78,7 @@ impl Engine {
         put(front::ATTENDANCE, attendance as usize);
         put(front::BUFFER_BYTES, state.buffers.bytes());
         put(front::ONE_WAY_FREE, state.buffers.one_way_free());
+        put(front::LARGEST_FREE, state.buffers.largest_free());
         put(front::BUFFER_USED, used);
         put(front::BUFFERS, buffers);
         put(front::OUTSTANDING, state.pending_calls());

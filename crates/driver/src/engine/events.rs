@@ -181,6 +181,9 @@ impl Engine {
         }
         let mut state = self.lock();
         let later = self.accept(&mut state, over.then_some(channel.peer));
+        for tid in state.callers_on(id) {
+            self.accept_answer(&mut state, tid);
+        }
         if over {
             self.end_channel(&mut state, &channel, "the peer has hung up");
         }

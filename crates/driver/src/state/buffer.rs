@@ -62,6 +62,11 @@ impl Buffers {
         self.one_way_free
     }
 
+    /// The largest range that is free.
+    pub fn largest_free(&self) -> usize {
+        self.free_by_size.last().map_or(0, |&(bytes, _)| bytes)
+    }
+
     /// Allocated bytes and buffers.
     pub fn used(&self) -> (usize, usize) {
         (self.used_bytes, self.used.len())

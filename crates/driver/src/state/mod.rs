@@ -20,7 +20,7 @@ use baton_abi::uapi::*;
 use buffer::Buffers;
 use node::{News, Nodes};
 use peer::Peer;
-use reference::References;
+use reference::{Reference, References};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -393,14 +393,23 @@ impl State {
     /// Queues a node's news for the pool, or forgets the node if nobody ever knew of it.
     fn node_changed(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get_mut(id) else { return };
-        if node.queued.is_some() {
-            return;
-        }
-        if node.has_news() {
+        if !node.is_held() && !node.is_known() {
+            self.unqueue_node(id);
+            self.nodes.remove(id);
+        } else if node.queued.is_none() && node.has_news() {
             node.queued = Some(Queue::Process);
             self.push_process(Work::Node(id));
-        } else if !node.is_held() && !node.is_known() {
-            self.nodes.remove(id);
+        }
+    }
+
+    /// Takes a node's news from where they wait.
+    fn unqueue_node(&mut self, id: NodeId) {
+        let queued = self.nodes.get_mut(id).and_then(|node| node.queued.take());
+        let is_it = |work: &Work| matches!(work, Work::Node(queued) if *queued == id);
+        match queued {
+            Some(Queue::Thread(tid)) => drop(self.thread(tid).todo.take_if(is_it)),
+            Some(Queue::Process) => self.take_process_work(is_it),
+            None => {}
         }
     }
 
@@ -475,7 +484,11 @@ impl State {
         let Some(reference) = self.references.get_mut(handle) else {
             return self.invalid_handle(command, handle);
         };
-        let pinned = u32::from(self.manager == Some(handle) && strength == Strength::Strong);
+        let pinned = u32::from(self.manager == Some(handle));
+        if pinned > 0 && reference.counts.weak == 0 && reference.counts.strong == pinned {
+            return self.invalid_handle(command, handle);
+        }
+        let pinned = if strength == Strength::Strong { pinned } else { 0 };
         let count = reference.counts.of(strength);
         if *count <= pinned {
             return self.complain(format!("{} invalid dec, ref {handle}", command_name(command)));
@@ -484,9 +497,42 @@ impl State {
         self.return_grants(handle);
     }
 
+    /// A handle that the program has: not one that only calls to handle 0 keep.
+    fn held(&mut self, handle: u32) -> Option<&mut Reference> {
+        let pinned = u32::from(self.manager == Some(handle));
+        let reference = self.references.get_mut(handle)?;
+        (reference.counts.strong > pinned || reference.counts.weak > 0).then_some(reference)
+    }
+
+    /// Whether the program has a handle this strongly.
+    fn holds(&mut self, handle: u32, strength: Strength) -> bool {
+        let pinned = u32::from(self.manager == Some(handle));
+        self.held(handle).is_some_and(|reference| {
+            strength == Strength::Weak || reference.counts.strong > pinned
+        })
+    }
+
+    /// The program has let go of the manager's handle, which stays for calls to handle 0: what it
+    /// wanted to hear by it goes.
+    fn forget_notices(&mut self, handle: u32) {
+        if self.held(handle).is_some() {
+            return;
+        }
+        let Some(reference) = self.references.get_mut(handle) else { return };
+        let (death, freeze) = (reference.death.take(), reference.freeze.take());
+        if let Some(notice) = death {
+            self.drop_notice(notice);
+        }
+        if let Some(notice) = freeze {
+            self.drop_freeze(notice);
+        }
+    }
+
     fn return_grants(&mut self, handle: u32) {
         let Some(reference) = self.references.get_mut(handle) else { return };
-        let Some(((strong, grants), over)) = reference.surplus() else { return };
+        let Some(((strong, grants), over)) = reference.surplus() else {
+            return self.forget_notices(handle);
+        };
         if strong > 0 || grants > 0 {
             self.effect(Effect::Tell(Request::Release { handle, strong, grants }));
         }

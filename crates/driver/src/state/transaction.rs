@@ -220,11 +220,11 @@ impl State {
 
     fn call_route(&mut self, tid: Tid, handle: u32, flags: u32) -> Result<Departure, Refusal> {
         let one_way = flags & TF_ONE_WAY != 0;
-        let handle = match handle {
-            0 => self.manager.ok_or(Refusal::dead())?,
-            other => other,
+        let (handle, allowed) = match handle {
+            0 => (self.manager.ok_or(Refusal::dead())?, true),
+            other => (other, self.holds(other, Strength::Strong)),
         };
-        let Some(reference) = self.references.get(handle).filter(|r| r.counts.strong > 0) else {
+        let Some(reference) = self.references.get(handle).filter(|_| allowed) else {
             self.complain(format!("got transaction to invalid handle, {handle}"));
             return Err(Refusal::failed(Errno::INVAL));
         };
@@ -304,15 +304,12 @@ impl State {
                         ));
                         return Err(Errno::INVAL);
                     }
-                    self.put_in_transit(tid, node, strength);
+                    self.put_in_transit(tid, node, strength, departure.peer);
                     departure.in_transit.push((node, strength));
                     Object::Node { node, strength, flags }
                 }
                 crate::parcel::Named::Handle { handle, strength } => {
-                    let held = self.references.get(handle).is_some_and(|reference| {
-                        strength == Strength::Weak || reference.counts.strong > 0
-                    });
-                    if !held {
+                    if !self.holds(handle, strength) {
                         self.complain(format!("got transaction with invalid handle, {handle}"));
                         return Err(Errno::INVAL);
                     }
@@ -324,19 +321,20 @@ impl State {
         Ok(())
     }
 
-    /// The sending thread is the one that hears of a node's first references.
-    fn put_in_transit(&mut self, tid: Tid, id: NodeId, strength: Strength) {
+    /// The sending thread is the one that hears of a node's first references. A receiver that
+    /// holds the node already makes no difference to it.
+    fn put_in_transit(&mut self, tid: Tid, id: NodeId, strength: Strength, to: ProcessId) {
+        let held = self.peers.get(&to).is_some_and(|peer| peer.grants.contains(&id));
         let node = self.nodes.get_mut(id).expect("known node");
         *node.in_transit.of(strength) += 1;
-        if node.has_news() && node.queued != Some(Queue::Thread(tid)) {
-            let elsewhere = node.queued.replace(Queue::Thread(tid)).is_some();
-            if elsewhere {
-                let is_it = |work: &Work| matches!(work, Work::Node(queued) if *queued == id);
-                self.take_process_work(is_it);
-                for thread in self.threads.values_mut() {
-                    thread.todo.take_if(is_it);
-                }
-            }
+        let (told_strong, told_weak) = node.told();
+        let moves = match strength {
+            Strength::Strong => !told_strong && !held,
+            Strength::Weak => !told_weak && node.queued.is_none(),
+        };
+        if moves {
+            self.unqueue_node(id);
+            self.nodes.get_mut(id).expect("known node").queued = Some(Queue::Thread(tid));
             self.thread(tid).todo.push_deferred(Work::Node(id));
         }
     }
@@ -405,12 +403,12 @@ impl State {
         thread.todo.push(Work::Refused(refusal.command));
     }
 
-    /// A reply was refused: the caller has been told, the replier goes on.
-    pub fn reply_refused(&mut self, tid: Tid, refusal: Refusal) {
+    /// A reply was refused: the caller has been told. The replier hears that it was complete, and
+    /// until then no command of its runs, as after any refusal.
+    pub fn reply_refused(&mut self, tid: Tid) {
         let thread = self.thread(tid);
-        thread.error.command = refusal.command;
-        thread.error.param = -refusal.errno.raw_os_error();
-        thread.todo.push(Work::Complete(Completion::Taken));
+        thread.failed = true;
+        thread.todo.push(Work::Refused(BR_TRANSACTION_COMPLETE));
         self.settle(tid);
     }
 
@@ -603,10 +601,20 @@ impl State {
             Kind::Frozen => BR_FROZEN_REPLY,
             _ => BR_FAILED_REPLY,
         };
-        let thread = self.thread(tid);
-        thread.error.command = command;
-        thread.error.param = errno;
+        let error = &mut self.thread(tid).error;
+        // What has failed since the call stays to be asked for.
+        if error.command == 0 {
+            (error.command, error.param) = (command, errno);
+        }
         self.push(Queue::Thread(tid), Work::Error(command));
+    }
+
+    /// Threads that wait for an answer on a channel.
+    pub fn callers_on(&self, channel: ChannelId) -> Vec<Tid> {
+        let calls = |(tid, thread): (&Tid, &super::Thread)| {
+            thread.calls_on().is_some_and(|calling| calling.via.channel == channel).then_some(*tid)
+        };
+        self.threads.iter().filter_map(calls).collect()
     }
 
     fn pop_call(&mut self, tid: Tid) {

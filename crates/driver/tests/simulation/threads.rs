@@ -124,7 +124,7 @@ impl World {
         match reply_to {
             Some(via) => {
                 self.answer(party, via, refusal.kind(), refusal.errno);
-                party.state.reply_refused(tid, refusal);
+                party.state.reply_refused(tid);
             }
             None => {
                 party.thread(tid).refused = Some(party.unread_ends(tid));
