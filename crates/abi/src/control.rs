@@ -322,8 +322,8 @@ pub enum Event {
         strong: bool,
         /// Somebody holds it at all.
         held: bool,
-        /// The process whose holding changed, and whether it may now call the node.
-        holder: Option<(ProcessId, bool)>,
+        /// The process whose holding changed, and how it holds the node now; `None`: not at all.
+        holder: (ProcessId, Option<Strength>),
     },
     /// A channel; carries two descriptors (memory, socket) to the server and three (memory,
     /// socket, the server's front page) to the client.

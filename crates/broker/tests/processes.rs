@@ -100,8 +100,8 @@ fn a_death_is_told_once_and_before_its_references_go() {
         [
             (manager, dead.clone()),
             (two, dead),
-            (manager, references(1, true, true, Some((one, false)))),
-            (manager, references(8, false, false, Some((one, false)))),
+            (manager, references(1, true, true, (one, None))),
+            (manager, references(8, false, false, (one, None))),
         ]
     );
     assert_eq!(core.ask(manager, open(one)), refused(Errno::SRCH));

@@ -63,7 +63,7 @@ struct Held {
 struct Told {
     strong: bool,
     held: bool,
-    holders: BTreeSet<ProcessId>,
+    holders: BTreeMap<ProcessId, Strength>,
 }
 
 #[derive(Default)]
@@ -96,7 +96,7 @@ impl Run {
         let books = self.alive.remove(&process).expect("alive");
         self.dead.insert(process);
         let mut expect: BTreeSet<ProcessId> =
-            books.nodes.values().flat_map(|told| told.holders.iter().copied()).collect();
+            books.nodes.values().flat_map(|told| told.holders.keys().copied()).collect();
         expect.extend(&books.channels);
         self.core.gone(process);
         let mut told = BTreeSet::new();
@@ -158,14 +158,13 @@ impl Run {
             }
             Event::References { node, strong, held, holder } => {
                 let told = books.nodes.entry(node).or_default();
-                let changed = (told.strong, told.held) != (strong, held) || holder.is_some();
-                assert!(changed, "told of nothing");
                 (told.strong, told.held) = (strong, held);
-                match holder {
-                    Some((process, true)) => assert!(told.holders.insert(process)),
-                    Some((process, false)) => assert!(told.holders.remove(&process)),
-                    None => (),
-                }
+                let (process, holding) = holder;
+                let before = match holding {
+                    Some(strength) => told.holders.insert(process, strength),
+                    None => told.holders.remove(&process),
+                };
+                assert_ne!(before, holding, "told of nothing");
                 if !held {
                     assert!(told.holders.is_empty());
                     books.nodes.remove(&node);
@@ -270,7 +269,8 @@ impl Run {
                 let told = truth.entry((held.owner, held.node)).or_default();
                 told.held = true;
                 told.strong |= held.strong > 0;
-                told.holders.insert(*process);
+                let strength = if held.strong > 0 { Strength::Strong } else { Strength::Weak };
+                told.holders.insert(*process, strength);
             }
         }
         let told = self.alive.iter().flat_map(|(owner, books)| {

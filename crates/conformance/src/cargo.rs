@@ -48,7 +48,10 @@ fn reference(generator: &mut Generator, world: &World, process: u8) -> Item {
         }
         _ => {
             let weak = generator.random.once_in(4);
-            Item::Handle { weak, handle: generator.handle(world, process) }
+            match generator.known_handle(world, process) {
+                Some(handle) => Item::Handle { weak, handle },
+                None => Item::Bytes(8),
+            }
         }
     }
 }

@@ -169,7 +169,7 @@ impl Generator {
     }
 
     fn read_bytes(&mut self) -> u32 {
-        if self.wrong() { self.random.below(100) as u32 } else { 256 }
+        if self.wrong() { self.random.below(100).max(4) as u32 } else { 256 }
     }
 
     fn transact(&mut self, kind: Kind, world: &World) -> Option<Step> {
@@ -211,6 +211,15 @@ impl Generator {
             return 0;
         }
         self.random.one_of(&known).unwrap_or(0)
+    }
+
+    /// A handle to send: only one that the process has, but for mistakes.
+    pub fn known_handle(&mut self, world: &World, process: u8) -> Option<u32> {
+        if self.wrong() {
+            return Some(self.random.below(6) as u32);
+        }
+        let known: Vec<_> = world.processes[process as usize].handles.iter().copied().collect();
+        self.random.one_of(&known)
     }
 
     /// A node of the process: one that it has sent, or another.
@@ -396,7 +405,7 @@ impl Generator {
             1 => Some(BadBuffer::Read),
             _ => None,
         };
-        let read = if self.random.once_in(3) { self.random.below(300) as u32 } else { 0 };
+        let read = if self.random.once_in(3) { 4 + self.random.below(300) as u32 } else { 0 };
         Act::Exchange(Exchange { write, cut, read, bad })
     }
 }

@@ -280,7 +280,6 @@ fn told_by(control: Control, argument: &[u8]) -> String {
     let word = |at: usize| u32::from_ne_bytes(argument[at * 4..at * 4 + 4].try_into().unwrap());
     match control {
         Control::Version => format!(" version {}", word(0)),
-        Control::NodeInfo(_) => format!(" strong {} weak {}", word(1), word(2)),
         Control::NodeDebugInfo(_) => {
             let info: NodeDebugInfo = pod_read_unaligned(&argument[..size_of::<NodeDebugInfo>()]);
             let (strong, weak) = (info.has_strong_ref, info.has_weak_ref);

@@ -1,6 +1,6 @@
 //! Sending: from a checked departure to a posted message.
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Progress};
 use crate::engine::Engine;
 use crate::parcel::Sent;
 use crate::state::buffer::allocation_bytes;
@@ -264,6 +264,7 @@ impl Engine {
                 let mut message = prepared.message;
                 message.stamp_ns = now_ns();
                 let mut state = self.lock();
+                channel.set_progress(via.lane as usize, Progress::Departed);
                 state.departed(tid, departure, via, token, Completion::Taken);
                 if self.is_polling()
                     && let Ok(lane) = channel.lane(via.lane as usize)
@@ -336,6 +337,7 @@ impl Engine {
         let Ok(areas) = channel.lane(lane) else { return false };
         let reader = areas.post(message, body);
         if nested {
+            channel.set_progress(lane, Progress::Posted);
             // It goes back to the thread that waits on this lane, which looks by itself.
             if reader == Reader::Polling {
                 channel.ring_socket();
@@ -343,7 +345,8 @@ impl Engine {
             return reader != Reader::Closed;
         }
         channel.set_ready(lane);
-        channel.set_expected(lane, channel.announce(named));
+        let woken = channel.announce(named);
+        channel.set_progress(lane, if woken { Progress::Expected } else { Progress::Posted });
         true
     }
 

@@ -51,18 +51,14 @@ impl Node {
         self.holders.keys().copied()
     }
 
-    /// Sets what a process holds of it; the change, if a holder came or went.
-    pub fn set(
-        &mut self,
-        holder: ProcessId,
-        holding: Option<Strength>,
-    ) -> Option<(ProcessId, bool)> {
+    /// Sets what a process holds of it; whether that is a change.
+    pub fn set(&mut self, holder: ProcessId, holding: Option<Strength>) -> bool {
         let before = match holding {
             Some(strength) => self.holders.insert(holder, strength),
             None => self.holders.remove(&holder),
         };
         self.n_strong += u32::from(holding == Some(Strength::Strong));
         self.n_strong -= u32::from(before == Some(Strength::Strong));
-        (before.is_some() != holding.is_some()).then_some((holder, holding.is_some()))
+        before != holding
     }
 }

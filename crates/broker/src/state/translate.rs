@@ -200,8 +200,7 @@ impl State {
         out: &mut Vec<Effect>,
     ) {
         let node = self.nodes.get_mut(&key).expect("a node outlives its holders");
-        let before = node.summary();
-        let change = node.set(holder, holding);
+        let changed = node.set(holder, holding);
         let after = node.summary();
         let forget = !after.held && !node.is_manager;
         if forget {
@@ -213,12 +212,12 @@ impl State {
         if forget {
             self.refund(key.owner, Resource::Nodes, 1);
         }
-        if before != after || change.is_some() {
+        if changed {
             let event = Event::References {
                 node: key.node,
                 strong: after.strong,
                 held: after.held,
-                holder: change,
+                holder: (holder, holding),
             };
             out.push(Effect::Event { to: key.owner, event });
         }

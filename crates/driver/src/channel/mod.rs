@@ -19,6 +19,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU8;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Most descriptor messages that wait here for their transaction; the others wait in the socket.
@@ -45,10 +46,22 @@ pub struct Channel {
     bell: OnceLock<Mapping>,
     /// Server: how often the process's loopers had slept when this client last wanted something.
     wanted_at: AtomicU64,
-    /// Lanes for whose call a looper was woken, at the client's end.
-    expected: AtomicU64,
+    /// How far the call on each lane has come, at its caller's end: [`Progress`].
+    progress: [AtomicU8; LANES],
     stash: Mutex<Stash>,
     work: Mutex<Ends>,
+}
+
+/// How far a call has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Progress {
+    /// It may not be posted yet.
+    Departed,
+    /// It is.
+    Posted,
+    /// It is, and a looper was woken for it.
+    Expected,
 }
 
 /// Descriptors that have come, by the number of their message.
@@ -136,7 +149,7 @@ impl Channel {
             front,
             bell,
             wanted_at: AtomicU64::new(0),
-            expected: AtomicU64::new(0),
+            progress: std::array::from_fn(|_| AtomicU8::new(Progress::Departed as u8)),
             stash: Mutex::default(),
             work,
         })

@@ -46,6 +46,13 @@ impl Engine {
                     channel.abandon_lane(via.lane);
                 }
             }
+            Effect::EndSending(handle) => {
+                for (tid, via) in state.callers_by(handle) {
+                    if self.channel(via.channel).is_some_and(|c| c.was_taken(via.lane)) {
+                        state.taken(tid, via);
+                    }
+                }
+            }
             Effect::Account(channel) => {
                 if let Some(channel) = self.channel(channel) {
                     channel.publish_account(state.one_way_account(channel.id));

@@ -70,7 +70,7 @@ impl Engine {
             Event::Barrier { number } => {
                 self.barrier_seen.fetch_max(number, Ordering::AcqRel);
             }
-            Event::References { holder: Some((process, false)), .. } => {
+            Event::References { holder: (process, None), .. } => {
                 let mut state = self.lock();
                 self.accept(&mut state, Some(process));
                 state.event(event);

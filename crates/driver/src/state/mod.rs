@@ -18,7 +18,7 @@ use baton_abi::control::{Event, Granted, NodeId, ProcessId, Request, Strength, T
 use baton_abi::lane::Kind;
 use baton_abi::uapi::*;
 use buffer::Buffers;
-use node::{News, Nodes};
+use node::{Counts, News, Nodes};
 use peer::Peer;
 use reference::{Reference, References};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -41,6 +41,8 @@ pub enum Effect {
     Answer(Via, Kind, Errno),
     /// Nobody waits on this lane any more.
     Abandon(Via),
+    /// Only calls under way keep this handle: those that were taken in need it no longer.
+    EndSending(u32),
     /// Publish what a channel's client has in the receive buffer.
     Account(baton_abi::control::ChannelId),
     /// Close descriptors of the program.
@@ -530,7 +532,11 @@ impl State {
 
     fn return_grants(&mut self, handle: u32) {
         let Some(reference) = self.references.get_mut(handle) else { return };
+        let unused = reference.counts == Counts::default() && reference.sending > 0;
         let Some(((strong, grants), over)) = reference.surplus() else {
+            if unused {
+                self.effect(Effect::EndSending(handle));
+            }
             return self.forget_notices(handle);
         };
         if strong > 0 || grants > 0 {
@@ -600,16 +606,14 @@ impl State {
                 self.release_ticket(from, ticket);
             }
             Event::References { node: id, strong, held, holder } => {
-                if let Some((process, may_call)) = holder {
-                    let peer = self.peers.entry(process).or_default();
-                    if may_call {
-                        peer.grants.insert(id);
-                    } else {
-                        peer.grants.remove(&id);
-                    }
-                    if peer.is_unused() {
-                        self.peers.remove(&process);
-                    }
+                let (process, holding) = holder;
+                let peer = self.peers.entry(process).or_default();
+                match holding {
+                    Some(strength) => drop(peer.grants.insert(id, strength)),
+                    None => drop(peer.grants.remove(&id)),
+                }
+                if peer.is_unused() {
+                    self.peers.remove(&process);
                 }
                 if let Some(node) = self.nodes.get_mut(id) {
                     (node.remote_strong, node.remote_held) = (strong, held);

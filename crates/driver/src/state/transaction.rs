@@ -321,15 +321,15 @@ impl State {
         Ok(())
     }
 
-    /// The sending thread is the one that hears of a node's first references. A receiver that
-    /// holds the node already makes no difference to it.
+    /// The sending thread is the one that hears of a node's first references, unless the receiver
+    /// holds the node strongly already.
     fn put_in_transit(&mut self, tid: Tid, id: NodeId, strength: Strength, to: ProcessId) {
-        let held = self.peers.get(&to).is_some_and(|peer| peer.grants.contains(&id));
+        let holding = self.peers.get(&to).and_then(|peer| peer.grants.get(&id)).copied();
         let node = self.nodes.get_mut(id).expect("known node");
         *node.in_transit.of(strength) += 1;
         let (told_strong, told_weak) = node.told();
         let moves = match strength {
-            Strength::Strong => !told_strong && !held,
+            Strength::Strong => !told_strong && holding != Some(Strength::Strong),
             Strength::Weak => !told_weak && node.queued.is_none(),
         };
         if moves {
@@ -419,7 +419,7 @@ impl State {
         let message = arrival.message;
         let node = NodeId(message.node);
         let peer = self.peers.get(&arrival.peer);
-        let may_call = peer.is_some_and(|peer| peer.grants.contains(&node));
+        let may_call = peer.is_some_and(|peer| peer.grants.contains_key(&node));
         if !may_call || !self.has_ticket(arrival) {
             return Err(Verdict::NotYet);
         }
@@ -607,6 +607,29 @@ impl State {
             (error.command, error.param) = (command, errno);
         }
         self.push(Queue::Thread(tid), Work::Error(command));
+    }
+
+    /// The calls under way by a handle.
+    pub fn callers_by(&self, handle: u32) -> Vec<(Tid, Via)> {
+        let calls = |(tid, thread): (&Tid, &super::Thread)| {
+            let of = |frame: &Frame| match frame {
+                Frame::Calling(calling) if calling.handle == Some(handle) => {
+                    Some((*tid, calling.via))
+                }
+                _ => None,
+            };
+            thread.stack.iter().find_map(of)
+        };
+        self.threads.iter().filter_map(calls).collect()
+    }
+
+    /// The thread's call by a handle was taken in: the right to call is needed no longer.
+    pub fn taken(&mut self, tid: Tid, via: Via) {
+        let of = |frame: &&mut Frame| matches!(frame, Frame::Calling(c) if c.via == via);
+        if let Some(Frame::Calling(calling)) = self.thread(tid).stack.iter_mut().find(of) {
+            let handle = calling.handle.take();
+            self.end_sending(handle);
+        }
     }
 
     /// Threads that wait for an answer on a channel.
