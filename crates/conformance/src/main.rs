@@ -4,14 +4,18 @@
 mod actor;
 mod arena;
 mod cargo;
+mod compare;
 mod crew;
 mod decode;
 mod encode;
 mod generate;
+mod judge;
 mod peek;
 mod play;
 mod profile;
 mod random;
+mod shrink;
+mod sides;
 mod step;
 mod stillness;
 mod transcript;
@@ -30,6 +34,8 @@ struct Arguments {
 enum Command {
     /// Plays scenarios on the driver that is here, and prints what came of them
     Play(transcript::PlayArgs),
+    /// Plays them on both, and says where the two differ
+    Compare(judge::CompareArgs),
     /// Does nothing until it is killed
     #[command(hide = true)]
     Idle,
@@ -38,6 +44,7 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Play(arguments) => transcript::play(&arguments),
+        Command::Compare(arguments) => judge::compare(&arguments),
         Command::Idle => actor::idle(),
     }
 }

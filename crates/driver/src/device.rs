@@ -208,7 +208,7 @@ impl Device {
         let tid = tid();
         let size = exchange.write_size;
         while exchange.write_consumed < size {
-            if self.engine.lock().thread(tid).failed {
+            if self.has_failed(tid) {
                 return Ok(());
             }
             let at = exchange.write_buffer.wrapping_add(exchange.write_consumed) as usize;
@@ -220,6 +220,18 @@ impl Device {
             exchange.write_consumed += bytes.min(left.next_multiple_of(4)) as u64;
         }
         Ok(())
+    }
+
+    /// Whether no command runs until the thread has read of a refusal.
+    fn has_failed(&self, tid: Tid) -> bool {
+        let mut state = self.engine.lock();
+        if state.thread(tid).calls_on().is_some() {
+            self.engine.accept_answer(&mut state, tid);
+            let failed = state.thread(tid).failed;
+            self.engine.unlock(state);
+            return failed;
+        }
+        state.thread(tid).failed
     }
 
     fn run(&self, tid: Tid, command: u32, at: usize) -> Result<(), Errno> {
@@ -411,12 +423,13 @@ impl Device {
     fn describe(&self, incoming: &Incoming, (ptr, cookie): (u64, u64)) -> TransactionData {
         let (data_bytes, offsets_bytes) = incoming.sizes;
         let buffer = self.address(incoming.buffer);
+        let left = incoming.serving.as_ref().is_some_and(|s| self.engine.has_left(s.via));
         TransactionData {
             target: ptr,
             cookie,
             code: incoming.code,
             flags: incoming.flags,
-            sender_pid: incoming.sender.0 as i32,
+            sender_pid: if left { 0 } else { incoming.sender.0 as i32 },
             sender_euid: incoming.sender.1,
             data_size: data_bytes as u64,
             offsets_size: offsets_bytes as u64,
@@ -465,7 +478,9 @@ impl Device {
             return Err(Errno::INVAL);
         }
         let handle = info.handle;
+        let held = self.engine.lock().holds(handle, Strength::Strong);
         match self.engine.broker.ask(&Request::NodeInfo { handle })? {
+            _ if !held => Err(Errno::INVAL),
             Reply::Counts { strong, weak } => {
                 let told = NodeInfoForRef { strong_count: strong, weak_count: weak, ..info };
                 user::write(argument, &told)

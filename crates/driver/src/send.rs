@@ -1,6 +1,6 @@
 //! Sending: from a checked departure to a posted message.
 
-use crate::channel::{Channel, Progress};
+use crate::channel::{Channel, Progress, duplicate};
 use crate::engine::Engine;
 use crate::parcel::Sent;
 use crate::state::buffer::allocation_bytes;
@@ -131,6 +131,12 @@ impl Engine {
             }
         }
         let nothing = Sent::default();
+        let via = state.thread(tid).serves().map(|serving| serving.via);
+        let outgoing = match (target, via) {
+            // Nobody waits for the answer: nothing of it is looked at.
+            (Target::Reply, Some(via)) if self.has_left(via) => Err(Refusal::dead()),
+            _ => outgoing.map_err(Refusal::failed),
+        };
         let sent = outgoing.as_ref().map_or(&nothing, |outgoing| &outgoing.sent);
         let departed = state.depart(tid, target, flags, sent);
         let departure = match departed {
@@ -143,7 +149,7 @@ impl Engine {
         drop(state);
         let reply_to = departure.via.filter(|_| departure.kind == Kind::Reply);
         let result = match outgoing {
-            Err(errno) => Err((Box::new(departure), Refusal::failed(errno))),
+            Err(refusal) => Err((Box::new(departure), refusal)),
             Ok(outgoing) => match departure.kind {
                 Kind::Reply => self.send_reply(tid, departure, &outgoing),
                 Kind::OneWay => self.send_one_way(tid, departure, &outgoing),
@@ -191,6 +197,8 @@ impl Engine {
         if outgoing.data.bytes() > MAX_PAYLOAD_BYTES || message.parts().is_none() {
             return Err(Refusal::failed(Errno::NOSPC));
         }
+        let fds = outgoing.sent.fds.iter().map(|fd| duplicate(*fd));
+        let fds: Vec<_> = fds.collect::<Result<_, _>>().map_err(Refusal::failed)?;
         let mut ticket = None;
         if !departure.objects.is_empty() {
             let objects = departure.objects.clone();
@@ -205,8 +213,8 @@ impl Engine {
             self.take_events();
             message.ticket = ticket.map_or(0, |ticket| ticket.0);
         }
-        if !outgoing.sent.fds.is_empty() {
-            match channel.send_fds(&outgoing.sent.fds) {
+        if !fds.is_empty() {
+            match channel.send_fds(&fds) {
                 Ok(number) => message.fds_number = number,
                 Err(errno) => {
                     self.cancel(departure.peer, ticket);

@@ -5,6 +5,7 @@
 mod client;
 mod server;
 mod socket;
+pub use socket::duplicate;
 
 use crate::state::transaction::Via;
 use baton_abi::control::{ChannelId, End, ProcessId};

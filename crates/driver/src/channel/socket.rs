@@ -22,6 +22,16 @@ pub(super) fn send_bell(socket: &OwnedFd) -> Result<Mapping, Errno> {
     Ok(page)
 }
 
+/// A descriptor of the program's, of our own from now on. `EBADF` if there is none.
+pub fn duplicate(fd: i32) -> Result<OwnedFd, Errno> {
+    if fd < 0 {
+        return Err(Errno::BADF);
+    }
+    // SAFETY: only duplicated, at once; a closed number is EBADF.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    rustix::io::fcntl_dupfd_cloexec(borrowed, 0)
+}
+
 impl Channel {
     fn hear_of_bell(&self, fds: Vec<OwnedFd>) {
         if self.end == End::Client
@@ -41,18 +51,8 @@ impl Channel {
         let _ = rustix::net::send(&self.socket, &doorbell, flags);
     }
 
-    /// Sends descriptors ahead of their message. `EBADF` if one is closed, `EAGAIN` if the peer does
-    /// not read.
-    pub fn send_fds(&self, fds: &[i32]) -> Result<u32, Errno> {
-        let mut owned = Vec::with_capacity(fds.len());
-        for &fd in fds {
-            if fd < 0 {
-                return Err(Errno::BADF);
-            }
-            // SAFETY: only duplicated, at once; a closed number is EBADF.
-            let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-            owned.push(rustix::io::fcntl_dupfd_cloexec(borrowed, 0)?);
-        }
+    /// Sends descriptors ahead of their message. `EAGAIN` if the peer does not read.
+    pub fn send_fds(&self, owned: &[OwnedFd]) -> Result<u32, Errno> {
         let number = {
             let mut ends = self.ends();
             ends.fds_number = ends.fds_number.wrapping_add(1).max(1);

@@ -40,6 +40,13 @@ impl Engine {
         true
     }
 
+    /// Whether the thread that called on this lane has left: nobody waits for the answer.
+    pub fn has_left(&self, via: Via) -> bool {
+        self.channel(via.channel).is_none_or(|channel| {
+            channel.lane(via.lane as usize).is_ok_and(|lane| lane.outbox().is_closed())
+        })
+    }
+
     /// A token that no peer can guess.
     pub fn token(&self, number: u64) -> u64 {
         use std::hash::BuildHasher;
@@ -64,10 +71,11 @@ impl Engine {
             Some(Kind::Reply) => self.accept_reply(state, tid, &channel, &message, areas),
             Some(kind @ (Kind::Failed | Kind::Dead | Kind::Frozen)) => {
                 areas.inbox().clear();
-                if message.code == AT_THE_DOOR {
-                    state.never_sent(tid);
+                let errno = message.param.clamp(-4095, -1);
+                match message.code {
+                    AT_THE_DOOR => state.never_sent(tid, kind, errno),
+                    _ => state.answered_with(tid, kind, errno),
                 }
-                state.answered_with(tid, kind, message.param.clamp(-4095, 0));
                 Ok(true)
             }
             Some(Kind::Request) => {

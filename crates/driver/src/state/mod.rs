@@ -108,6 +108,8 @@ pub struct State {
     pub outstanding: u32,
     /// One-way transactions taken in and not yet read.
     pub unread_one_way: u32,
+    /// Answers taken in and not yet read.
+    pub unread_replies: u32,
     /// Transactions received.
     pub received: u64,
     todo: Todo,
@@ -139,6 +141,7 @@ impl State {
             manager: None,
             outstanding: 0,
             unread_one_way: 0,
+            unread_replies: 0,
             received: 0,
             todo: Todo::default(),
             tickets: FxHashMap::default(),
@@ -197,13 +200,17 @@ impl State {
         match queue {
             Queue::Process => self.push_process(work),
             Queue::Thread(tid) => {
-                let thread = self.thread(tid);
-                thread.todo.push(work);
-                let waiting = thread.waiting;
-                if waiting != Waiting::No {
-                    self.effect(Effect::Wake(tid, waiting));
-                }
+                self.thread(tid).todo.push(work);
+                self.wake(tid);
             }
+        }
+    }
+
+    /// The thread has work of its own.
+    fn wake(&mut self, tid: Tid) {
+        let waiting = self.thread(tid).waiting;
+        if waiting != Waiting::No {
+            self.effect(Effect::Wake(tid, waiting));
         }
     }
 
@@ -238,10 +245,11 @@ impl State {
             || thread.is_none_or(available) && !self.todo.is_empty()
     }
 
-    /// Two-way transactions received and not answered, one-way ones not read, and threads that wait
-    /// for an answer: what keeps a process from being frozen.
+    /// Two-way transactions received and not answered, one-way ones and answers not read, and
+    /// threads that wait for an answer: what keeps a process from being frozen.
     pub fn pending_calls(&self) -> usize {
-        (self.outstanding + self.unread_one_way) as usize + self.tokens.len()
+        let unread = self.unread_one_way + self.unread_replies;
+        (self.outstanding + unread) as usize + self.tokens.len()
     }
 
     /// Sleeping loopers are what keeps the driver from asking for more.
@@ -276,6 +284,7 @@ impl State {
             Work::Transaction(incoming) => return Some(self.start_serving(tid, incoming)),
             Work::Reply(incoming) => {
                 self.hand_over(&incoming);
+                self.unread_replies -= 1;
                 Return::Reply(incoming)
             }
             Work::Complete(Completion::Taken) => Return::Bare(BR_TRANSACTION_COMPLETE),
@@ -373,15 +382,15 @@ impl State {
                         self.effect(Effect::Answer(serving.via, Kind::Dead, Errno::PIPE));
                     }
                     None if incoming.node.is_some() => self.unread_one_way -= 1,
-                    None => {}
+                    None => self.unread_replies -= 1,
                 }
                 self.drop_buffer(incoming.buffer, true);
             }
+            // As in the kernel, its program hears of it at the next change only.
             Work::Node(node) => {
                 if let Some(node) = self.nodes.get_mut(node) {
                     node.queued = None;
                 }
-                self.node_changed(node);
             }
             Work::Dead(_) | Work::DeathCleared(_) | Work::Frozen(_) | Work::FreezeCleared(_) => {
                 self.push_process(work);
@@ -507,7 +516,7 @@ impl State {
     }
 
     /// Whether the program has a handle this strongly.
-    fn holds(&mut self, handle: u32, strength: Strength) -> bool {
+    pub fn holds(&mut self, handle: u32, strength: Strength) -> bool {
         let pinned = u32::from(self.manager == Some(handle));
         self.held(handle).is_some_and(|reference| {
             strength == Strength::Weak || reference.counts.strong > pinned

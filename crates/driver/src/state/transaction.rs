@@ -241,6 +241,13 @@ impl State {
                 self.complain("got new transaction with bad transaction stack".to_owned());
                 return Err(Refusal::failed(Errno::PROTO));
             }
+            if matches!(thread.todo.first(), Some(Work::Transaction(_) | Work::Reply(_))) {
+                self.complain(
+                    "new transaction not allowed when there is a transaction on thread todo"
+                        .to_owned(),
+                );
+                return Err(Refusal::failed(Errno::PROTO));
+            }
             if let Some(serving) = thread.serves() {
                 via = (serving.peer == peer).then_some(serving.via);
                 chain.clone_from(&serving.chain);
@@ -304,7 +311,13 @@ impl State {
                         ));
                         return Err(Errno::INVAL);
                     }
-                    self.put_in_transit(tid, node, strength, departure.peer);
+                    // What came before in the same parcel makes the receiver a holder already.
+                    if departure.in_transit.contains(&(node, strength)) {
+                        let node = self.nodes.get_mut(node).expect("just found");
+                        *node.in_transit.of(strength) += 1;
+                    } else {
+                        self.put_in_transit(tid, node, strength, departure.peer);
+                    }
                     departure.in_transit.push((node, strength));
                     Object::Node { node, strength, flags }
                 }
@@ -585,22 +598,23 @@ impl State {
             label: None,
             serving: None,
         };
+        self.unread_replies += 1;
         self.push(Queue::Thread(tid), Work::Reply(incoming));
     }
 
     /// The call was refused before it was taken in: it never was complete.
-    pub fn never_sent(&mut self, tid: Tid) {
-        self.thread(tid).todo.take_if(|work| matches!(work, Work::Complete(_)));
+    pub fn never_sent(&mut self, tid: Tid, kind: Kind, errno: i32) {
+        self.thread(tid).todo.take_last_if(|work| matches!(work, Work::Complete(_)));
+        self.pop_call(tid);
+        let errno = Errno::from_raw_os_error(-errno);
+        self.refused(tid, Refusal { command: refusal_command(kind), errno });
+        self.wake(tid);
     }
 
     /// The call has failed at the other end.
     pub fn answered_with(&mut self, tid: Tid, kind: Kind, errno: i32) {
         self.pop_call(tid);
-        let command = match kind {
-            Kind::Dead => BR_DEAD_REPLY,
-            Kind::Frozen => BR_FROZEN_REPLY,
-            _ => BR_FAILED_REPLY,
-        };
+        let command = refusal_command(kind);
         let error = &mut self.thread(tid).error;
         // What has failed since the call stays to be asked for.
         if error.command == 0 {
@@ -802,6 +816,14 @@ pub struct Received {
     pub fds: Vec<i32>,
     /// Those of them that stand in arrays.
     pub array_fds: Vec<i32>,
+}
+
+fn refusal_command(kind: Kind) -> u32 {
+    match kind {
+        Kind::Dead => BR_DEAD_REPLY,
+        Kind::Frozen => BR_FROZEN_REPLY,
+        _ => BR_FAILED_REPLY,
+    }
 }
 
 fn message_bytes(message: &Message, label: usize) -> usize {
