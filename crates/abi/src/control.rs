@@ -160,12 +160,6 @@ pub enum Request {
         /// Which.
         ticket: TicketId,
     },
-    /// Makes a handle held weakly strong: one more strong grant on it. `EINVAL` if the node has no
-    /// strong reference left, unless it is the context manager's. Answer: [`Reply::Done`].
-    Acquire {
-        /// Which.
-        handle: u32,
-    },
     /// Returns grants of a handle. No answer.
     Release {
         /// Which.

@@ -117,20 +117,11 @@ impl Run {
 
     fn ask(&mut self, from: ProcessId, request: Request) {
         let before = format!("{:?}", self.core.state);
-        let acquired = match request {
-            Request::Acquire { handle } => Some(handle),
-            _ => None,
-        };
         let reply = self.core.ask(from, request);
         let effects = self.core.effects();
         if let Some(Reply::Refused { .. }) = reply {
             assert_eq!(effects, [], "refused, and yet something happened");
             assert_eq!(format!("{:?}", self.core.state), before);
-        }
-        if let (Some(handle), Some(Reply::Done)) = (acquired, reply) {
-            let books = self.alive.get_mut(&from).expect("alive");
-            let held = books.handles.get_mut(&handle).expect("acquired what it holds");
-            (held.strong, held.grants) = (held.strong + 1, held.grants + 1);
         }
         for effect in effects {
             if let Effect::Disconnect { process, .. } = effect {
@@ -202,7 +193,7 @@ impl Run {
                     self.ask(who, Request::OpenChannel { target });
                 }
             }
-            7..12 => {
+            7..13 => {
                 let Some(target) = self.dice.pick(&peers) else { return };
                 let count = self.dice.roll(6);
                 let objects: Vec<Object> = (0..count)
@@ -214,11 +205,6 @@ impl Run {
                     })
                     .collect();
                 self.ask(who, translate(target, &objects));
-            }
-            12 => {
-                if let Some(handle) = self.dice.pick(&handles) {
-                    self.ask(who, Request::Acquire { handle });
-                }
             }
             13 if self.dice.roll(10) == 0 => {
                 // More than it has, or of what it does not have.

@@ -171,27 +171,6 @@ fn a_ticket_is_all_or_nothing() {
 }
 
 #[test]
-fn acquire_needs_a_strong_holder_somewhere() {
-    let (mut core, manager, [one, two]) = Core::with_manager();
-    let acquire = |handle| Request::Acquire { handle };
-    assert_eq!(core.ask(manager, acquire(1)), refused(Errno::INVAL));
-    core.pass_handle(one, manager, node(7, Weak));
-    assert_eq!(core.ask(manager, acquire(1)), refused(Errno::INVAL));
-    core.pass_handle(manager, two, handle(1, Weak));
-    core.pass_handle(one, manager, node(7, Strong));
-    core.effects();
-    assert_eq!(core.ask(two, acquire(1)), Some(Reply::Done));
-    assert_eq!(core.state.grants(two, 1), Some((1, 2)));
-    assert_eq!(core.events(), [(one, references(7, true, true, (two, Some(Strong))))]);
-    // The manager's own node can always be acquired.
-    core.ask(one, release(0, 1, 0));
-    core.ask(two, release(0, 1, 0));
-    core.effects();
-    assert_eq!(core.ask(one, acquire(0)), Some(Reply::Done));
-    assert_eq!(core.events(), [(manager, references(1, true, true, (one, Some(Strong))))]);
-}
-
-#[test]
 fn returning_too_much_costs_the_connection_and_nothing_else() {
     // Grants given (strong, all), grants returned, legal.
     let cases = [

@@ -64,7 +64,8 @@ impl Generator {
 
     /// The steps by which a process comes in.
     fn enter(&mut self, process: u8) -> Vec<Step> {
-        let bytes = self.random.one_of(self.profile.map_bytes).expect("a size");
+        let sizes = self.profile.map_bytes[usize::from(process > 0)];
+        let bytes = self.random.one_of(sizes).expect("a size");
         let nonblocking = self.profile.nonblocking;
         let mut acts = vec![
             Act::Start { threads: self.profile.threads },
@@ -313,7 +314,14 @@ impl Generator {
             Kind::Spam => Act::Control(Control::SpamDetection(self.random.below(2) as u32)),
             Kind::Poll => Act::Poll,
             Kind::End => return self.end(world, number, thread),
-            Kind::ThreadExit => Act::Control(Control::ThreadExit),
+            Kind::ThreadExit => {
+                let doing = &world.processes[number as usize].threads[thread as usize];
+                // Rule `dead-at-once`.
+                if doing.is_between() {
+                    return None;
+                }
+                Act::Control(Control::ThreadExit)
+            }
             Kind::Malformed => self.malformed(world, number),
             Kind::File => {
                 let n_files = world.processes[number as usize].files.len() as u64;
@@ -325,7 +333,6 @@ impl Generator {
                 }
             }
             Kind::Nonblocking => Act::Nonblocking(true),
-            Kind::Unmap => Act::Unmap,
             _ => return None,
         };
         Some(Step { process: number, thread, act })
@@ -347,6 +354,10 @@ impl Generator {
     /// The end of a process, or of its device: then all of its threads have to be idle.
     fn end(&mut self, world: &World, number: u8, thread: u8) -> Option<Step> {
         let process = &world.processes[number as usize];
+        // Rule `dead-at-once`.
+        if process.threads.iter().any(Thread::is_between) {
+            return None;
+        }
         let act = match self.random.below(4) {
             0 => Act::Kill,
             1 => Act::Exit,

@@ -252,6 +252,10 @@ impl<'a> Stage<'a> {
             }
             Act::Exchange(_) => format!("{status} {}", self.exchanged(number, thread, slot)),
             Act::Control(control) if result >= 0 => {
+                if control == Control::ThreadExit {
+                    let doing = &mut process.threads[thread];
+                    (doing.incoming, doing.outgoing, doing.looper) = (0, 0, false);
+                }
                 if matches!(control, Control::Manage | Control::ManageExt { .. }) {
                     process.manages = true;
                 }

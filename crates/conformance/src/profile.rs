@@ -47,8 +47,6 @@ pub enum Kind {
     File,
     /// `O_NONBLOCK` changes.
     Nonblocking,
-    /// `munmap`.
-    Unmap,
 }
 
 /// A family's generator.
@@ -62,8 +60,8 @@ pub struct Profile {
     pub threads: u8,
     /// The device is opened so that it does not wait.
     pub nonblocking: bool,
-    /// Bytes of the receive buffers.
-    pub map_bytes: &'static [u32],
+    /// Bytes of the receive buffers: the first process's, and the others'.
+    pub map_bytes: [&'static [u32]; 2],
     /// What is chosen, and how often.
     pub weights: &'static [(Kind, u32)],
     /// What parcels have in them.
@@ -94,7 +92,7 @@ const BASE: Profile = Profile {
     processes: 3,
     threads: 2,
     nonblocking: true,
-    map_bytes: USUAL,
+    map_bytes: [USUAL, USUAL],
     weights: &[],
     cargo: Cargo::Bytes,
     wrong: 30,
@@ -185,7 +183,8 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "one-way",
-        map_bytes: SMALL,
+        // Rule `reply-without-room`: what callers get fits.
+        map_bytes: [SMALL, &[1024 * 1024]],
         weights: &[
             (Kind::Read, 30),
             (Kind::OneWay, 30),

@@ -5,7 +5,8 @@
 
 use crate::compare::{Played, first_difference, side_by_side, steps};
 use crate::sides::{Parts, Play, Side};
-use crate::step::Step;
+use crate::arena::PROCESSES;
+use crate::step::{Act, Step};
 use std::io;
 
 /// The shortest scenario that was found, with both transcripts of it.
@@ -17,18 +18,34 @@ pub fn shrink(parts: &Parts, kernel: Side, found: &Played, other: &Played) -> io
     let mut shortest = steps(found);
     shortest.truncate(at + 1);
     let mut shown = side_by_side(found, other, &kernel.name());
+    for process in 0..PROCESSES as u8 {
+        let left: Vec<_> = shortest.iter().filter(|s| s.process != process).cloned().collect();
+        let both = play_both(parts, kernel, &[("candidate".to_owned(), left.clone())])?;
+        if let Some(at) = first_difference(&both[0].0, &both[0].1) {
+            shown = side_by_side(&both[0].0, &both[0].1, &kernel.name());
+            shortest = left;
+            shortest.truncate(at + 1);
+        }
+    }
     let mut length = (shortest.len() / 2).max(1);
     loop {
-        let candidates = candidates(&shortest, length);
-        let results = play_both(parts, kernel, &candidates)?;
         let before = shortest.len();
-        for ((_, steps), (found, other)) in candidates.iter().zip(&results) {
-            if let Some(at) = first_difference(found, other)
+        let alone: Vec<_> = (0..before.div_ceil(length)).map(|run| vec![run]).collect();
+        let results = play_without(parts, kernel, &shortest, length, &alone)?;
+        let dispensable: Vec<_> =
+            (0..alone.len()).filter(|run| results[*run].2.is_some()).collect();
+        // Those that can go one by one may not go together.
+        let halves = (0..4).map(|n| dispensable[..dispensable.len() * (n + 1) / 4].to_vec());
+        let others = (0..4).map(|n| dispensable[dispensable.len() * n / 4..].to_vec());
+        let together: Vec<_> = halves.chain(others).collect();
+        let more = play_without(parts, kernel, &shortest, length, &together)?;
+        for (steps, text, at) in results.into_iter().chain(more) {
+            if let Some(at) = at
                 && (at + 1).min(steps.len()) < shortest.len()
             {
-                shortest = steps.clone();
+                shortest = steps;
                 shortest.truncate(at + 1);
-                shown = side_by_side(found, other, &kernel.name());
+                shown = text;
             }
         }
         if shortest.len() == before {
@@ -42,20 +59,36 @@ pub fn shrink(parts: &Parts, kernel: Side, found: &Played, other: &Played) -> io
     }
 }
 
-/// The scenario without each run of so many steps; and, as many of these can go together, without
-/// every second and every third of them.
-fn candidates(steps: &[Step], length: usize) -> Vec<(String, Vec<Step>)> {
-    let runs: Vec<_> = (0..steps.len()).step_by(length).collect();
-    let without = |gone: &dyn Fn(usize) -> bool| {
-        let kept = steps.iter().enumerate().filter(|(at, _)| !gone(at / length));
+/// How a process comes in: a process that did it in part only is another scenario.
+fn is_opening(step: &Step) -> bool {
+    matches!(step.act, Act::Start { .. } | Act::Open { .. } | Act::Map { .. } | Act::Poll)
+}
+
+/// Plays the scenario without each of these sets of runs: what is left of it, both transcripts, and
+/// where they differ.
+fn play_without(
+    parts: &Parts,
+    kernel: Side,
+    steps: &[Step],
+    length: usize,
+    sets: &[Vec<usize>],
+) -> io::Result<Vec<(Vec<Step>, String, Option<usize>)>> {
+    let without = |set: &Vec<usize>| {
+        let kept = steps
+            .iter()
+            .enumerate()
+            .filter(|(at, step)| is_opening(step) || !set.contains(&(at / length)));
         kept.map(|(_, step)| step.clone()).collect::<Vec<_>>()
     };
-    let mut all: Vec<Vec<Step>> =
-        runs.iter().map(|run| without(&|number| number == run / length)).collect();
-    for every in [2, 3] {
-        all.extend((0..every).map(|first| without(&|number| number % every == first)));
-    }
-    all.into_iter().enumerate().map(|(n, steps)| (format!("candidate {n}"), steps)).collect()
+    let name = |n| format!("candidate {n}");
+    let candidates: Vec<_> =
+        sets.iter().enumerate().map(|(n, set)| (name(n), without(set))).collect();
+    let results = play_both(parts, kernel, &candidates)?;
+    let judged = candidates.into_iter().zip(results).map(|((_, steps), (found, other))| {
+        let text = side_by_side(&found, &other, &kernel.name());
+        (steps, text, first_difference(&found, &other))
+    });
+    Ok(judged.collect())
 }
 
 fn play_both(

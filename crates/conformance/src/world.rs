@@ -78,6 +78,13 @@ pub struct Thread {
     pub expects: bool,
 }
 
+impl Thread {
+    /// It serves a call and has made one meanwhile.
+    pub fn is_between(&self) -> bool {
+        self.incoming > 0 && self.outgoing > 0
+    }
+}
+
 /// A file as it was when it came. Its number may since be another's.
 #[derive(Clone, Debug)]
 pub struct OpenFile {

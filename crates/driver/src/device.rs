@@ -252,9 +252,14 @@ impl Device {
                 let handle = user::read(at)?;
                 let strength =
                     if command == BC_ACQUIRE { Strength::Strong } else { Strength::Weak };
-                if !engine.lock().increase(handle, strength) {
-                    engine.increase_remotely(handle, strength, command)?;
+                if handle == 0 {
+                    return engine.increase_manager(strength, command);
                 }
+                let mut state = engine.lock();
+                if !state.increase(handle, strength) {
+                    state.invalid_handle(command, handle);
+                }
+                engine.unlock(state);
                 return Ok(());
             }
             _ => {}

@@ -103,6 +103,18 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// What the target says of its room. It may know better when the call comes in; most often it does
+/// not, and then the caller hears of it at once.
+fn refuse_if_full(channel: &Channel, outgoing: &Outgoing<'_>) -> Result<(), Refusal> {
+    if channel.front_word(front::BUFFER_BYTES) == 0 {
+        return Err(Refusal::dead());
+    }
+    if outgoing.allocation() > channel.front_word(front::LARGEST_FREE) as usize {
+        return Err(Refusal::failed(Errno::NOSPC));
+    }
+    Ok(())
+}
+
 impl Engine {
     /// Sends a transaction or a reply for a thread. Whatever comes of it, the thread is told
     /// through its to-do list. `outgoing` is an error if the program's bytes could not be used.
@@ -140,7 +152,13 @@ impl Engine {
         let sent = outgoing.as_ref().map_or(&nothing, |outgoing| &outgoing.sent);
         let departed = state.depart(tid, target, flags, sent);
         let departure = match departed {
-            Ok(departure) => departure,
+            Ok(mut departure) => {
+                if departure.kind == Kind::Request {
+                    // Nobody waits at the other end of the lane to turn round: the pool serves.
+                    departure.via = departure.via.filter(|via| !self.has_left(*via));
+                }
+                departure
+            }
             Err((refusal, reply_to)) => {
                 self.refuse(&mut state, tid, refusal, reply_to);
                 return self.unlock(state);
@@ -320,7 +338,8 @@ impl Engine {
         let (channel, lane) = self.lane_to(departure.peer).map_err(lost)?;
         let prepared = self
             .refuse_if_frozen(&channel, false)
-            .and_then(|_| self.prepare(&channel, departure, outgoing, chain.len()));
+            .and_then(|_| refuse_if_full(&channel, outgoing))
+            .and_then(|()| self.prepare(&channel, departure, outgoing, chain.len()));
         match prepared {
             Ok(prepared) => {
                 let via = channel.via(lane);
@@ -450,32 +469,18 @@ impl Engine {
         Err(Refusal::failed(Errno::NOSPC))
     }
 
-    /// BC_ACQUIRE and BC_INCREFS of a handle that needs the broker. `EINVAL` of handle 0 if that is
-    /// the process itself.
-    pub(crate) fn increase_remotely(
+    /// BC_ACQUIRE and BC_INCREFS of handle 0. `EINVAL` if this process manages the context itself.
+    pub(crate) fn increase_manager(
         &self,
-        handle: u32,
         strength: baton_abi::control::Strength,
         command: u32,
     ) -> Result<(), Errno> {
-        let known = self.lock().references.get(handle).is_some();
-        let done = if known {
-            self.broker.ask(&Request::Acquire { handle }).is_ok()
-        } else if handle == 0 {
-            let found = self.find_manager();
-            if found == Err(Errno::INVAL) {
-                // It manages the context itself.
-                return Err(Errno::INVAL);
-            }
-            found.is_ok()
-        } else {
-            false
-        };
+        if self.find_manager() == Err(Errno::INVAL) {
+            return Err(Errno::INVAL);
+        }
         let mut state = self.lock();
-        match (done, known) {
-            (true, true) => state.upgraded(handle),
-            (true, false) if state.increase(handle, strength) => {}
-            _ => state.invalid_handle(command, handle),
+        if !state.increase_manager(strength) {
+            state.invalid_handle(command, 0);
         }
         self.unlock(state);
         Ok(())

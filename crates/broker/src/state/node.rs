@@ -26,8 +26,7 @@ pub(super) struct Summary {
 pub(super) struct Node {
     /// `flat_binder_object.flags` at its first appearance.
     pub flags: u32,
-    /// It is its context's manager, which keeps it known and lets a weak handle to it become
-    /// strong at any time.
+    /// It is its context's manager, which keeps it known.
     pub is_manager: bool,
     holders: BTreeMap<ProcessId, Strength>,
     n_strong: u32,

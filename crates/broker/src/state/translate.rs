@@ -152,21 +152,6 @@ impl State {
         out.push(Effect::Event { to: target, event: Event::TicketCancelled { from, ticket } });
     }
 
-    pub(super) fn acquire(
-        &mut self,
-        from: ProcessId,
-        handle: u32,
-        out: &mut Vec<Effect>,
-    ) -> Result<(), Errno> {
-        let key = self.processes[&from].handles.get(handle).ok_or(Errno::INVAL)?.key;
-        let node = &self.nodes[&key];
-        if !node.summary().strong && !node.is_manager {
-            return Err(Errno::INVAL);
-        }
-        self.grant(from, key, Strength::Strong, out);
-        Ok(())
-    }
-
     pub(super) fn release(
         &mut self,
         from: ProcessId,

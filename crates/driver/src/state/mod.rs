@@ -457,28 +457,23 @@ impl State {
 
     // ---- references -------------------------------------------------------------------------
 
-    /// BC_INCREFS, and BC_ACQUIRE of a handle held strongly. False if the broker has to be asked:
-    /// the handle is unknown and 0, or held weakly only.
+    /// BC_INCREFS of a handle that the program has, and BC_ACQUIRE of one that it has strongly.
     pub fn increase(&mut self, handle: u32, strength: Strength) -> bool {
-        let Some(reference) = self.references.get_mut(handle) else { return false };
-        if strength == Strength::Strong && reference.counts.strong == 0 && reference.grants.0 == 0 {
-            return false;
+        let held = self.holds(handle, strength);
+        if let Some(reference) = self.references.get_mut(handle).filter(|_| held) {
+            *reference.counts.of(strength) += 1;
         }
-        *reference.counts.of(strength) += 1;
-        true
+        held
     }
 
-    /// The broker made a weak handle strong.
-    pub fn upgraded(&mut self, handle: u32) {
-        match self.references.get_mut(handle) {
-            Some(reference) => {
-                // The grant that the handle had stays; the broker counts this one with it.
-                reference.grant(Strength::Strong);
-                reference.counts.strong += 1;
-            }
-            // Dropped by another thread meanwhile.
-            None => self.effect(Effect::Tell(Request::Release { handle, strong: 1, grants: 1 })),
-        }
+    /// BC_INCREFS and BC_ACQUIRE of handle 0, which make it the program's while there is a context
+    /// manager.
+    pub fn increase_manager(&mut self, strength: Strength) -> bool {
+        let Some(reference) = self.manager.and_then(|handle| self.references.get_mut(handle)) else {
+            return self.increase(0, strength);
+        };
+        *reference.counts.of(strength) += 1;
+        true
     }
 
     /// A command named a handle that does not exist.
