@@ -105,8 +105,7 @@ fn request(input: &mut Input<'_>) -> Request {
             Request::Translate { target, objects }
         }
         4 => Request::CancelTicket { target: process(input), ticket: TicketId(input.small()) },
-        5 => Request::Acquire { handle: handle(input) },
-        6 | 7 => {
+        5..=7 => {
             let handle = handle(input);
             let (strong, grants) = (input.small() as u32, input.small() as u32);
             Request::Release { handle, strong, grants }

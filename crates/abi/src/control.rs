@@ -162,12 +162,6 @@ pub enum Request {
         /// Which.
         ticket: TicketId,
     },
-    /// Makes a handle held weakly strong: one more strong grant on it. `EINVAL` if the node has no
-    /// strong reference left, unless it is the context manager's. Answer: [`Reply::Done`].
-    Acquire {
-        /// Which.
-        handle: u32,
-    },
     /// Returns grants of a handle. No answer.
     Release {
         /// Which.
@@ -349,8 +343,8 @@ pub enum Event {
         strong: bool,
         /// Somebody holds it at all.
         held: bool,
-        /// The process whose holding changed, and whether it may now call the node.
-        holder: Option<(ProcessId, bool)>,
+        /// The process whose holding changed, and how it holds the node now; `None`: not at all.
+        holder: (ProcessId, Option<Strength>),
     },
     /// A channel; carries two descriptors (memory, socket) to the server and three (memory,
     /// socket, the server's front page) to the client.

@@ -94,6 +94,8 @@ pub mod front {
     pub const BUFFER_BYTES: usize = 128;
     /// u32: what is left of its half for one-way transactions.
     pub const ONE_WAY_FREE: usize = 132;
+    /// u32: the largest range of it that is free.
+    pub const LARGEST_FREE: usize = 136;
     /// u32: allocated bytes, for `baton ps`, as those that follow.
     pub const BUFFER_USED: usize = 140;
     /// u32: allocations.

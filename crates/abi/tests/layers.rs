@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-preload", &["baton-abi", "baton-driver"]),
     ("baton-capi", &["baton-driver"]),
     ("baton-cli", &["baton-abi", "baton-broker", "baton-driver", "baton-bench"]),
+    ("baton-conformance", &["baton-abi"]),
     ("baton-bench", &["baton-abi", "baton-shm", "baton-broker", "baton-driver"]),
 ];
 
@@ -32,6 +33,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("driver/src/send.rs", "copies from the program's memory"),
     ("driver/src/channel/socket.rs", "duplicates the program's descriptors, by number"),
     ("broker/src/peer.rs", "asks for SO_PEERSEC, which rustix lacks"),
+    ("conformance/src/", "speaks the raw interface, and maps what its processes share"),
     ("preload/src/", "stands in for functions of the C library"),
     ("capi/src/", "pointers from C"),
     ("cli/src/broker.rs", "takes over a listening socket by number"),

@@ -157,7 +157,6 @@ impl State {
             Request::Translate { target, objects } => {
                 self.translate(from, target, &objects, out).map(|ticket| Reply::Ticket { ticket })
             }
-            Request::Acquire { handle } => self.acquire(from, handle, out).map(|()| Reply::Done),
             Request::ContextManager => {
                 self.context_manager(from, out).map(|ticket| Reply::Ticket { ticket })
             }

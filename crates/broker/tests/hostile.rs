@@ -131,7 +131,7 @@ fn a_violation_ends_the_violator() {
     client.tell(Request::Release { handle: 0, strong: 2, grants: 2 });
     assert!(client.is_disconnected());
     assert_eq!(manager.event(), Event::Dead { process: client.id() });
-    let holder = Some((client.id(), false));
+    let holder = (client.id(), None);
     let gone = Event::References { node: NodeId(1), strong: false, held: false, holder };
     assert_eq!(manager.events(), [gone]);
 }

@@ -100,8 +100,8 @@ fn a_death_is_told_once_and_before_its_references_go() {
         [
             (manager, dead.clone()),
             (two, dead),
-            (manager, references(1, true, true, Some((one, false)))),
-            (manager, references(8, false, false, Some((one, false)))),
+            (manager, references(1, true, true, (one, None))),
+            (manager, references(8, false, false, (one, None))),
         ]
     );
     assert_eq!(core.ask(manager, open(one)), refused(Errno::SRCH));
@@ -131,8 +131,7 @@ fn a_dead_handle_stays_until_it_is_released_and_can_travel() {
     };
     assert_eq!((*to, &objects[..]), (two, &ticket[..]));
     assert_eq!(*dead, (two, Event::Dead { process: one }));
-    assert_eq!(core.ask(manager, Request::Acquire { handle: 1 }), Some(Reply::Done));
-    core.ask(manager, release(1, 2, 2));
+    core.ask(manager, release(1, 1, 1));
     core.ask(two, release(1, 1, 2));
     assert_eq!(core.effects(), []);
     for process in [manager, two] {

@@ -63,7 +63,7 @@ struct Held {
 struct Told {
     strong: bool,
     held: bool,
-    holders: BTreeSet<ProcessId>,
+    holders: BTreeMap<ProcessId, Strength>,
 }
 
 #[derive(Default)]
@@ -96,7 +96,7 @@ impl Run {
         let books = self.alive.remove(&process).expect("alive");
         self.dead.insert(process);
         let mut expect: BTreeSet<ProcessId> =
-            books.nodes.values().flat_map(|told| told.holders.iter().copied()).collect();
+            books.nodes.values().flat_map(|told| told.holders.keys().copied()).collect();
         expect.extend(&books.channels);
         self.core.gone(process);
         let mut told = BTreeSet::new();
@@ -117,20 +117,11 @@ impl Run {
 
     fn ask(&mut self, from: ProcessId, request: Request) {
         let before = format!("{:?}", self.core.state);
-        let acquired = match request {
-            Request::Acquire { handle } => Some(handle),
-            _ => None,
-        };
         let reply = self.core.ask(from, request);
         let effects = self.core.effects();
         if let Some(Reply::Refused { .. }) = reply {
             assert_eq!(effects, [], "refused, and yet something happened");
             assert_eq!(format!("{:?}", self.core.state), before);
-        }
-        if let (Some(handle), Some(Reply::Done)) = (acquired, reply) {
-            let books = self.alive.get_mut(&from).expect("alive");
-            let held = books.handles.get_mut(&handle).expect("acquired what it holds");
-            (held.strong, held.grants) = (held.strong + 1, held.grants + 1);
         }
         for effect in effects {
             if let Effect::Disconnect { process, .. } = effect {
@@ -158,14 +149,13 @@ impl Run {
             }
             Event::References { node, strong, held, holder } => {
                 let told = books.nodes.entry(node).or_default();
-                let changed = (told.strong, told.held) != (strong, held) || holder.is_some();
-                assert!(changed, "told of nothing");
                 (told.strong, told.held) = (strong, held);
-                match holder {
-                    Some((process, true)) => assert!(told.holders.insert(process)),
-                    Some((process, false)) => assert!(told.holders.remove(&process)),
-                    None => (),
-                }
+                let (process, holding) = holder;
+                let before = match holding {
+                    Some(strength) => told.holders.insert(process, strength),
+                    None => told.holders.remove(&process),
+                };
+                assert_ne!(before, holding, "told of nothing");
                 if !held {
                     assert!(told.holders.is_empty());
                     books.nodes.remove(&node);
@@ -203,7 +193,7 @@ impl Run {
                     self.ask(who, Request::OpenChannel { target });
                 }
             }
-            7..12 => {
+            7..13 => {
                 let Some(target) = self.dice.pick(&peers) else { return };
                 let count = self.dice.roll(6);
                 let objects: Vec<Object> = (0..count)
@@ -215,11 +205,6 @@ impl Run {
                     })
                     .collect();
                 self.ask(who, translate(target, &objects));
-            }
-            12 => {
-                if let Some(handle) = self.dice.pick(&handles) {
-                    self.ask(who, Request::Acquire { handle });
-                }
             }
             13 if self.dice.roll(10) == 0 => {
                 // More than it has, or of what it does not have.
@@ -270,7 +255,8 @@ impl Run {
                 let told = truth.entry((held.owner, held.node)).or_default();
                 told.held = true;
                 told.strong |= held.strong > 0;
-                told.holders.insert(*process);
+                let strength = if held.strong > 0 { Strength::Strong } else { Strength::Weak };
+                told.holders.insert(*process, strength);
             }
         }
         let told = self.alive.iter().flat_map(|(owner, books)| {

@@ -73,14 +73,14 @@ fn dead(process: ProcessId) -> Event {
 fn a_handle_counts_as_far_as_the_owner_confirms_it() {
     let thawed = || vec![frozen(OWNING, false)];
     let denied = || vec![Event::Denied { handle: 5 }];
-    let gone = |strong, held| vec![references(7, strong, held, Some((HOLDING, false)))];
+    let gone = |strong, held| vec![references(7, strong, held, (HOLDING, None))];
     #[rustfmt::skip]
     #[expect(clippy::type_complexity, reason = "a table's columns")]
     let cases: [(&str, Vec<Claim>, Vec<Claim>, Option<(u32, u32)>, Vec<Event>, Vec<Event>); 7] = [
         ("both say so", vec![held(7, true, HOLDING)], vec![holds(5, 7, 2, 3)],
             Some((2, 3)), vec![], thawed()),
         ("weakly, and somebody did strongly", vec![held(7, true, HOLDING)], vec![holds(5, 7, 0, 1)],
-            Some((0, 1)), vec![references(7, false, true, None)], thawed()),
+            Some((0, 1)), vec![references(7, false, true, (HOLDING, Some(Weak)))], thawed()),
         ("weakly", vec![held(7, false, HOLDING)], vec![holds(5, 7, 0, 1)],
             Some((0, 1)), vec![], thawed()),
         ("strongly, and nobody did", vec![held(7, false, HOLDING)], vec![holds(5, 7, 1, 1)],
@@ -88,7 +88,7 @@ fn a_handle_counts_as_far_as_the_owner_confirms_it() {
         ("the owner knows of no holder", vec![], vec![holds(5, 7, 1, 1)],
             Some((1, 1)), vec![], denied()),
         ("the owner knows of another node", vec![held(8, true, HOLDING)], vec![holds(5, 7, 1, 1)],
-            Some((1, 1)), vec![references(8, false, false, Some((HOLDING, false)))], denied()),
+            Some((1, 1)), vec![references(8, false, false, (HOLDING, None))], denied()),
         ("the holder has returned it", vec![held(7, true, HOLDING)], vec![],
             None, gone(false, false), vec![]),
     ];
@@ -143,8 +143,8 @@ fn a_denied_handle_gives_nothing() {
         }
         assert!(core.events().contains(&(HOLDING, Event::Denied { handle: 5 })));
         // Not yet: the broker does not say who else may come.
-        let acquire = Request::Acquire { handle: 5 };
-        assert_eq!(core.ask(HOLDING, acquire.clone()), refused(Errno::AGAIN));
+        let pass = translate(THIRD, &[handle(5, Strong)]);
+        assert_eq!(core.ask(HOLDING, pass), refused(Errno::AGAIN));
         settle(&mut core);
         let open = Request::OpenChannel { target: OWNING };
         assert_eq!(core.ask(HOLDING, open.clone()), refused(Errno::PERM));
@@ -165,11 +165,10 @@ fn a_handle_is_not_used_before_its_owner_is_heard() {
     rejoin(&mut core, HOLDING, &holder);
     rejoin(&mut core, THIRD, &[channel(8, End::Server, HOLDING)]);
     assert_eq!(core.effects(), []);
-    let acquire = Request::Acquire { handle: 5 };
     let open = Request::OpenChannel { target: OWNING };
     let pass = translate(THIRD, &[handle(5, Strong)]);
     let send = translate(OWNING, &[]);
-    for request in [acquire, open, pass.clone(), send] {
+    for request in [open, pass.clone(), send] {
         assert_eq!(core.ask(HOLDING, request), refused(Errno::AGAIN));
     }
     // What is returned meanwhile is not the owner's to know.
@@ -177,7 +176,7 @@ fn a_handle_is_not_used_before_its_owner_is_heard() {
     rejoin(&mut core, OWNING, &[held(7, true, HOLDING)]);
     assert_eq!(core.events(), [(HOLDING, frozen(OWNING, false))]);
     assert!(matches!(core.ask(HOLDING, pass), Some(Reply::Ticket { .. })));
-    let knows = (OWNING, references(7, true, true, Some((THIRD, true))));
+    let knows = (OWNING, references(7, true, true, (THIRD, Some(Strong))));
     assert!(core.events().contains(&knows));
 }
 
@@ -188,13 +187,13 @@ fn whoever_does_not_come_back_is_dead() {
     let third = [held(3, true, OWNING), held(4, false, HOLDING), channel(9, End::Client, OWNING)];
     rejoin(&mut core, THIRD, &third);
     // The holder of node 4 is here, and does not hold it.
-    let let_go = (THIRD, references(4, false, false, Some((HOLDING, false))));
+    let let_go = (THIRD, references(4, false, false, (HOLDING, None)));
     assert_eq!(core.events(), [let_go]);
     settle(&mut core);
     let expect = [
         (HOLDING, dead(OWNING)),
         (THIRD, dead(OWNING)),
-        (THIRD, references(3, false, false, Some((OWNING, false)))),
+        (THIRD, references(3, false, false, (OWNING, None))),
     ];
     assert_eq!(core.events(), expect);
     assert_eq!(readmit(&mut core, OWNING), Err(Errno::TIME));

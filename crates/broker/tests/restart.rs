@@ -92,7 +92,6 @@ fn a_liar_gets_nothing() {
     // The manager of a context may be called by everybody. Nothing else is left of the lie.
     let send = Request::Translate { target: manager.id(), objects: Vec::new() };
     assert_eq!(stranger.ask(send.clone()), refused(Errno::AGAIN));
-    assert_eq!(stranger.ask(Request::Acquire { handle: 0 }), refused(Errno::AGAIN));
     assert_eq!(stranger.ask(open(&client)), refused(Errno::PERM));
     assert!(matches!(client.ask(send), Some(Reply::Ticket { .. })));
     let holders = |of: &Fake| {

@@ -21,7 +21,7 @@ fn give(node: u64, target: &Fake) -> Request {
 }
 
 fn references(node: u64, held: bool, holder: &Fake) -> Event {
-    let holder = Some((holder.id(), held));
+    let holder = (holder.id(), held.then_some(Strength::Strong));
     Event::References { node: NodeId(node), strong: held, held, holder }
 }
 
@@ -114,7 +114,7 @@ fn the_death_of_one_is_told_to_the_other() {
     let dead = client.id();
     drop(client);
     assert_eq!(manager.event(), Event::Dead { process: dead });
-    let holder = Some((dead, false));
+    let holder = (dead, None);
     let gone = Event::References { node: NodeId(1), strong: false, held: false, holder };
     assert_eq!(manager.event(), gone);
     assert_eq!(manager.events(), []);

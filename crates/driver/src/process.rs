@@ -206,7 +206,7 @@ impl Process {
         })?;
         let mut state = engine.lock();
         let number = state.manager.ok_or(CallError::Dead)?;
-        state.increase(number, Strength::Strong);
+        state.increase_manager(Strength::Strong);
         engine.unlock(state);
         Ok(Handle { inner: Arc::clone(&self.inner), number })
     }

@@ -1,6 +1,6 @@
 //! Sending: from a checked departure to a posted message.
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Progress, duplicate};
 use crate::clock::now_ns;
 use crate::engine::Engine;
 use crate::parcel::Sent;
@@ -99,6 +99,18 @@ impl Outgoing<'_> {
     }
 }
 
+/// What the target says of its room. It may know better when the call comes in; most often it does
+/// not, and then the caller hears of it at once.
+fn refuse_if_full(channel: &Channel, outgoing: &Outgoing<'_>) -> Result<(), Refusal> {
+    if channel.front_word(front::BUFFER_BYTES) == 0 {
+        return Err(Refusal::dead());
+    }
+    if outgoing.allocation() > channel.front_word(front::LARGEST_FREE) as usize {
+        return Err(Refusal::failed(Errno::NOSPC));
+    }
+    Ok(())
+}
+
 impl Engine {
     /// Sends a transaction or a reply for a thread. Whatever comes of it, the thread is told
     /// through its to-do list. `sizes` are of data and offsets, as the program has said them;
@@ -113,6 +125,8 @@ impl Engine {
     ) {
         self.hear();
         let mut state = self.lock();
+        // An answer that has come stands before whatever this leads to.
+        self.accept_answer(&mut state, tid);
         if matches!(target, Target::Handle(0)) && state.manager.is_none() {
             drop(state);
             let found = self.find_manager();
@@ -127,10 +141,22 @@ impl Engine {
             }
         }
         let nothing = Sent::default();
+        let via = state.thread(tid).serves().map(|serving| serving.via);
+        let outgoing = match (target, via) {
+            // Nobody waits for the answer: nothing of it is looked at.
+            (Target::Reply, Some(via)) if self.has_left(via) => Err(Refusal::dead()),
+            _ => outgoing.map_err(Refusal::failed),
+        };
         let sent = outgoing.as_ref().map_or(&nothing, |outgoing| &outgoing.sent);
         let departed = state.depart(tid, target, flags, sent);
         let departure = match departed {
-            Ok(departure) => departure,
+            Ok(mut departure) => {
+                if departure.kind == Kind::Request {
+                    // Nobody waits at the other end of the lane to turn round: the pool serves.
+                    departure.via = departure.via.filter(|via| !self.has_left(*via));
+                }
+                departure
+            }
             Err((refusal, reply_to)) => {
                 self.refuse(&mut state, tid, refusal, sizes, reply_to);
                 return self.unlock(state);
@@ -139,7 +165,7 @@ impl Engine {
         drop(state);
         let reply_to = departure.via.filter(|_| departure.kind == Kind::Reply);
         let result = match outgoing {
-            Err(errno) => Err((Box::new(departure), Refusal::failed(errno))),
+            Err(refusal) => Err((Box::new(departure), refusal)),
             Ok(outgoing) => match departure.kind {
                 Kind::Reply => self.send_reply(tid, departure, &outgoing),
                 Kind::OneWay => self.send_one_way(tid, departure, &outgoing),
@@ -170,7 +196,7 @@ impl Engine {
                     ..Message::default()
                 };
                 let posted = self.post_answer(via, &message, |_, _| {});
-                state.reply_refused(tid, refusal);
+                state.reply_refused(tid);
                 if !posted {
                     self.caller_has_left(state, tid, via);
                 }
@@ -192,6 +218,8 @@ impl Engine {
         if outgoing.data.bytes() > MAX_PAYLOAD_BYTES || message.parts().is_none() {
             return Err(Refusal::failed(Errno::NOSPC));
         }
+        let fds = outgoing.sent.fds.iter().map(|fd| duplicate(*fd));
+        let fds: Vec<_> = fds.collect::<Result<_, _>>().map_err(Refusal::failed)?;
         let mut ticket = None;
         if !departure.objects.is_empty() {
             let objects = departure.objects.clone();
@@ -206,8 +234,8 @@ impl Engine {
             self.take_events();
             message.ticket = ticket.map_or(0, |ticket| ticket.0);
         }
-        if !outgoing.sent.fds.is_empty() {
-            match channel.send_fds(&outgoing.sent.fds) {
+        if !fds.is_empty() {
+            match channel.send_fds(&fds) {
                 Ok(number) => message.fds_number = number,
                 Err(refusal) => {
                     self.cancel_ticket(departure.peer, ticket);
@@ -275,6 +303,7 @@ impl Engine {
                 let mut message = prepared.message;
                 message.stamp_ns = now_ns();
                 let mut state = self.lock();
+                channel.set_progress(via.lane as usize, Progress::Departed);
                 state.departed(tid, departure, via, token, Completion::Taken);
                 if self.is_polling()
                     && let Ok(lane) = channel.lane(via.lane as usize)
@@ -322,7 +351,8 @@ impl Engine {
         let (channel, lane) = self.lane_to(departure.peer).map_err(lost)?;
         let prepared = self
             .refuse_if_frozen(&channel, false)
-            .and_then(|_| self.prepare(&channel, departure, outgoing, chain.len()));
+            .and_then(|_| refuse_if_full(&channel, outgoing))
+            .and_then(|()| self.prepare(&channel, departure, outgoing, chain.len()));
         match prepared {
             Ok(prepared) => {
                 let via = channel.via(lane);
@@ -347,6 +377,7 @@ impl Engine {
         let Ok(areas) = channel.lane(lane) else { return false };
         let reader = areas.post(message, body);
         if nested {
+            channel.set_progress(lane, Progress::Posted);
             // It goes back to the thread that waits on this lane, which looks by itself.
             if reader == Reader::Polling {
                 channel.ring_socket();
@@ -354,7 +385,8 @@ impl Engine {
             return reader != Reader::Closed;
         }
         channel.set_ready(lane);
-        channel.set_expected(lane, channel.announce(named));
+        let woken = channel.announce(named);
+        channel.set_progress(lane, if woken { Progress::Expected } else { Progress::Posted });
         true
     }
 
@@ -417,7 +449,8 @@ impl Engine {
         for attempt in 0..LOOKS {
             let mut ends = channel.ends();
             let account = channel.one_way_account(&mut ends);
-            let free = channel.front_word(front::ONE_WAY_FREE) as usize;
+            let largest = channel.front_word(front::LARGEST_FREE) as usize;
+            let free = (channel.front_word(front::ONE_WAY_FREE) as usize).min(largest);
             let size = channel.front_word(front::BUFFER_BYTES) as usize;
             if size == 0 {
                 return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
@@ -449,26 +482,20 @@ impl Engine {
         Err(Refusal::failed(Errno::NOSPC))
     }
 
-    /// BC_ACQUIRE and BC_INCREFS of a handle that needs the broker.
-    pub(crate) fn increase_remotely(
+    /// BC_ACQUIRE and BC_INCREFS of handle 0. `EINVAL` if this process manages the context itself.
+    pub(crate) fn increase_manager(
         &self,
-        handle: u32,
         strength: baton_abi::control::Strength,
         command: u32,
-    ) {
-        let known = self.lock().references.get(handle).is_some();
-        let link = self.broker.link();
-        let done = if known {
-            link.ask(&Request::Acquire { handle }).is_ok()
-        } else {
-            handle == 0 && self.find_manager().is_ok()
-        };
+    ) -> Result<(), Errno> {
+        if self.find_manager() == Err(Errno::INVAL) {
+            return Err(Errno::INVAL);
+        }
         let mut state = self.lock();
-        match (done, known) {
-            (true, true) if state.upgraded(handle, link.era) => {}
-            (true, false) if state.increase(handle, strength) => {}
-            _ => state.invalid_handle(command, handle),
+        if !state.increase_manager(strength) {
+            state.invalid_handle(command, 0);
         }
         self.unlock(state);
+        Ok(())
     }
 }

@@ -12,7 +12,7 @@ fn process() -> (State, NodeId) {
     let mut state = State::new(ProcessId(1));
     state.buffers.map(4096);
     let node = state.nodes.find_or_add(0x10, 0x20, 0);
-    state.peers.entry(PEER).or_default().grants.insert(node);
+    state.peers.entry(PEER).or_default().grants.insert(node, baton_abi::control::Strength::Strong);
     (state, node)
 }
 

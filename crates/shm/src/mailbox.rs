@@ -146,6 +146,11 @@ impl<'a> Mailbox<'a> {
         self.word.fetch_or(CLOSED, Ordering::AcqRel) & FULL != 0
     }
 
+    /// Writer: whether [`Mailbox::close`] was called.
+    pub fn is_closed(self) -> bool {
+        self.word.load(Ordering::Acquire) & CLOSED != 0
+    }
+
     /// Writer, to whom the reader has closed: it will not post here again.
     pub fn give_back(self) {
         self.word.fetch_or(RETURNED, Ordering::AcqRel);

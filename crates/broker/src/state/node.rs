@@ -26,8 +26,7 @@ pub(super) struct Summary {
 pub(super) struct Node {
     /// `flat_binder_object.flags` at its first appearance.
     pub flags: u32,
-    /// It is its context's manager, which keeps it known and lets a weak handle to it become
-    /// strong at any time.
+    /// It is its context's manager, which keeps it known.
     pub is_manager: bool,
     holders: BTreeMap<ProcessId, Strength>,
     n_strong: u32,
@@ -56,18 +55,14 @@ impl Node {
         self.holders.get(&holder).copied()
     }
 
-    /// Sets what a process holds of it; the change, if a holder came or went.
-    pub fn set(
-        &mut self,
-        holder: ProcessId,
-        holding: Option<Strength>,
-    ) -> Option<(ProcessId, bool)> {
+    /// Sets what a process holds of it; whether that is a change.
+    pub fn set(&mut self, holder: ProcessId, holding: Option<Strength>) -> bool {
         let before = match holding {
             Some(strength) => self.holders.insert(holder, strength),
             None => self.holders.remove(&holder),
         };
         self.n_strong += u32::from(holding == Some(Strength::Strong));
         self.n_strong -= u32::from(before == Some(Strength::Strong));
-        (before.is_some() != holding.is_some()).then_some((holder, holding.is_some()))
+        before != holding
     }
 }

@@ -325,11 +325,14 @@ impl State {
         let rebuild = self.rebuild.as_mut().expect("somebody has come back");
         let mut lost = Vec::new();
         for &holder in &vouch.holders {
-            if node.held_by(holder).is_some() {
+            if let Some(holding) = node.held_by(holder) {
+                if holding != most {
+                    lost.push((holder, Some(holding)));
+                }
                 continue;
             }
             if self.processes.contains_key(&holder) {
-                lost.push(Some((holder, false)));
+                lost.push((holder, None));
                 continue;
             }
             node.set(holder, Some(most));
@@ -339,9 +342,6 @@ impl State {
         let Summary { strong, held } = node.summary();
         if !held {
             self.nodes.remove(&key);
-        }
-        if lost.is_empty() && strong != vouch.strong {
-            lost.push(None);
         }
         for holder in lost {
             let event = Event::References { node: key.node, strong, held, holder };

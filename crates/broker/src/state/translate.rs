@@ -155,22 +155,6 @@ impl State {
         out.push(Effect::Event { to: target, event: Event::TicketCancelled { from, ticket } });
     }
 
-    pub(super) fn acquire(
-        &mut self,
-        from: ProcessId,
-        handle: u32,
-        out: &mut Vec<Effect>,
-    ) -> Result<(), Errno> {
-        let key = self.processes[&from].handles.get(handle).ok_or(Errno::INVAL)?.key;
-        self.check_owner(key)?;
-        let node = &self.nodes[&key];
-        if !node.summary().strong && !node.is_manager {
-            return Err(Errno::INVAL);
-        }
-        self.grant(from, key, Strength::Strong, out);
-        Ok(())
-    }
-
     pub(super) fn release(
         &mut self,
         from: ProcessId,
@@ -204,8 +188,7 @@ impl State {
         out: &mut Vec<Effect>,
     ) {
         let node = self.nodes.get_mut(&key).expect("a node outlives its holders");
-        let before = node.summary();
-        let change = node.set(holder, holding);
+        let changed = node.set(holder, holding);
         let after = node.summary();
         let forget = !after.held && !node.is_manager;
         if forget {
@@ -217,12 +200,12 @@ impl State {
         if forget {
             self.refund(key.owner, Resource::Nodes, 1);
         }
-        if before != after || change.is_some() {
+        if changed {
             let event = Event::References {
                 node: key.node,
                 strong: after.strong,
                 held: after.held,
-                holder: change,
+                holder: (holder, holding),
             };
             out.push(Effect::Event { to: key.owner, event });
         }

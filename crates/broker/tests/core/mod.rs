@@ -125,7 +125,12 @@ pub fn refused(errno: Errno) -> Option<Reply> {
     Some(Reply::Refused { errno: errno.raw_os_error() })
 }
 
-pub fn references(node: u64, strong: bool, held: bool, holder: Option<(ProcessId, bool)>) -> Event {
+pub fn references(
+    node: u64,
+    strong: bool,
+    held: bool,
+    holder: (ProcessId, Option<Strength>),
+) -> Event {
     Event::References { node: NodeId(node), strong, held, holder }
 }
 

@@ -1,6 +1,6 @@
 //! A channel at the client's end: lanes, the bell, the one-way ring.
 
-use super::{Channel, Ends, OneWayAccount};
+use super::{Channel, Ends, OneWayAccount, Progress};
 use baton_abi::lane::*;
 use baton_shm::bell::Ring;
 use baton_shm::mapping::Mapping;
@@ -81,18 +81,22 @@ impl Channel {
         false
     }
 
-    /// Remembers whether a looper was woken for the call on this lane.
-    pub fn set_expected(&self, lane: usize, expected: bool) {
-        // Only the lane's caller reads its bit.
-        match expected {
-            true => self.expected.fetch_or(1 << lane, Ordering::Relaxed),
-            false => self.expected.fetch_and(!(1 << lane), Ordering::Relaxed),
-        };
+    /// How far the call on this lane has come.
+    pub fn set_progress(&self, lane: usize, progress: Progress) {
+        // Release pairs with the acquire in `was_taken`: a message that counts as posted is.
+        self.progress[lane].store(progress as u8, Ordering::Release);
     }
 
-    /// What [`Channel::set_expected`] was told.
+    /// Whether a looper was woken for the call on this lane.
     pub fn is_expected(&self, lane: u32) -> bool {
-        self.expected.load(Ordering::Relaxed) >> lane & 1 == 1
+        // Only the lane's caller asks.
+        self.progress[lane as usize].load(Ordering::Relaxed) == Progress::Expected as u8
+    }
+
+    /// Whether the call on this lane was posted and its server has taken it in.
+    pub fn was_taken(&self, lane: u32) -> bool {
+        self.progress[lane as usize].load(Ordering::Acquire) != Progress::Departed as u8
+            && self.lane(lane as usize).is_ok_and(|lane| lane.outbox().is_empty())
     }
 
     /// The lane's request area holds a new request.

@@ -5,6 +5,7 @@
 mod client;
 mod server;
 mod socket;
+pub use socket::duplicate;
 
 use crate::engine::spin::{Pace, processor};
 use crate::state::transaction::Via;
@@ -20,6 +21,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU8;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Most descriptor messages that wait here for their transaction; the others wait in the socket.
@@ -48,10 +50,22 @@ pub struct Channel {
     wanted_at: AtomicU64,
     /// Client: how long answers take.
     pub answers: Pace,
-    /// Lanes for whose call a looper was woken, at the client's end.
-    expected: AtomicU64,
+    /// How far the call on each lane has come, at its caller's end: [`Progress`].
+    progress: [AtomicU8; LANES],
     stash: Mutex<Stash>,
     work: Mutex<Ends>,
+}
+
+/// How far a call has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Progress {
+    /// It may not be posted yet.
+    Departed,
+    /// It is.
+    Posted,
+    /// It is, and a looper was woken for it.
+    Expected,
 }
 
 /// Descriptors that have come, by the number of their message.
@@ -140,7 +154,7 @@ impl Channel {
             bell,
             wanted_at: AtomicU64::new(0),
             answers: Pace::default(),
-            expected: AtomicU64::new(0),
+            progress: std::array::from_fn(|_| AtomicU8::new(Progress::Departed as u8)),
             stash: Mutex::default(),
             work,
         })

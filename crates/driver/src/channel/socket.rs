@@ -30,8 +30,8 @@ pub(super) fn send_bell(socket: &OwnedFd) -> Result<Mapping, Errno> {
     Ok(page)
 }
 
-/// A descriptor of the program's, by number.
-fn duplicate(fd: i32) -> Result<OwnedFd, Errno> {
+/// A descriptor of the program's, of our own from now on. `EBADF` if there is none.
+pub fn duplicate(fd: i32) -> Result<OwnedFd, Errno> {
     if fd < 0 {
         return Err(Errno::BADF);
     }
@@ -59,11 +59,9 @@ impl Channel {
         let _ = rustix::net::send(&self.socket, &doorbell, flags);
     }
 
-    /// Sends descriptors ahead of their message. `EBADF` if one is closed, `EAGAIN` if the peer does
-    /// not read; dead if there is none any more.
-    pub fn send_fds(&self, fds: &[i32]) -> Result<u32, Refusal> {
-        let owned: Result<Vec<OwnedFd>, Errno> = fds.iter().map(|&fd| duplicate(fd)).collect();
-        let owned = owned.map_err(Refusal::failed)?;
+    /// Sends descriptors ahead of their message. `EAGAIN` if the peer does not read; dead if there is
+    /// none any more.
+    pub fn send_fds(&self, owned: &[OwnedFd]) -> Result<u32, Refusal> {
         let number = {
             let mut ends = self.ends();
             ends.fds_number = ends.fds_number.wrapping_add(1).max(1);
@@ -155,9 +153,10 @@ mod tests {
         let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
         let fds = vec![memory, ours];
         let channel = Channel::new(ChannelId(1), End::Server, ProcessId(2), fds).unwrap();
-        assert_eq!(channel.send_fds(&[-1]), Err(Refusal::failed(Errno::BADF)));
-        assert!(channel.send_fds(&[0]).is_ok());
+        assert_eq!(duplicate(-1).unwrap_err(), Errno::BADF);
+        let sent = [duplicate(0).unwrap()];
+        assert!(channel.send_fds(&sent).is_ok());
         drop(theirs);
-        assert_eq!(channel.send_fds(&[0]), Err(Refusal::dead()));
+        assert_eq!(channel.send_fds(&sent), Err(Refusal::dead()));
     }
 }

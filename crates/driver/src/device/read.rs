@@ -109,12 +109,13 @@ impl Device {
     fn describe(&self, incoming: &Incoming, (ptr, cookie): (u64, u64)) -> TransactionData {
         let (data_bytes, offsets_bytes) = incoming.sizes;
         let buffer = self.address(incoming.buffer);
+        let left = incoming.serving.as_ref().is_some_and(|s| self.engine.has_left(s.via));
         TransactionData {
             target: ptr,
             cookie,
             code: incoming.code,
             flags: incoming.flags,
-            sender_pid: incoming.sender.0 as i32,
+            sender_pid: if left { 0 } else { incoming.sender.0 as i32 },
             sender_euid: incoming.sender.1,
             data_size: data_bytes as u64,
             offsets_size: offsets_bytes as u64,

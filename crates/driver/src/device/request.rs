@@ -3,7 +3,7 @@
 use super::Device;
 use crate::engine::tid;
 use crate::user;
-use baton_abi::control::{Reply, Request};
+use baton_abi::control::{Reply, Request, Strength};
 use baton_abi::uapi::*;
 use rustix::io::Errno;
 
@@ -57,7 +57,9 @@ impl Device {
             return Err(Errno::INVAL);
         }
         let handle = info.handle;
+        let held = self.engine.lock().holds(handle, Strength::Strong);
         match self.engine.broker.ask(&Request::NodeInfo { handle })? {
+            _ if !held => Err(Errno::INVAL),
             Reply::Counts { strong, weak } => {
                 let told = NodeInfoForRef { strong_count: strong, weak_count: weak, ..info };
                 user::write(argument, &told)

@@ -22,7 +22,7 @@ impl Device {
         let tid = tid();
         let size = exchange.write_size;
         while exchange.write_consumed < size {
-            if self.engine.lock().thread(tid).failed {
+            if self.has_failed(tid) {
                 return Ok(());
             }
             let at = exchange.write_buffer.wrapping_add(exchange.write_consumed) as usize;
@@ -34,6 +34,18 @@ impl Device {
             exchange.write_consumed += bytes.min(left.next_multiple_of(4)) as u64;
         }
         Ok(())
+    }
+
+    /// Whether no command runs until the thread has read of a refusal.
+    fn has_failed(&self, tid: Tid) -> bool {
+        let mut state = self.engine.lock();
+        if state.thread(tid).calls_on().is_some() {
+            self.engine.accept_answer(&mut state, tid);
+            let failed = state.thread(tid).failed;
+            self.engine.unlock(state);
+            return failed;
+        }
+        state.thread(tid).failed
     }
 
     fn run(&self, tid: Tid, command: u32, at: usize) -> Result<(), Errno> {
@@ -54,9 +66,14 @@ impl Device {
                 let handle = user::read(at)?;
                 let strength =
                     if command == BC_ACQUIRE { Strength::Strong } else { Strength::Weak };
-                if !engine.lock().increase(handle, strength) {
-                    engine.increase_remotely(handle, strength, command);
+                if handle == 0 {
+                    return engine.increase_manager(strength, command);
                 }
+                let mut state = engine.lock();
+                if !state.increase(handle, strength) {
+                    state.invalid_handle(command, handle);
+                }
+                engine.unlock(state);
                 return Ok(());
             }
             BC_REQUEST_FREEZE_NOTIFICATION => return self.request_freeze(user::read(at)?),

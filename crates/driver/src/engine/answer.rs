@@ -41,6 +41,13 @@ impl Engine {
         true
     }
 
+    /// Whether the thread that called on this lane has left: nobody waits for the answer.
+    pub fn has_left(&self, via: Via) -> bool {
+        self.channel(via.channel).is_none_or(|channel| {
+            channel.lane(via.lane as usize).is_ok_and(|lane| lane.outbox().is_closed())
+        })
+    }
+
     /// A token that no peer can guess.
     pub fn token(&self, number: u64) -> u64 {
         use std::hash::BuildHasher;
@@ -95,10 +102,12 @@ impl Engine {
         sent: Message,
     ) {
         let at_the_door = message.code == AT_THE_DOOR;
+        let errno = message.param.clamp(-4095, -1);
         if at_the_door {
-            state.never_sent(tid);
+            state.never_sent(tid, kind, errno);
+        } else {
+            state.answered_with(tid, kind, errno);
         }
-        state.answered_with(tid, kind, message.param.clamp(-4095, 0));
         if at_the_door {
             let sizes = (sent.data_bytes.into(), sent.offsets_bytes.into());
             self.tell_failure(state.thread(tid).error, sizes);

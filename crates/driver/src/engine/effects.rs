@@ -52,6 +52,13 @@ impl Engine {
             Effect::Wake(tid, Waiting::Own) => Mailbox::new(&self.own_word(tid)).nudge(),
             Effect::Tell(request) => self.broker.tell(&request),
             Effect::Leave(via, open) => self.leave_lane(state, via, &open),
+            Effect::EndSending(handle) => {
+                for (tid, via) in state.callers_by(handle) {
+                    if self.channel(via.channel).is_some_and(|c| c.was_taken(via.lane)) {
+                        state.taken(tid, via);
+                    }
+                }
+            }
             Effect::Account(channel) => {
                 if let Some(channel) = self.channel(channel) {
                     channel.publish_account(state.one_way_account(channel.id));
@@ -91,6 +98,7 @@ impl Engine {
         put(front::ATTENDANCE, attendance as usize);
         put(front::BUFFER_BYTES, state.buffers.bytes());
         put(front::ONE_WAY_FREE, state.buffers.one_way_free());
+        put(front::LARGEST_FREE, state.buffers.largest_free());
         put(front::BUFFER_USED, used);
         put(front::BUFFERS, buffers);
         put(front::OUTSTANDING, state.pending_calls());

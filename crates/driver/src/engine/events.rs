@@ -70,7 +70,7 @@ impl Engine {
             Event::Barrier { number } => {
                 self.barrier_seen.fetch_max(number, Ordering::AcqRel);
             }
-            Event::References { holder: Some((process, false)), .. } => {
+            Event::References { holder: (process, None), .. } => {
                 let mut state = self.lock();
                 self.accept(&mut state, Some(process));
                 state.event(event);
@@ -201,6 +201,13 @@ impl Engine {
         }
         let mut state = self.lock();
         let later = self.accept(&mut state, over.then_some(channel.peer));
+        if self.is_polling() {
+            // A thread that sleeps on its lane takes the answer itself: nobody else may be on that
+            // word with it.
+            for tid in state.callers_on(id) {
+                self.accept_answer(&mut state, tid);
+            }
+        }
         if over {
             tracing::debug!(target: "binder", "{}: process {} has hung up", self.identity.pid, channel.peer.0);
             self.lose_channel(&mut state, &channel);

@@ -79,6 +79,11 @@ impl Buffers {
         self.one_way_free
     }
 
+    /// The largest range that is free.
+    pub fn largest_free(&self) -> usize {
+        self.free_by_size.last().map_or(0, |range| range.bytes).max(self.apart.bytes)
+    }
+
     /// Allocated bytes and buffers.
     pub fn used(&self) -> (usize, usize) {
         (self.used_bytes, self.n_used)

@@ -42,7 +42,7 @@ impl State {
     /// BC_REQUEST_DEATH_NOTIFICATION.
     pub fn request_death(&mut self, handle: u32, cookie: u64) {
         let id = self.next_number();
-        let Some(reference) = self.references.get_mut(handle) else {
+        let Some(reference) = self.held(handle) else {
             return self.complain(format!("BC_REQUEST_DEATH_NOTIFICATION invalid ref {handle}"));
         };
         if reference.death.is_some() {
@@ -72,7 +72,7 @@ impl State {
     /// BC_CLEAR_DEATH_NOTIFICATION.
     pub fn clear_death(&mut self, tid: Tid, handle: u32, cookie: u64) {
         const NAME: &str = "BC_CLEAR_DEATH_NOTIFICATION";
-        let Some(reference) = self.references.get_mut(handle) else {
+        let Some(reference) = self.held(handle) else {
             return self.complain(format!("{NAME} invalid ref {handle}"));
         };
         let Some(notice) = reference.death else {

@@ -22,16 +22,14 @@ impl State {
                 self.release_ticket(from, ticket);
             }
             Event::References { node: id, strong, held, holder } => {
-                if let Some((process, may_call)) = holder {
-                    let peer = self.peers.entry(process).or_default();
-                    if may_call {
-                        peer.grants.insert(id);
-                    } else {
-                        peer.grants.remove(&id);
-                    }
-                    if peer.is_unused() {
-                        self.peers.remove(&process);
-                    }
+                let (process, holding) = holder;
+                let peer = self.peers.entry(process).or_default();
+                match holding {
+                    Some(strength) => drop(peer.grants.insert(id, strength)),
+                    None => drop(peer.grants.remove(&id)),
+                }
+                if peer.is_unused() {
+                    self.peers.remove(&process);
                 }
                 if let Some(node) = self.nodes.get_mut(id) {
                     (node.remote_strong, node.remote_held) = (strong, held);

@@ -37,7 +37,7 @@ impl State {
     /// request.
     pub fn listen_for_freeze(&mut self, handle: u32, cookie: u64) -> Result<(), Errno> {
         let id = self.next_number();
-        let Some(reference) = self.references.get_mut(handle) else {
+        let Some(reference) = self.held(handle) else {
             self.complain(format!("BC_REQUEST_FREEZE_NOTIFICATION invalid ref {handle}"));
             return Err(Errno::INVAL);
         };

@@ -41,6 +41,8 @@ pub enum Effect {
     /// A thread has left that had this open on a lane, innermost first: the innermost caller is to be
     /// told, and what comes for the thread from now on has nobody.
     Leave(Via, Vec<Half>),
+    /// Only calls under way keep this handle: those that were taken in need it no longer.
+    EndSending(u32),
     /// Publish what a channel's client has in the receive buffer.
     Account(baton_abi::control::ChannelId),
     /// Close descriptors of the program.
@@ -106,6 +108,8 @@ pub struct State {
     pub outstanding: u32,
     /// One-way transactions taken in and not yet read.
     pub unread_one_way: u32,
+    /// Answers taken in and not yet read.
+    pub unread_replies: u32,
     /// Transactions received.
     pub received: u64,
     todo: Todo,
@@ -139,6 +143,7 @@ impl State {
             manager: None,
             outstanding: 0,
             unread_one_way: 0,
+            unread_replies: 0,
             received: 0,
             todo: Todo::default(),
             tickets: FxHashMap::default(),
@@ -205,13 +210,17 @@ impl State {
         match queue {
             Queue::Process => self.push_process(work),
             Queue::Thread(tid) => {
-                let thread = self.thread(tid);
-                thread.todo.push(work);
-                let waiting = thread.waiting;
-                if waiting != Waiting::No {
-                    self.effect(Effect::Wake(tid, waiting));
-                }
+                self.thread(tid).todo.push(work);
+                self.wake(tid);
             }
+        }
+    }
+
+    /// The thread has work of its own.
+    fn wake(&mut self, tid: Tid) {
+        let waiting = self.thread(tid).waiting;
+        if waiting != Waiting::No {
+            self.effect(Effect::Wake(tid, waiting));
         }
     }
 
@@ -246,10 +255,11 @@ impl State {
             || thread.is_none_or(available) && !self.todo.is_empty()
     }
 
-    /// Two-way transactions received and not answered, one-way ones not read, and threads that wait
-    /// for an answer: what keeps a process from being frozen.
+    /// Two-way transactions received and not answered, one-way ones and answers not read, and
+    /// threads that wait for an answer: what keeps a process from being frozen.
     pub fn pending_calls(&self) -> usize {
-        (self.outstanding + self.unread_one_way) as usize + self.tokens.len()
+        let unread = self.unread_one_way + self.unread_replies;
+        (self.outstanding + unread) as usize + self.tokens.len()
     }
 
     /// Sleeping loopers are what keeps the driver from asking for more.
@@ -284,6 +294,7 @@ impl State {
             Work::Transaction(incoming) => return Some(self.start_serving(tid, incoming)),
             Work::Reply(incoming) => {
                 self.hand_over(&incoming);
+                self.unread_replies -= 1;
                 Return::Reply(incoming)
             }
             Work::Complete(Completion::Taken) => Return::Bare(BR_TRANSACTION_COMPLETE),

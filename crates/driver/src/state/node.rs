@@ -255,14 +255,23 @@ impl State {
     /// Queues a node's news for the pool, or forgets the node if nobody ever knew of it.
     pub(super) fn node_changed(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get_mut(id) else { return };
-        if node.queued.is_some() {
-            return;
-        }
-        if node.has_news() {
+        if !node.is_held() && !node.is_known() {
+            self.unqueue_node(id);
+            self.nodes.remove(id);
+        } else if node.queued.is_none() && node.has_news() {
             node.queued = Some(Queue::Process);
             self.push_process(Work::Node(id));
-        } else if !node.is_held() && !node.is_known() {
-            self.nodes.remove(id);
+        }
+    }
+
+    /// Takes a node's news from where they wait.
+    pub(super) fn unqueue_node(&mut self, id: NodeId) {
+        let queued = self.nodes.get_mut(id).and_then(|node| node.queued.take());
+        let is_it = |work: &Work| matches!(work, Work::Node(queued) if *queued == id);
+        match queued {
+            Some(Queue::Thread(tid)) => drop(self.thread(tid).todo.take_if(is_it)),
+            Some(Queue::Process) => self.take_process_work(is_it),
+            None => {}
         }
     }
 

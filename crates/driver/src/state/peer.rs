@@ -1,13 +1,13 @@
 //! Peers: the other processes, and which of our nodes each may call.
 
-use baton_abi::control::NodeId;
-use rustc_hash::FxHashSet;
+use baton_abi::control::{NodeId, Strength};
+use rustc_hash::FxHashMap;
 
 /// One other process.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
-    /// Nodes of ours that it holds, as the broker told us.
-    pub grants: FxHashSet<NodeId>,
+    /// Nodes of ours that it holds, and how, as the broker told us.
+    pub grants: FxHashMap<NodeId, Strength>,
     /// Effective user id.
     pub uid: u32,
     /// Thread group id.

@@ -125,32 +125,23 @@ impl References {
 }
 
 impl State {
-    /// BC_INCREFS, and BC_ACQUIRE of a handle held strongly. False if the broker has to be asked:
-    /// the handle is unknown and 0, or held weakly only.
+    /// BC_INCREFS of a handle that the program has, and BC_ACQUIRE of one that it has strongly.
     pub fn increase(&mut self, handle: u32, strength: Strength) -> bool {
-        let Some(reference) = self.references.get_mut(handle) else { return false };
-        if strength == Strength::Strong && reference.counts.strong == 0 && reference.grants.0 == 0 {
-            return false;
+        let held = self.holds(handle, strength);
+        if let Some(reference) = self.references.get_mut(handle).filter(|_| held) {
+            *reference.counts.of(strength) += 1;
         }
-        *reference.counts.of(strength) += 1;
-        true
+        held
     }
 
-    /// The broker of this era made a weak handle strong. False if there is another one since,
-    /// which does not know of it.
-    pub fn upgraded(&mut self, handle: u32, era: u32) -> bool {
-        if !self.is_of(era) {
-            return false;
-        }
-        match self.references.get_mut(handle) {
-            Some(reference) => {
-                // The grant that the handle had stays; the broker counts this one with it.
-                reference.grant(Strength::Strong);
-                reference.counts.strong += 1;
-            }
-            // Dropped by another thread meanwhile.
-            None => self.effect(Effect::Tell(Request::Release { handle, strong: 1, grants: 1 })),
-        }
+    /// BC_INCREFS and BC_ACQUIRE of handle 0, which make it the program's while there is a context
+    /// manager.
+    pub fn increase_manager(&mut self, strength: Strength) -> bool {
+        let Some(reference) = self.manager.and_then(|handle| self.references.get_mut(handle))
+        else {
+            return self.increase(0, strength);
+        };
+        *reference.counts.of(strength) += 1;
         true
     }
 
@@ -168,7 +159,11 @@ impl State {
         let Some(reference) = self.references.get_mut(handle) else {
             return self.invalid_handle(command, handle);
         };
-        let pinned = u32::from(self.manager == Some(handle) && strength == Strength::Strong);
+        let pinned = u32::from(self.manager == Some(handle));
+        if pinned > 0 && reference.counts.weak == 0 && reference.counts.strong == pinned {
+            return self.invalid_handle(command, handle);
+        }
+        let pinned = if strength == Strength::Strong { pinned } else { 0 };
         let count = reference.counts.of(strength);
         if *count <= pinned {
             return self.complain(format!("{} invalid dec, ref {handle}", command_name(command)));
@@ -177,9 +172,45 @@ impl State {
         self.return_grants(handle);
     }
 
+    /// A handle that the program has: not one that only calls to handle 0 keep.
+    pub(super) fn held(&mut self, handle: u32) -> Option<&mut Reference> {
+        let pinned = u32::from(self.manager == Some(handle));
+        let reference = self.references.get_mut(handle)?;
+        (reference.counts.strong > pinned || reference.counts.weak > 0).then_some(reference)
+    }
+
+    /// Whether the program has a handle this strongly.
+    pub fn holds(&mut self, handle: u32, strength: Strength) -> bool {
+        let pinned = u32::from(self.manager == Some(handle));
+        self.held(handle)
+            .is_some_and(|reference| strength == Strength::Weak || reference.counts.strong > pinned)
+    }
+
+    /// The program has let go of the manager's handle, which stays for calls to handle 0: what it
+    /// wanted to hear by it goes.
+    fn forget_notices(&mut self, handle: u32) {
+        if self.held(handle).is_some() {
+            return;
+        }
+        let Some(reference) = self.references.get_mut(handle) else { return };
+        let (death, freeze) = (reference.death.take(), reference.freeze.take());
+        if let Some(notice) = death {
+            self.drop_notice(notice);
+        }
+        if let Some(notice) = freeze {
+            self.drop_freeze(notice);
+        }
+    }
+
     pub(super) fn return_grants(&mut self, handle: u32) {
         let Some(reference) = self.references.get_mut(handle) else { return };
-        let Some(((strong, grants), over)) = reference.surplus() else { return };
+        let unused = reference.counts == Counts::default() && reference.sending > 0;
+        let Some(((strong, grants), over)) = reference.surplus() else {
+            if unused {
+                self.effect(Effect::EndSending(handle));
+            }
+            return self.forget_notices(handle);
+        };
         if strong > 0 || grants > 0 {
             self.effect(Effect::Tell(Request::Release { handle, strong, grants }));
         }

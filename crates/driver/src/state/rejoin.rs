@@ -74,7 +74,7 @@ impl State {
     fn held_by_others(&self) -> Vec<Claim> {
         let mut claims = Vec::new();
         for (&holder, peer) in &self.peers {
-            let mut nodes: Vec<NodeId> = peer.grants.iter().copied().collect();
+            let mut nodes: Vec<NodeId> = peer.grants.keys().copied().collect();
             nodes.sort_unstable();
             for id in nodes {
                 if let Some(node) = self.nodes.get(id) {
@@ -137,12 +137,11 @@ mod tests {
     fn what_is_held_is_claimed_as_often_as_it_was_granted() {
         let mut state = process(5);
         assert!(state.increase(HANDLE, Strength::Weak));
-        assert!(state.upgraded(HANDLE, 0));
+        let (owner, node, strength) = (PEER, NodeId(7), Strength::Strong);
+        state.hold(&Granted::Handle { handle: HANDLE, owner, node, strength, flags: 0 });
         let claim =
             Claim::Handle { handle: HANDLE, owner: PEER, node: NodeId(7), strong: 1, grants: 2 };
         assert_eq!(state.rejoin(1, |_| true), [claim]);
-        // What the old broker granted, and nobody has claimed, the new one does not know.
-        assert!(!state.upgraded(HANDLE, 0));
         assert_eq!(state.rejoin(2, |_| true), [claim]);
     }
 
@@ -151,7 +150,7 @@ mod tests {
         let mut state = State::new(ProcessId(1));
         let id = state.context_manager_node(0x10, 0, 3);
         let [holder, caller, gone] = [2, 3, 4].map(ProcessId);
-        let holds = Some((holder, true));
+        let holds = (holder, Some(Strength::Strong));
         state.event(Event::References { node: id, strong: true, held: true, holder: holds });
         for peer in [caller, gone] {
             state.peers.entry(peer).or_default().label = "label".to_owned();

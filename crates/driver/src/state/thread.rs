@@ -288,15 +288,15 @@ impl State {
                         owed = Some(serving.via);
                     }
                     None if incoming.node.is_some() => self.unread_one_way -= 1,
-                    None => {}
+                    None => self.unread_replies -= 1,
                 }
                 self.drop_buffer(incoming.buffer, true);
             }
+            // As in the kernel, its program hears of it at the next change only.
             Work::Node(node) => {
                 if let Some(node) = self.nodes.get_mut(node) {
                     node.queued = None;
                 }
-                self.node_changed(node);
             }
             Work::Dead(_) | Work::DeathCleared(_) | Work::Frozen(_) | Work::FreezeCleared(_) => {
                 self.push_process(work);

@@ -81,6 +81,11 @@ impl Todo {
         self.items.push_back(work);
     }
 
+    /// The item that comes next.
+    pub fn first(&self) -> Option<&Work> {
+        self.items.front()
+    }
+
     /// The next item.
     pub fn pop(&mut self) -> Option<Work> {
         let work = self.items.pop_front();
@@ -103,6 +108,16 @@ impl Todo {
             self.urgent = false;
         }
         work
+    }
+
+    /// Takes out the last one that matches.
+    pub fn take_last_if(&mut self, matches: impl FnMut(&Work) -> bool) {
+        if let Some(at) = self.items.iter().rposition(matches) {
+            self.items.remove(at);
+        }
+        if self.items.is_empty() {
+            self.urgent = false;
+        }
     }
 
     /// Everything, in order.

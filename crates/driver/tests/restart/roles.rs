@@ -244,7 +244,6 @@ fn lie(
     let requests = [
         Request::Translate { target: owner, objects },
         Request::Translate { target: owner, objects: Vec::new() },
-        Request::Acquire { handle: 1 },
         Request::IsFrozen { target: owner },
     ];
     for request in requests {

@@ -8,7 +8,7 @@ use baton_abi::control::{ChannelId, Granted, Request, Strength};
 use baton_abi::uapi::{FLAT_BINDER_FLAG_ACCEPTS_FDS, TF_ACCEPT_FDS, TF_ONE_WAY, TF_UPDATE_TXN};
 use baton_driver::parcel::{Named, Sent};
 use baton_driver::state::transaction::Target;
-use baton_driver::state::work::{Completion, Tid};
+use baton_driver::state::work::{Completion, Tid, Work};
 
 /// Few, so that an address is used again soon.
 const ADDRESSES: [u64; 6] = [0x10, 0x20, 0x30, 0x40, 0x50, 0x60];
@@ -18,6 +18,8 @@ impl World {
     pub fn act(&mut self, party: &mut Party, tid: Tid) {
         let thread = party.state.thread(tid);
         let (calls, serves) = (thread.calls_on().is_some(), thread.serves().is_some());
+        let unread = matches!(thread.todo.first(), Some(Work::Transaction(_) | Work::Reply(_)));
+        let may_call = !calls && !unread;
         if thread.failed {
             return self.start_read(party, tid, true);
         }
@@ -30,8 +32,8 @@ impl World {
                 let nonblocking = serves || self.rng.percent(30);
                 self.start_read(party, tid, nonblocking);
             }
-            30..45 if !calls => self.transact(party, tid, TF_ACCEPT_FDS),
-            45..50 if !calls => self.transact(party, tid, 0),
+            30..45 if may_call => self.transact(party, tid, TF_ACCEPT_FDS),
+            45..50 if may_call => self.transact(party, tid, 0),
             50..60 => self.transact(party, tid, TF_ONE_WAY),
             60..75 if serves => self.reply(party, tid),
             75..77 if party.may_exit(tid) => self.exit_thread(party, tid),
@@ -222,19 +224,18 @@ impl World {
         known.push(0);
         let handle = self.rng.pick(&known).expect("never empty");
         let strength = self.strength();
-        if party.state.increase(handle, strength) {
-            *party.program.count(handle, strength) += 1;
+        if handle == 0 && party.state.manager.is_none() {
+            if party.ask(tid, Request::ContextManager) {
+                party.thread(tid).stage = Stage::FindManager(After::Count(strength));
+            }
             return;
         }
-        if party.state.references.get(handle).is_some() {
-            if party.ask(tid, Request::Acquire { handle }) {
-                party.thread(tid).stage = Stage::Acquire(handle);
-            }
-        } else if handle == 0
-            && party.state.manager.is_none()
-            && party.ask(tid, Request::ContextManager)
-        {
-            party.thread(tid).stage = Stage::FindManager(After::Count(strength));
+        let (handle, increased) = match handle {
+            0 => (party.state.manager.unwrap_or(0), party.state.increase_manager(strength)),
+            other => (other, party.state.increase(other, strength)),
+        };
+        if increased {
+            *party.program.count(handle, strength) += 1;
         }
     }
 

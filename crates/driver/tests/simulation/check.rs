@@ -115,7 +115,10 @@ impl World {
                 }
                 if let Some(owner) = self.parties.get(&reference.owner) {
                     let peer = owner.state.peers.get(&party.id()).expect("the owner knows it");
-                    assert!(peer.grants.contains(&reference.node), "a holder that may not call");
+                    assert!(
+                        peer.grants.contains_key(&reference.node),
+                        "a holder that may not call"
+                    );
                 }
             }
         }

@@ -55,7 +55,7 @@ impl World {
 
     fn carry_out_one(&mut self, party: &mut Party, effect: Effect) {
         match effect {
-            Effect::Wake(_, Waiting::No) | Effect::Account(_) => {}
+            Effect::Wake(_, Waiting::No) | Effect::Account(_) | Effect::EndSending(_) => {}
             Effect::Wake(_, Waiting::Bell) | Effect::WakeLooper => {
                 party.wake(|waiting| waiting == Waiting::Bell);
             }
@@ -429,7 +429,7 @@ impl World {
                 shared.ends(end).known = true;
             }
             Event::Barrier { number } => party.barrier_seen = party.barrier_seen.max(number),
-            Event::References { holder: Some((process, false)), .. } => {
+            Event::References { holder: (process, None), .. } => {
                 self.accept(party, Some(process));
                 party.state.event(event);
             }

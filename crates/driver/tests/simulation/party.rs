@@ -77,7 +77,6 @@ pub enum Stage {
     Translated(Box<Sending>),
     Post(Box<Sending>),
     Posted(Box<Sending>),
-    Acquire(u32),
     BecomeManager { ptr: u64, node: baton_abi::control::NodeId },
     IsFrozen { handle: u32, cookie: u64 },
     Freeze,

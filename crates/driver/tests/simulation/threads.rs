@@ -26,7 +26,6 @@ impl World {
             Stage::Translated(sending) => self.translated(party, tid, sending),
             Stage::Post(sending) => self.post_one(party, tid, sending),
             Stage::Posted(sending) => self.posted(party, tid, sending),
-            Stage::Acquire(handle) => self.acquired(party, tid, handle),
             Stage::BecomeManager { ptr, node } => self.became_manager(party, tid, ptr, node),
             Stage::IsFrozen { handle, cookie } => {
                 let frozen = matches!(party.answer(tid), Reply::Frozen { frozen: true });
@@ -90,8 +89,9 @@ impl World {
                 self.refused(party, tid, sending.pins, refusal, None);
             }
             After::Count(strength) => {
-                if found && party.state.increase(0, strength) {
-                    *party.program.count(0, strength) += 1;
+                let handle = party.state.manager.unwrap_or(0);
+                if found && party.state.increase_manager(strength) {
+                    *party.program.count(handle, strength) += 1;
                 }
             }
         }
@@ -124,7 +124,7 @@ impl World {
         match reply_to {
             Some(via) => {
                 let posted = self.answer(party, via, refusal.kind(), refusal.errno);
-                party.state.reply_refused(tid, refusal);
+                party.state.reply_refused(tid);
                 if !posted {
                     self.caller_has_left(party, tid, via);
                 }
@@ -393,15 +393,6 @@ impl World {
     }
 
     // ---- other questions --------------------------------------------------------------------
-
-    fn acquired(&mut self, party: &mut Party, tid: Tid, handle: u32) {
-        if let (Reply::Done, era) = party.answer_of(tid)
-            && party.state.upgraded(handle, era)
-            && party.state.references.get(handle).is_some()
-        {
-            *party.program.count(handle, Strength::Strong) += 1;
-        }
-    }
 
     fn became_manager(
         &mut self,

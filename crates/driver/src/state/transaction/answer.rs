@@ -1,8 +1,8 @@
 //! How a call ends: by a reply, by an error, by its peer's death.
 
-use super::{Arrival, Incoming, Received, Room, Verdict};
+use super::{Arrival, Incoming, Received, Refusal, Room, Verdict, Via};
 use crate::state::State;
-use crate::state::thread::{Calling, Frame};
+use crate::state::thread::{Calling, Frame, Thread, Waiting};
 use crate::state::work::{Queue, Tid, Work};
 use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{Kind, Message};
@@ -34,26 +34,61 @@ impl State {
             label: None,
             serving: None,
         };
+        self.unread_replies += 1;
         self.push(Queue::Thread(tid), Work::Reply(incoming));
     }
 
     /// The call was refused before it was taken in: it never was complete.
-    pub fn never_sent(&mut self, tid: Tid) {
-        self.thread(tid).todo.take_if(|work| matches!(work, Work::Complete(_)));
+    pub fn never_sent(&mut self, tid: Tid, kind: Kind, errno: i32) {
+        self.thread(tid).todo.take_last_if(|work| matches!(work, Work::Complete(_)));
+        self.pop_call(tid);
+        let errno = Errno::from_raw_os_error(-errno);
+        self.refused(tid, Refusal { command: refusal_command(kind), errno });
+        self.wake(tid);
     }
 
     /// The call has failed at the other end.
     pub fn answered_with(&mut self, tid: Tid, kind: Kind, errno: i32) {
         self.pop_call(tid);
-        let command = match kind {
-            Kind::Dead => BR_DEAD_REPLY,
-            Kind::Frozen => BR_FROZEN_REPLY,
-            _ => BR_FAILED_REPLY,
-        };
-        let thread = self.thread(tid);
-        thread.error.command = command;
-        thread.error.param = errno;
+        let command = refusal_command(kind);
+        let error = &mut self.thread(tid).error;
+        // What has failed since the call stays to be asked for.
+        if error.command == 0 {
+            (error.command, error.param) = (command, errno);
+        }
         self.push(Queue::Thread(tid), Work::Error(command));
+    }
+
+    /// The calls under way by a handle.
+    pub fn callers_by(&self, handle: u32) -> Vec<(Tid, Via)> {
+        let calls = |(tid, thread): (Tid, &Thread)| {
+            let of = |frame: &Frame| match frame {
+                Frame::Calling(calling) if calling.handle == Some(handle) => {
+                    Some((tid, calling.via))
+                }
+                _ => None,
+            };
+            thread.stack.iter().find_map(of)
+        };
+        self.threads.iter().filter_map(calls).collect()
+    }
+
+    /// The thread's call by a handle was taken in: the right to call is needed no longer.
+    pub fn taken(&mut self, tid: Tid, via: Via) {
+        let of = |frame: &&mut Frame| matches!(frame, Frame::Calling(c) if c.via == via);
+        if let Some(Frame::Calling(calling)) = self.thread(tid).stack.iter_mut().find(of) {
+            let handle = calling.handle.take();
+            self.end_sending(handle);
+        }
+    }
+
+    /// Threads outside of the driver whose call on a channel is under way.
+    pub fn callers_on(&self, channel: ChannelId) -> Vec<Tid> {
+        let calls = |(tid, thread): (Tid, &Thread)| {
+            let calls = thread.calls_on().is_some_and(|calling| calling.via.channel == channel);
+            (calls && thread.waiting == Waiting::No).then_some(tid)
+        };
+        self.threads.iter().filter_map(calls).collect()
     }
 
     fn pop_call(&mut self, tid: Tid) {
@@ -92,5 +127,13 @@ impl State {
         if self.thread(tid).calls_on().is_some_and(|calling| calling.dead) {
             self.answered_with(tid, Kind::Dead, -Errno::SRCH.raw_os_error());
         }
+    }
+}
+
+fn refusal_command(kind: Kind) -> u32 {
+    match kind {
+        Kind::Dead => BR_DEAD_REPLY,
+        Kind::Frozen => BR_FROZEN_REPLY,
+        _ => BR_FAILED_REPLY,
     }
 }

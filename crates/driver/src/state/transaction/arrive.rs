@@ -15,7 +15,7 @@ impl State {
         let message = arrival.message;
         let node = NodeId(message.node);
         let peer = self.peers.get(&arrival.peer);
-        let may_call = peer.is_some_and(|peer| peer.grants.contains(&node));
+        let may_call = peer.is_some_and(|peer| peer.grants.contains_key(&node));
         if !may_call || !self.has_ticket(arrival) {
             return Err(self.missing(message));
         }

@@ -5,7 +5,7 @@ use crate::parcel::Sent;
 use crate::state::State;
 use crate::state::thread::{Calling, ExtendedError, Frame};
 use crate::state::work::{Completion, Queue, Tid, Work};
-use baton_abi::control::{NodeId, Object, Strength};
+use baton_abi::control::{NodeId, Object, ProcessId, Strength};
 use baton_abi::lane::Kind;
 use baton_abi::uapi::*;
 use rustix::io::Errno;
@@ -49,11 +49,11 @@ impl State {
 
     fn call_route(&mut self, tid: Tid, handle: u32, flags: u32) -> Result<Departure, Refusal> {
         let one_way = flags & TF_ONE_WAY != 0;
-        let handle = match handle {
-            0 => self.manager.ok_or(Refusal::dead())?,
-            other => other,
+        let (handle, allowed) = match handle {
+            0 => (self.manager.ok_or(Refusal::dead())?, true),
+            other => (other, self.holds(other, Strength::Strong)),
         };
-        let Some(reference) = self.references.get(handle).filter(|r| r.counts.strong > 0) else {
+        let Some(reference) = self.references.get(handle).filter(|_| allowed) else {
             self.complain(format!("got transaction to invalid handle, {handle}"));
             return Err(Refusal::failed(Errno::INVAL));
         };
@@ -68,6 +68,13 @@ impl State {
         if !one_way {
             if thread.calls_on().is_some() {
                 self.complain("got new transaction with bad transaction stack".to_owned());
+                return Err(Refusal::failed(Errno::PROTO));
+            }
+            if matches!(thread.todo.first(), Some(Work::Transaction(_) | Work::Reply(_))) {
+                self.complain(
+                    "new transaction not allowed when there is a transaction on thread todo"
+                        .to_owned(),
+                );
                 return Err(Refusal::failed(Errno::PROTO));
             }
             if let Some(serving) = thread.serves() {
@@ -133,15 +140,18 @@ impl State {
                         ));
                         return Err(Errno::INVAL);
                     }
-                    self.put_in_transit(tid, node, strength);
+                    // What came before in the same parcel makes the receiver a holder already.
+                    if departure.in_transit.contains(&(node, strength)) {
+                        let node = self.nodes.get_mut(node).expect("just found");
+                        *node.in_transit.of(strength) += 1;
+                    } else {
+                        self.put_in_transit(tid, node, strength, departure.peer);
+                    }
                     departure.in_transit.push((node, strength));
                     Object::Node { node, strength, flags }
                 }
                 crate::parcel::Named::Handle { handle, strength } => {
-                    let held = self.references.get(handle).is_some_and(|reference| {
-                        strength == Strength::Weak || reference.counts.strong > 0
-                    });
-                    if !held {
+                    if !self.holds(handle, strength) {
                         self.complain(format!("got transaction with invalid handle, {handle}"));
                         return Err(Errno::INVAL);
                     }
@@ -153,19 +163,20 @@ impl State {
         Ok(())
     }
 
-    /// The sending thread is the one that hears of a node's first references.
-    fn put_in_transit(&mut self, tid: Tid, id: NodeId, strength: Strength) {
+    /// The sending thread is the one that hears of a node's first references, unless the receiver
+    /// holds the node strongly already.
+    fn put_in_transit(&mut self, tid: Tid, id: NodeId, strength: Strength, to: ProcessId) {
+        let holding = self.peers.get(&to).and_then(|peer| peer.grants.get(&id)).copied();
         let node = self.nodes.get_mut(id).expect("known node");
         *node.in_transit.of(strength) += 1;
-        if node.has_news() && node.queued != Some(Queue::Thread(tid)) {
-            let elsewhere = node.queued.replace(Queue::Thread(tid)).is_some();
-            if elsewhere {
-                let is_it = |work: &Work| matches!(work, Work::Node(queued) if *queued == id);
-                self.take_process_work(is_it);
-                for (_, thread) in self.threads.iter_mut() {
-                    thread.todo.take_if(is_it);
-                }
-            }
+        let (told_strong, told_weak) = node.told();
+        let moves = match strength {
+            Strength::Strong => !told_strong && holding != Some(Strength::Strong),
+            Strength::Weak => !told_weak && node.queued.is_none(),
+        };
+        if moves {
+            self.unqueue_node(id);
+            self.nodes.get_mut(id).expect("known node").queued = Some(Queue::Thread(tid));
             self.thread(tid).todo.push_deferred(Work::Node(id));
         }
     }
@@ -234,12 +245,12 @@ impl State {
         thread.todo.push(Work::Refused(refusal.command));
     }
 
-    /// A reply was refused: the caller has been told, the replier goes on.
-    pub fn reply_refused(&mut self, tid: Tid, refusal: Refusal) {
+    /// A reply was refused: the caller has been told. The replier hears that it was complete, and
+    /// until then no command of its runs, as after any refusal.
+    pub fn reply_refused(&mut self, tid: Tid) {
         let thread = self.thread(tid);
-        thread.error.command = refusal.command;
-        thread.error.param = -refusal.errno.raw_os_error();
-        thread.todo.push(Work::Complete(Completion::Taken));
+        thread.failed = true;
+        thread.todo.push(Work::Refused(BR_TRANSACTION_COMPLETE));
         self.settle(tid);
     }
 }

@@ -1,0 +1,419 @@
+//! Random scenarios: each step is chosen from a seed and from what has been seen so far.
+//!
+//! Two drivers that have given the same answers are asked the same next question. The choice is
+//! mostly of what makes sense, and sometimes of what does not.
+
+use crate::cargo;
+use crate::profile::{Kind, Profile};
+use crate::random::Random;
+use crate::step::*;
+use crate::world::{Life, Thread, World};
+use baton_abi::uapi::*;
+
+/// Chooses the steps of one scenario.
+pub struct Generator {
+    /// Where all choices come from.
+    pub random: Random,
+    /// What is chosen, and how often.
+    pub profile: &'static Profile,
+    /// Steps that come before any choice, the last one first.
+    next: Vec<Step>,
+    n_codes: u32,
+}
+
+/// More processes than this do not begin.
+const MOST_PROCESSES: usize = 7;
+
+impl Generator {
+    /// The scenario of this seed.
+    pub fn new(profile: &'static Profile, seed: u64) -> Generator {
+        let random = Random::new(seed ^ crate::decode::hash(profile.name.as_bytes()));
+        let mut generator = Generator { random, profile, next: Vec::new(), n_codes: 0 };
+        let mut opening = Vec::new();
+        for process in 0..profile.processes {
+            opening.extend(generator.enter(process));
+            if process == 0 {
+                let act = Act::Control(Control::Manage);
+                opening.push(Step { process, thread: 0, act });
+            }
+        }
+        opening.reverse();
+        generator.next = opening;
+        generator
+    }
+
+    /// The next step; it may turn out not to be possible.
+    pub fn step(&mut self, world: &World) -> Step {
+        if let Some(step) = self.next.pop() {
+            return step;
+        }
+        for _ in 0..50 {
+            let kind = self.random.weighted(self.profile.weights);
+            if let Some(step) = self.of_kind(kind, world) {
+                return step;
+            }
+        }
+        // All wait for each other.
+        self.interrupt(world).unwrap_or_else(|| self.start(world))
+    }
+
+    /// Whether to do something that makes no sense.
+    pub fn wrong(&mut self) -> bool {
+        self.profile.wrong > 0 && self.random.once_in(self.profile.wrong)
+    }
+
+    /// The steps by which a process comes in.
+    fn enter(&mut self, process: u8) -> Vec<Step> {
+        let sizes = self.profile.map_bytes[usize::from(process > 0)];
+        let bytes = self.random.one_of(sizes).expect("a size");
+        let nonblocking = self.profile.nonblocking;
+        let mut acts = vec![
+            Act::Start { threads: self.profile.threads },
+            Act::Open { nonblocking },
+            Act::Map { bytes, writable: false },
+        ];
+        if nonblocking {
+            acts.push(Act::Poll);
+        }
+        acts.into_iter().map(|act| Step { process, thread: 0, act }).collect()
+    }
+
+    /// An idle thread, rather one that `wanted` holds for.
+    fn thread(&mut self, world: &World, wanted: impl Fn(&Thread) -> bool) -> Option<(u8, u8)> {
+        let mut idle = Vec::new();
+        for (number, process) in world.processes.iter().enumerate() {
+            for (thread, doing) in process.threads.iter().enumerate() {
+                if process.is_acting() && doing.busy.is_none() {
+                    idle.push((number as u8, thread as u8, wanted(doing)));
+                }
+            }
+        }
+        let best: Vec<_> = idle.iter().copied().filter(|(.., wanted)| *wanted).collect();
+        let all = if best.is_empty() || self.wrong() { &idle } else { &best };
+        self.random.one_of(all).map(|(process, thread, _)| (process, thread))
+    }
+
+    fn interrupt(&mut self, world: &World) -> Option<Step> {
+        let mut waiting = Vec::new();
+        for (process, doing) in world.processes.iter().enumerate() {
+            for (thread, _) in doing.threads.iter().enumerate().filter(|(_, t)| t.busy.is_some()) {
+                waiting.push((process as u8, thread as u8));
+            }
+        }
+        let (process, thread) = self.random.one_of(&waiting)?;
+        Some(Step { process, thread, act: Act::Signal })
+    }
+
+    fn start(&mut self, world: &World) -> Step {
+        let unborn = world.processes.iter().position(|process| process.life == Life::Unborn);
+        let number = unborn.unwrap_or(world.processes.len()).min(MOST_PROCESSES);
+        let mut steps = self.enter(number as u8);
+        steps.reverse();
+        let first = steps.pop().expect("several");
+        self.next = steps;
+        first
+    }
+
+    fn of_kind(&mut self, kind: Kind, world: &World) -> Option<Step> {
+        match kind {
+            Kind::Read => {
+                let mostly = !self.random.once_in(3);
+                let (process, thread) = self.thread(world, |thread| !mostly || thread.expects)?;
+                let read = self.read_bytes();
+                let exchange = Exchange { read, ..Exchange::default() };
+                Some(Step { process, thread, act: Act::Exchange(exchange) })
+            }
+            Kind::Call | Kind::OneWay | Kind::Reply => self.transact(kind, world),
+            Kind::Free | Kind::Acknowledge | Kind::Count | Kind::Death | Kind::Looper => {
+                let (process, thread) = self.thread(world, |_| true)?;
+                let mut write = vec![self.command(kind, world, process)?];
+                if self.random.once_in(6) {
+                    write.extend(self.command(kind, world, process));
+                }
+                Some(self.write(process, thread, write))
+            }
+            Kind::Signal => self.interrupt(world),
+            Kind::Start => {
+                let closed = world.processes.iter().position(|process| {
+                    process.is_acting()
+                        && process.device.is_none()
+                        && process.threads.first().is_some_and(|thread| thread.busy.is_none())
+                });
+                match closed {
+                    Some(process) if self.random.once_in(2) => {
+                        let mut steps = self.enter(process as u8);
+                        steps.reverse();
+                        steps.pop();
+                        let first = steps.pop();
+                        self.next = steps;
+                        first
+                    }
+                    _ if world.processes.len() < MOST_PROCESSES => Some(self.start(world)),
+                    _ => None,
+                }
+            }
+            _ => self.other(kind, world),
+        }
+    }
+
+    /// The commands, and sometimes a read with them.
+    fn write(&mut self, process: u8, thread: u8, write: Vec<Command>) -> Step {
+        let waits = !self.profile.nonblocking
+            && write.iter().any(|command| matches!(command, Command::Transaction { .. }));
+        let read =
+            if waits && !self.wrong() || self.random.once_in(8) { self.read_bytes() } else { 0 };
+        let exchange = Exchange { write, read, ..Exchange::default() };
+        Step { process, thread, act: Act::Exchange(exchange) }
+    }
+
+    fn read_bytes(&mut self) -> u32 {
+        if self.wrong() { self.random.below(100).max(4) as u32 } else { 256 }
+    }
+
+    fn transact(&mut self, kind: Kind, world: &World) -> Option<Step> {
+        let (process, thread) = match kind {
+            Kind::Reply => self.thread(world, |thread| thread.incoming > 0)?,
+            Kind::Call => self.thread(world, |thread| thread.outgoing == 0)?,
+            _ => self.thread(world, |_| true)?,
+        };
+        let doing = &world.processes[process as usize].threads[thread as usize];
+        if kind == Kind::Reply && doing.incoming == 0 && !self.wrong() {
+            return None;
+        }
+        let parcel = cargo::parcel(self, world, process);
+        let accepts = if self.random.once_in(2) { TF_ACCEPT_FDS } else { 0 };
+        let clear = if self.random.once_in(10) { TF_CLEAR_BUF } else { 0 };
+        let flags = accepts | clear;
+        let command = if kind == Kind::Reply {
+            Command::Reply { flags, parcel }
+        } else {
+            self.n_codes += 1;
+            let one_way = if kind == Kind::OneWay { TF_ONE_WAY } else { 0 };
+            let handle = self.handle(world, process);
+            if handle == 0 && world.processes[process as usize].manages && !self.wrong() {
+                return None;
+            }
+            Command::Transaction { handle, code: self.n_codes, flags: flags | one_way, parcel }
+        };
+        Some(self.write(process, thread, vec![command]))
+    }
+
+    /// A handle, rather one that the process has.
+    pub fn handle(&mut self, world: &World, process: u8) -> u32 {
+        if self.wrong() {
+            return self.random.below(6) as u32;
+        }
+        let process = &world.processes[process as usize];
+        let known: Vec<_> = process.handles.iter().copied().collect();
+        if !process.manages && self.random.once_in(3) {
+            return 0;
+        }
+        self.random.one_of(&known).unwrap_or(0)
+    }
+
+    /// A handle to send: only one that the process has, but for mistakes.
+    pub fn known_handle(&mut self, world: &World, process: u8) -> Option<u32> {
+        if self.wrong() {
+            return Some(self.random.below(6) as u32);
+        }
+        let known: Vec<_> = world.processes[process as usize].handles.iter().copied().collect();
+        self.random.one_of(&known)
+    }
+
+    /// A node of the process: one that it has sent, or another.
+    pub fn node(&mut self, world: &World, process: u8) -> (u64, u64) {
+        let known = &world.processes[process as usize].nodes;
+        if !self.random.once_in(3)
+            && let Some(node) = self.random.one_of(known)
+        {
+            return node;
+        }
+        let ptr = 0x10_0000 * (u64::from(process) + 1) + 0x100 * self.random.below(6);
+        (ptr, ptr + if self.wrong() { 9 } else { 8 })
+    }
+
+    fn command(&mut self, kind: Kind, world: &World, number: u8) -> Option<Command> {
+        let wrong = self.wrong();
+        let process = &world.processes[number as usize];
+        Some(match kind {
+            Kind::Free => {
+                if wrong && self.random.once_in(2) {
+                    return Some(Command::Free(BufferName::At(self.random.below(64) as i64 * 4)));
+                }
+                let live: Vec<_> = (0..process.buffers.len() as u32)
+                    .filter(|n| wrong || !process.buffers[*n as usize].freed)
+                    .collect();
+                Command::Free(BufferName::Received(self.random.one_of(&live)?))
+            }
+            Kind::Acknowledge => match self.random.one_of(&process.owed) {
+                Some((strong, ptr, cookie)) if !wrong => {
+                    Command::Acknowledge { strong, ptr, cookie }
+                }
+                _ if !wrong => return None,
+                _ => {
+                    let (ptr, cookie) = self.node(world, number);
+                    Command::Acknowledge { strong: self.random.once_in(2), ptr, cookie }
+                }
+            },
+            Kind::Count => {
+                let all = [Count::Increfs, Count::Acquire, Count::Release, Count::Decrefs];
+                let count = self.random.one_of(&all)?;
+                let from_nothing = !process.manages && self.random.once_in(4);
+                let handle = if from_nothing { 0 } else { self.handle(world, number) };
+                Command::Count(count, handle)
+            }
+            Kind::Death => self.death(world, number),
+            Kind::Looper => match self.random.below(3) {
+                0 => Command::Register,
+                1 => Command::Enter,
+                _ => Command::Leave,
+            },
+            _ => return None,
+        })
+    }
+
+    fn death(&mut self, world: &World, number: u8) -> Command {
+        let process = &world.processes[number as usize];
+        let cookie = 0xd0 + self.random.below(4);
+        match self.random.below(3) {
+            0 => Command::RequestDeath(self.handle(world, number), cookie),
+            1 => match self.random.one_of(&process.deaths) {
+                Some((handle, cookie)) => Command::ClearDeath(handle, cookie),
+                None => Command::ClearDeath(self.handle(world, number), cookie),
+            },
+            _ => Command::DeathDone(self.random.one_of(&process.told).unwrap_or(cookie)),
+        }
+    }
+
+    fn other(&mut self, kind: Kind, world: &World) -> Option<Step> {
+        let (number, thread) = self.thread(world, |_| true)?;
+        let act = match kind {
+            Kind::Ask => self.question(number),
+            Kind::MaxThreads => Act::Control(Control::MaxThreads(self.random.below(4) as u32)),
+            Kind::Manage => match self.random.below(3) {
+                0 => Act::Control(Control::Manage),
+                _ => {
+                    let (ptr, cookie) = self.node(world, number);
+                    let flags = if self.random.once_in(3) { 0x17f } else { 0x100 };
+                    Act::Control(Control::ManageExt { ptr, cookie, flags })
+                }
+            },
+            Kind::Freeze => {
+                let process = self.random.below(world.processes.len() as u64) as u8;
+                match self.random.below(3) {
+                    0 => Act::Control(Control::FrozenInfo(process)),
+                    which => {
+                        let enable = which == 1;
+                        Act::Control(Control::Freeze { process, enable, timeout_ms: 0 })
+                    }
+                }
+            }
+            Kind::Spam => Act::Control(Control::SpamDetection(self.random.below(2) as u32)),
+            Kind::Poll => Act::Poll,
+            Kind::End => return self.end(world, number, thread),
+            Kind::ThreadExit => {
+                let doing = &world.processes[number as usize].threads[thread as usize];
+                // Rule `dead-at-once`.
+                if doing.is_between() {
+                    return None;
+                }
+                Act::Control(Control::ThreadExit)
+            }
+            Kind::Malformed => self.malformed(world, number),
+            Kind::File => {
+                let n_files = world.processes[number as usize].files.len() as u64;
+                if n_files == 0 || self.random.once_in(4) {
+                    Act::Pipe
+                } else {
+                    let which = self.random.below(n_files) as u32;
+                    Act::CloseFile(FileName::Known(which))
+                }
+            }
+            Kind::Nonblocking => Act::Nonblocking(true),
+            _ => return None,
+        };
+        Some(Step { process: number, thread, act })
+    }
+
+    fn question(&mut self, process: u8) -> Act {
+        match self.random.below(5) {
+            0 => Act::Control(Control::Version),
+            1 => Act::Control(Control::ExtendedError),
+            2 => {
+                let ptr = 0x10_0000 * (u64::from(process) + 1) + 0x100 * self.random.below(6);
+                Act::Control(Control::NodeDebugInfo(ptr * self.random.below(2)))
+            }
+            3 => Act::Control(Control::NodeInfo(self.random.below(4) as u32)),
+            _ => Act::Poll,
+        }
+    }
+
+    /// The end of a process, or of its device: then all of its threads have to be idle.
+    fn end(&mut self, world: &World, number: u8, thread: u8) -> Option<Step> {
+        let process = &world.processes[number as usize];
+        // Rule `dead-at-once`.
+        if process.threads.iter().any(Thread::is_between) {
+            return None;
+        }
+        let act = match self.random.below(4) {
+            0 => Act::Kill,
+            1 => Act::Exit,
+            2 => Act::Exec,
+            _ if process.threads.iter().any(|thread| thread.busy.is_some()) => return None,
+            _ => {
+                self.next.push(Step { process: number, thread, act: Act::Close });
+                Act::Unmap
+            }
+        };
+        Some(Step { process: number, thread, act })
+    }
+
+    /// Bytes that are no commands, commands that are cut short, and addresses at which nothing is.
+    fn malformed(&mut self, world: &World, number: u8) -> Act {
+        let requests = [
+            BINDER_WRITE_READ,
+            BINDER_SET_MAX_THREADS,
+            BINDER_SET_CONTEXT_MGR_EXT,
+            BINDER_VERSION,
+            BINDER_GET_NODE_INFO_FOR_REF,
+            BINDER_GET_NODE_DEBUG_INFO,
+            BINDER_FREEZE,
+            BINDER_GET_FROZEN_INFO,
+            BINDER_ENABLE_ONEWAY_SPAM_DETECTION,
+            BINDER_GET_EXTENDED_ERROR,
+        ];
+        let unknown = [0, 0x6202, 0x4008_6203, 0x4004_6206, 0xc018_62ff, 0x5401, 0xc030_6301];
+        let codes = [0x40046302, 0x4008630a, 0x40046363, 0, 0x7201, 0x630d, 0x4004_6305];
+        match self.random.below(8) {
+            0 => {
+                let request = self.random.one_of(&requests).expect("several");
+                return Act::Control(Control::BadAddress(request));
+            }
+            1 => {
+                let request = self.random.one_of(&unknown).expect("several");
+                return Act::Control(Control::Other(request));
+            }
+            _ => {}
+        }
+        let mut write = Vec::new();
+        for kind in [Kind::Free, Kind::Count, Kind::Death] {
+            if self.random.once_in(3) {
+                write.extend(self.command(kind, world, number));
+            }
+        }
+        if self.random.once_in(2) {
+            let code: u32 = self.random.one_of(&codes).expect("several");
+            let more = self.random.below(20);
+            let bytes = code.to_ne_bytes().into_iter().chain((0..more).map(|_| 0));
+            write.push(Command::Raw(bytes.collect()));
+        }
+        let cut = self.random.below(24) as u32;
+        let bad = match self.random.below(6) {
+            0 => Some(BadBuffer::Write),
+            1 => Some(BadBuffer::Read),
+            _ => None,
+        };
+        let read = if self.random.once_in(3) { 4 + self.random.below(300) as u32 } else { 0 };
+        Act::Exchange(Exchange { write, cut, read, bad })
+    }
+}

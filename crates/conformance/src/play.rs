@@ -1,0 +1,322 @@
+//! Carries steps out, one at a time, and writes down what came of each.
+
+use crate::actor::Order;
+use crate::arena::Slot;
+use crate::crew::{Crew, Stuck};
+use crate::decode::Decoder;
+use crate::encode::{self, Layout, READ, READ_BYTES};
+use crate::step::{Act, Command, Control, Exchange, Step};
+use crate::world::{Life, Thread, World, target};
+use baton_abi::uapi::*;
+use bytemuck::pod_read_unaligned;
+
+/// A scenario that is being played.
+pub struct Stage<'a> {
+    crew: &'a mut Crew,
+    /// What has been seen so far.
+    pub world: World,
+}
+
+/// What a step came to: one line for each thread that it let go on, in a fixed order.
+pub type Record = Vec<String>;
+
+impl<'a> Stage<'a> {
+    /// Nobody on it.
+    pub fn new(crew: &'a mut Crew) -> Stage<'a> {
+        crew.clear();
+        Stage { crew, world: World::default() }
+    }
+
+    /// Whether the step's thread can take it; other steps come to nothing.
+    pub fn is_possible(&self, step: &Step) -> bool {
+        let Some(process) = self.world.processes.get(step.process as usize) else {
+            return matches!(step.act, Act::Start { .. });
+        };
+        match step.act {
+            Act::Start { .. } => process.life == Life::Unborn,
+            Act::Kill => process.is_acting(),
+            Act::Signal => process.is_acting() && (step.thread as usize) < process.threads.len(),
+            _ => {
+                process.is_acting()
+                    && process.threads.get(step.thread as usize).is_some_and(|t| t.busy.is_none())
+            }
+        }
+    }
+
+    /// Carries out a step and waits until all is still.
+    ///
+    /// # Errors
+    /// It does not become still.
+    pub fn play(&mut self, step: &Step) -> Result<Record, Stuck> {
+        if !self.is_possible(step) {
+            return Ok(vec!["not possible".to_owned()]);
+        }
+        let (number, thread) = (step.process as usize, step.thread as usize);
+        match &step.act {
+            Act::Start { threads } => self.start(step.process, *threads),
+            Act::Kill => {
+                self.crew.kill(number);
+                self.end(number);
+            }
+            Act::Signal => {
+                self.crew.signal(number, self.world.processes[number].threads[thread].seat);
+            }
+            Act::Exit | Act::Exec => self.leave(number, thread, &step.act),
+            act => self.begin(number, thread, act),
+        }
+        self.settled()
+    }
+
+    fn start(&mut self, number: u8, threads: u8) {
+        self.crew.start(number as usize, threads as usize);
+        let pid = self.crew.pid(number as usize);
+        let process = self.world.process(number);
+        process.life = Life::Acting;
+        process.pid = pid;
+        let seats = 0..threads as usize;
+        process.threads = seats.map(|seat| Thread { seat, ..Thread::default() }).collect();
+    }
+
+    fn leave(&mut self, number: usize, thread: usize, act: &Act) {
+        let seat = self.world.processes[number].threads[thread].seat;
+        if *act == Act::Exit {
+            self.crew.give(number, seat, Order::Exit, [0; 4]);
+            self.crew.bury(number);
+        } else {
+            self.crew.give(number, seat, Order::Exec, [0; 4]);
+            self.crew.executed(number);
+        }
+        self.end(number);
+    }
+
+    fn end(&mut self, number: usize) {
+        let process = &mut self.world.processes[number];
+        process.life = Life::Gone;
+        process.threads.clear();
+    }
+
+    fn slot(&self, number: usize, thread: usize) -> &'static Slot {
+        self.crew.slot(number, self.world.processes[number].threads[thread].seat)
+    }
+
+    fn begin(&mut self, number: usize, thread: usize, act: &Act) {
+        let slot = self.slot(number, thread);
+        let process = &self.world.processes[number];
+        // A descriptor that is not open is one that nobody has.
+        let device = process.device.unwrap_or(-1) as u64;
+        let (order, arguments) = match act {
+            Act::Open { nonblocking } => {
+                let more = if *nonblocking { libc::O_NONBLOCK } else { 0 };
+                (Order::Open, [(libc::O_RDWR | libc::O_CLOEXEC | more) as u64, 0, 0, 0])
+            }
+            Act::Map { bytes, writable } => {
+                let more = if *writable { libc::PROT_WRITE } else { 0 };
+                (Order::Map, [device, u64::from(*bytes), (libc::PROT_READ | more) as u64, 0])
+            }
+            Act::Unmap => {
+                let (address, bytes) = process.map.unwrap_or((0, 0));
+                (Order::Unmap, [address, bytes, 0, 0])
+            }
+            Act::Close => (Order::Close, [device, 0, 0, 0]),
+            Act::Nonblocking(on) => {
+                let flags = libc::O_RDWR | if *on { libc::O_NONBLOCK } else { 0 };
+                (Order::Fcntl, [device, libc::F_SETFL as u64, flags as u64, 0])
+            }
+            Act::Exchange(exchange) => {
+                let address = Layout::new(slot, process).exchange(exchange);
+                (Order::Ioctl, [device, BINDER_WRITE_READ.into(), address, 0])
+            }
+            Act::Control(control) => {
+                let (request, address) = encode::control(*control, slot, &self.world);
+                (Order::Ioctl, [device, request.into(), address, 0])
+            }
+            Act::Poll => (Order::Poll, [device, 0, 0, 0]),
+            Act::Pipe => (Order::Pipe, [0; 4]),
+            Act::CloseFile(name) => (Order::Close, [process.file(*name) as u64, 0, 0, 0]),
+            Act::Start { .. } | Act::Exit | Act::Exec | Act::Kill | Act::Signal => unreachable!(),
+        };
+        let seat = process.threads[thread].seat;
+        if let Act::Exchange(exchange) = act {
+            self.wrote(number, thread, exchange);
+        }
+        self.world.processes[number].threads[thread].busy = Some(act.clone());
+        self.crew.give(number, seat, order, arguments);
+    }
+
+    /// What the commands of an exchange mean for what is known.
+    fn wrote(&mut self, number: usize, thread: usize, exchange: &Exchange) {
+        let process = &mut self.world.processes[number];
+        for command in &exchange.write {
+            let doing = &mut process.threads[thread];
+            match command {
+                Command::Transaction { flags, parcel, .. } => {
+                    doing.expects = true;
+                    if flags & TF_ONE_WAY == 0 {
+                        doing.outgoing += 1;
+                    }
+                    process.nodes.extend(parcel.nodes());
+                }
+                Command::Reply { parcel, .. } => {
+                    doing.expects = true;
+                    doing.incoming = doing.incoming.saturating_sub(1);
+                    process.nodes.extend(parcel.nodes());
+                }
+                Command::Free(name) => {
+                    let address = process.buffer(*name);
+                    let mut same =
+                        process.buffers.iter_mut().filter(|b| b.address == address && !b.freed);
+                    if let Some(buffer) = same.next() {
+                        buffer.freed = true;
+                    }
+                }
+                Command::Acknowledge { strong, ptr, cookie } => {
+                    let owed = process.owed.iter().position(|o| *o == (*strong, *ptr, *cookie));
+                    if let Some(at) = owed {
+                        process.owed.remove(at);
+                    }
+                }
+                Command::Register | Command::Enter => doing.looper = true,
+                Command::Leave => doing.looper = false,
+                Command::RequestDeath(handle, cookie) => process.deaths.push((*handle, *cookie)),
+                Command::ClearDeath(handle, cookie) => {
+                    process.deaths.retain(|death| *death != (*handle, *cookie));
+                }
+                Command::DeathDone(cookie) => process.told.retain(|told| told != cookie),
+                Command::Count(..) | Command::Raw(_) => {}
+            }
+        }
+    }
+
+    fn settled(&mut self) -> Result<Record, Stuck> {
+        let mut answers = Vec::new();
+        for (number, seat, result) in self.crew.settle()? {
+            let process = &mut self.world.processes[number];
+            let Some(thread) = process.threads.iter().position(|thread| thread.seat == seat) else {
+                continue;
+            };
+            answers.push((number, self.world.rename(number, thread), result));
+        }
+        answers.sort_unstable();
+        let mut record = Vec::new();
+        for (number, thread, result) in answers {
+            let text = self.ended(number, thread, result);
+            record.push(format!("p{number}.t{thread} {text}"));
+        }
+        for (number, process) in self.world.processes.iter().enumerate() {
+            for (thread, doing) in process.threads.iter().enumerate() {
+                if doing.busy.is_some() {
+                    record.push(format!("p{number}.t{thread} waits"));
+                }
+            }
+        }
+        Ok(record)
+    }
+
+    /// What a thread's act has come to.
+    fn ended(&mut self, number: usize, thread: usize, result: i64) -> String {
+        let slot = self.slot(number, thread);
+        let doing = &mut self.world.processes[number].threads[thread];
+        let act = doing.busy.take().expect("only busy threads end something");
+        let status = if result < 0 { errno_name(-result as i32) } else { "ok".to_owned() };
+        let process = &mut self.world.processes[number];
+        match act {
+            Act::Open { nonblocking } if result >= 0 => {
+                process.device = Some(result as i32);
+                process.nonblocking = nonblocking;
+                self.crew.find_helpers(number);
+                status
+            }
+            Act::Map { bytes, .. } if result >= 0 => {
+                process.map = Some((result as u64, bytes.into()));
+                status
+            }
+            Act::Unmap if result >= 0 => {
+                process.map = None;
+                status
+            }
+            Act::Close if result >= 0 => {
+                process.device = None;
+                self.crew.find_helpers(number);
+                status
+            }
+            Act::Nonblocking(on) => {
+                process.nonblocking = on;
+                status
+            }
+            Act::Poll if result >= 0 => format!("events {result:x}"),
+            Act::Pipe if result >= 0 => {
+                let both = [result as i32, (result >> 32) as i32];
+                both.iter().for_each(|fd| process.add_file(*fd));
+                self.world.pipes.push(target(process.pid, both[0]));
+                status
+            }
+            Act::Exchange(_) => format!("{status} {}", self.exchanged(number, thread, slot)),
+            Act::Control(control) if result >= 0 => {
+                if control == Control::ThreadExit {
+                    let doing = &mut process.threads[thread];
+                    (doing.incoming, doing.outgoing, doing.looper) = (0, 0, false);
+                }
+                if matches!(control, Control::Manage | Control::ManageExt { .. }) {
+                    process.manages = true;
+                }
+                format!("{status}{}", told_by(control, &slot.take(0, 64)))
+            }
+            _ => status,
+        }
+    }
+
+    fn exchanged(&mut self, number: usize, thread: usize, slot: &Slot) -> String {
+        let argument: WriteRead = pod_read_unaligned(&slot.take(0, size_of::<WriteRead>()));
+        let (wrote, read) = (argument.write_consumed, argument.read_consumed);
+        let bytes = slot.take(READ, (read as usize).min(READ_BYTES));
+        let mut decoder = Decoder { world: &mut self.world, process: number, thread };
+        let returns = decoder.returns(&bytes);
+        let doing = &mut self.world.processes[number].threads[thread];
+        if argument.read_size > 0 {
+            doing.expects = !matches!(returns.as_str(), "" | "NOOP");
+        }
+        format!("wrote {wrote}/{} read {read}: {returns}", argument.write_size)
+    }
+}
+
+/// What an ioctl has written to its argument, where that is defined.
+fn told_by(control: Control, argument: &[u8]) -> String {
+    let word = |at: usize| u32::from_ne_bytes(argument[at * 4..at * 4 + 4].try_into().unwrap());
+    match control {
+        Control::Version => format!(" version {}", word(0)),
+        Control::NodeDebugInfo(_) => {
+            let info: NodeDebugInfo = pod_read_unaligned(&argument[..size_of::<NodeDebugInfo>()]);
+            let (strong, weak) = (info.has_strong_ref, info.has_weak_ref);
+            format!(" {:x}:{:x} strong {strong} weak {weak}", info.ptr, info.cookie)
+        }
+        Control::FrozenInfo(_) => format!(" calls {} one-way {}", word(1), word(2)),
+        Control::ExtendedError => {
+            format!(" {} {}", return_name(word(1)), errno_name(-(word(2) as i32)))
+        }
+        _ => String::new(),
+    }
+}
+
+fn errno_name(errno: i32) -> String {
+    let name = match errno {
+        0 => "0",
+        libc::EPERM => "EPERM",
+        libc::ENOENT => "ENOENT",
+        libc::ESRCH => "ESRCH",
+        libc::EINTR => "EINTR",
+        libc::EBADF => "EBADF",
+        libc::EAGAIN => "EAGAIN",
+        libc::ENOMEM => "ENOMEM",
+        libc::EACCES => "EACCES",
+        libc::EFAULT => "EFAULT",
+        libc::EBUSY => "EBUSY",
+        libc::EEXIST => "EEXIST",
+        libc::EINVAL => "EINVAL",
+        libc::EMFILE => "EMFILE",
+        libc::ENOTTY => "ENOTTY",
+        libc::ENOSPC => "ENOSPC",
+        libc::EPROTO => "EPROTO",
+        other => return format!("errno {other}"),
+    };
+    name.to_owned()
+}

@@ -1,0 +1,143 @@
+//! The two sides of a comparison: a guest with the kernel's driver, and this machine with ours.
+
+use crate::compare::Run;
+use crate::step::Step;
+use std::fmt::Write;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where the parts are.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Parts {
+    /// This program, statically linked, for the guest
+    #[arg(long, value_name = "FILE")]
+    pub in_guest: PathBuf,
+    /// The `baton` to judge
+    #[arg(long, value_name = "FILE")]
+    pub baton: PathBuf,
+    /// tools/binder-vm
+    #[arg(long, value_name = "FILE")]
+    pub binder_vm: PathBuf,
+    /// Seconds that one run may take
+    #[arg(long, default_value_t = 3600)]
+    pub timeout: u64,
+}
+
+/// Which driver answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The kernel's own.
+    Kernel(&'static str),
+    /// Ours.
+    Baton,
+}
+
+/// What is to be played.
+#[derive(Clone, Debug)]
+pub enum Play {
+    /// Arguments of `play`.
+    Arguments(Vec<String>),
+    /// These scenarios, by name.
+    Scenarios(Vec<(String, Vec<Step>)>),
+}
+
+impl Side {
+    /// For messages.
+    pub fn name(self) -> String {
+        match self {
+            Side::Kernel("rt") => "linux-image-rt-amd64".to_owned(),
+            Side::Kernel(_) => "linux-image-amd64".to_owned(),
+            Side::Baton => "baton".to_owned(),
+        }
+    }
+
+    /// Plays it there.
+    ///
+    /// # Errors
+    /// The run did not end well; its own words are on standard error.
+    pub fn run(self, parts: &Parts, play: &Play) -> io::Result<Run> {
+        let directory = tempfile::tempdir()?;
+        let script = directory.path().join("script");
+        let mut arguments = vec!["play".to_owned()];
+        match play {
+            Play::Arguments(more) => arguments.extend(more.iter().cloned()),
+            Play::Scenarios(scenarios) => {
+                std::fs::write(&script, written(scenarios)?)?;
+                let place = if self == Side::Baton { &script } else { Path::new(GUEST_SCRIPT) };
+                arguments.extend(["--script".to_owned(), place.display().to_string()]);
+            }
+        }
+        let has_script = matches!(play, Play::Scenarios(_));
+        let (mut command, _broker) = match self {
+            Side::Kernel(kernel) => {
+                let mut command = Command::new(&parts.binder_vm);
+                command.args(["--kernel", kernel, "--memory", "768", "--timeout"]);
+                command.arg(parts.timeout.to_string());
+                if has_script {
+                    command.arg("--file").arg(format!("{}:{GUEST_SCRIPT}", script.display()));
+                }
+                command.arg("--").arg(&parts.in_guest);
+                (command, None)
+            }
+            Side::Baton => {
+                let broker = Broker::start(&parts.baton, directory.path())?;
+                let mut command = Command::new("timeout");
+                command.arg(parts.timeout.to_string()).arg(&parts.baton).args(["run", "--"]);
+                command.arg(std::env::current_exe()?).env("BATON_SOCKET", &broker.socket);
+                arguments.extend(["--beside".to_owned(), broker.child.id().to_string()]);
+                (command, Some(broker))
+            }
+        };
+        let output = command.args(arguments).stderr(Stdio::inherit()).output()?;
+        if !output.status.success() {
+            return Err(io::Error::other(format!("{}: {}", self.name(), output.status)));
+        }
+        Ok(Run::parse(&String::from_utf8_lossy(&output.stdout)))
+    }
+}
+
+const GUEST_SCRIPT: &str = "/script";
+
+fn written(scenarios: &[(String, Vec<Step>)]) -> io::Result<String> {
+    let mut text = String::new();
+    for (name, steps) in scenarios {
+        let _ = writeln!(text, "scenario {name}");
+        for step in steps {
+            let _ = writeln!(text, "> {}", serde_json::to_string(step)?);
+        }
+    }
+    Ok(text)
+}
+
+/// A broker of the comparison's own, until it goes out of scope.
+struct Broker {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Broker {
+    fn start(baton: &Path, directory: &Path) -> io::Result<Broker> {
+        let socket = directory.join("broker");
+        let mut command = Command::new(baton);
+        command.arg("broker").env("BATON_SOCKET", &socket).stdin(Stdio::null());
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let broker = Broker { child, socket };
+        let until = Instant::now() + Duration::from_secs(15);
+        while !broker.socket.exists() {
+            if Instant::now() > until {
+                return Err(io::Error::other("the broker did not open its socket"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(broker)
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

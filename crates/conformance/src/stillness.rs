@@ -1,0 +1,119 @@
+//! Whether all that a step set off has come to its end.
+//!
+//! A task counts as asleep in both of two looks, without having run between them; every task's
+//! looks lie on either side of one instant, and at that instant nobody ran and nobody was about to.
+//! What remains is what a timer does: see [`crate::crew::Crew::settle`].
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+/// One task of the system, looked at through /proc.
+#[derive(Debug)]
+pub struct Probe {
+    state: File,
+    runs: File,
+    /// Of a thread of a process: `syscall` is sure that it is off its processor.
+    call: Option<File>,
+}
+
+/// What a look found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Asleep, after having been on a processor so many times.
+    Asleep(u64),
+    /// Running or about to, or waiting for something that comes by itself.
+    Awake,
+    /// No more.
+    Gone,
+}
+
+impl Probe {
+    /// A thread of a process.
+    pub fn thread(pid: u32, tid: u32) -> Option<Probe> {
+        let directory = format!("/proc/{pid}/task/{tid}");
+        let call = File::open(format!("{directory}/syscall")).ok()?;
+        Some(Probe { call: Some(call), ..Probe::worker(&directory)? })
+    }
+
+    fn worker(directory: &str) -> Option<Probe> {
+        let open = |name: &str| File::open(format!("{directory}/{name}")).ok();
+        Some(Probe { state: open("stat")?, runs: open("schedstat")?, call: None })
+    }
+
+    /// The first look: runs, then state.
+    pub fn before(&self) -> Look {
+        let runs = self.runs();
+        self.look(runs)
+    }
+
+    /// The second look: state, then runs.
+    pub fn after(&self) -> Look {
+        match self.look(Some(0)) {
+            Look::Asleep(_) => self.runs().map_or(Look::Gone, Look::Asleep),
+            other => other,
+        }
+    }
+
+    fn look(&self, runs: Option<u64>) -> Look {
+        let mut text = [0; 256];
+        let (Some(runs), Some(state)) = (runs, read(&self.state, &mut text)) else {
+            return Look::Gone;
+        };
+        let end = state.iter().rposition(|byte| *byte == b')').unwrap_or(0);
+        if !matches!(state.get(end + 2), Some(b'I' | b'S')) {
+            return Look::Awake;
+        }
+        let Some(call) = &self.call else { return Look::Asleep(runs) };
+        match read(call, &mut text) {
+            None => Look::Gone,
+            Some(call) if call.starts_with(b"running") => Look::Awake,
+            Some(_) => Look::Asleep(runs),
+        }
+    }
+
+    fn runs(&self) -> Option<u64> {
+        let mut text = [0; 80];
+        std::str::from_utf8(read(&self.runs, &mut text)?)
+            .ok()?
+            .split_whitespace()
+            .nth(2)?
+            .parse()
+            .ok()
+    }
+}
+
+fn read<'a>(file: &File, text: &'a mut [u8]) -> Option<&'a [u8]> {
+    let n = file.read_at(text, 0).ok()?;
+    Some(&text[..n]).filter(|text| !text.is_empty())
+}
+
+/// Whether all were asleep at one instant; those that are gone count as asleep.
+pub fn all_asleep<'a>(probes: impl Iterator<Item = &'a Probe> + Clone) -> bool {
+    let mut before = Vec::new();
+    for probe in probes.clone() {
+        match probe.before() {
+            Look::Awake => return false,
+            look => before.push(look),
+        }
+    }
+    probes.zip(before).all(|(probe, before)| probe.after() == before || before == Look::Gone)
+}
+
+/// The threads of a process.
+pub fn threads_of(pid: u32) -> Vec<u32> {
+    numbers(&format!("/proc/{pid}/task"))
+}
+
+/// The kernel's workers: they finish what the driver puts off when a descriptor is closed.
+pub fn workers() -> Vec<Probe> {
+    let is_worker = |tid: &u32| {
+        fs::read(format!("/proc/{tid}/comm")).is_ok_and(|name| name.starts_with(b"kworker"))
+    };
+    let all = numbers("/proc").into_iter().filter(is_worker);
+    all.filter_map(|tid| Probe::worker(&format!("/proc/{tid}"))).collect()
+}
+
+fn numbers(directory: &str) -> Vec<u32> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
