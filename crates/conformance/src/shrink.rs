@@ -59,9 +59,16 @@ pub fn shrink(parts: &Parts, kernel: Side, found: &Played, other: &Played) -> io
     }
 }
 
-/// How a process comes in: a process that did it in part only is another scenario.
-fn is_opening(step: &Step) -> bool {
-    matches!(step.act, Act::Start { .. } | Act::Open { .. } | Act::Map { .. } | Act::Poll)
+/// Whether the last step is one by which a process comes in: a process that did it in part only is
+/// another scenario.
+fn is_opening(steps: &[Step]) -> bool {
+    match steps {
+        [.., Step { act: Act::Map { .. }, .. }, Step { act: Act::Poll, .. }] => true,
+        [.., Step { act: Act::Start { .. } | Act::Open { .. } | Act::Map { .. }, .. }] => true,
+        // One that is about to end.
+        [.., Step { act: Act::Close, .. }] => true,
+        _ => false,
+    }
 }
 
 /// Plays the scenario without each of these sets of runs: what is left of it, both transcripts, and
@@ -77,7 +84,7 @@ fn play_without(
         let kept = steps
             .iter()
             .enumerate()
-            .filter(|(at, step)| is_opening(step) || !set.contains(&(at / length)));
+            .filter(|(at, _)| is_opening(&steps[..=*at]) || !set.contains(&(at / length)));
         kept.map(|(_, step)| step.clone()).collect::<Vec<_>>()
     };
     let name = |n| format!("candidate {n}");
