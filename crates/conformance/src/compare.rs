@@ -1,6 +1,7 @@
 //! Transcripts side by side.
 
 use crate::step::Step;
+use crate::transcript::apart;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -11,11 +12,22 @@ pub struct Played {
     pub steps: Vec<Vec<String>>,
 }
 
+/// What a scenario came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// Number of steps.
+    pub steps: u64,
+    /// Everything but places in receive buffers.
+    pub rest: String,
+    /// These.
+    pub places: String,
+}
+
 /// A run's output: digests by scenario, and whole transcripts if it printed them.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// Number of steps and digest, by scenario.
-    pub digests: BTreeMap<String, (u64, String)>,
+    /// By scenario.
+    pub digests: BTreeMap<String, Digest>,
     /// What was printed of each.
     pub played: BTreeMap<String, Played>,
 }
@@ -30,8 +42,8 @@ impl Run {
                 current.steps.push(vec![line.to_owned()]);
             } else if let (true, Some(step)) = (line.starts_with("  "), current.steps.last_mut()) {
                 step.push(line.to_owned());
-            } else if let Some((name, steps, digest)) = closing(line) {
-                run.digests.insert(name.clone(), (steps, digest));
+            } else if let Some((name, digest)) = closing(line) {
+                run.digests.insert(name.clone(), digest);
                 run.played.insert(name, std::mem::take(&mut current));
             }
         }
@@ -39,17 +51,22 @@ impl Run {
     }
 }
 
-/// `= NAME steps N digest D`
-fn closing(line: &str) -> Option<(String, u64, String)> {
+/// `= NAME steps N digest D places P`
+fn closing(line: &str) -> Option<(String, Digest)> {
     let (name, rest) = line.strip_prefix("= ")?.split_once(" steps ")?;
-    let (steps, digest) = rest.split_once(" digest ")?;
-    Some((name.to_owned(), steps.parse().ok()?, digest.to_owned()))
+    let (steps, rest) = rest.split_once(" digest ")?;
+    let (rest, places) = rest.split_once(" places ")?;
+    let (rest, places) = (rest.to_owned(), places.to_owned());
+    Some((name.to_owned(), Digest { steps: steps.parse().ok()?, rest, places }))
 }
 
-/// The first step at which two transcripts differ.
+/// The first step at which two transcripts differ in more than places in receive buffers.
 pub fn first_difference(one: &Played, other: &Played) -> Option<usize> {
     let longest = one.steps.len().max(other.steps.len());
-    (0..longest).find(|at| one.steps.get(*at) != other.steps.get(*at))
+    let rest = |played: &Played, at| {
+        played.steps.get(at).map(|lines: &Vec<String>| apart(&lines.join("\n")).0)
+    };
+    (0..longest).find(|at| rest(one, *at) != rest(other, *at))
 }
 
 /// The steps of a transcript, to be played again.

@@ -58,7 +58,8 @@ impl Decoder<'_> {
             BR_NOOP | BR_SPAWN_LOOPER | BR_OK => {}
             BR_TRANSACTION_COMPLETE | BR_ONEWAY_SPAM_SUSPECT | BR_TRANSACTION_PENDING_FROZEN => {}
             BR_DEAD_REPLY | BR_FAILED_REPLY | BR_FROZEN_REPLY => {
-                thread.outgoing = thread.outgoing.saturating_sub(1);
+                let of_call = !std::mem::take(&mut thread.sent_one_way);
+                thread.outgoing = thread.outgoing.saturating_sub(u32::from(of_call));
             }
             BR_ERROR => {
                 let _ = write!(text, " {}", part::<i32>(payload, 0));
@@ -165,7 +166,7 @@ impl Decoder<'_> {
         }
         let _ = write!(text, " #{:x}", hash(&bytes));
         for content in contents {
-            let _ = write!(text, " #{:x}", hash(&self.without_addresses(content)));
+            let _ = write!(text, " #{:x}", hash(&self.without_addresses(content, data.buffer)));
         }
     }
 
@@ -241,12 +242,14 @@ impl Decoder<'_> {
         describe_file(self.world, pid, fd)
     }
 
-    /// Words that are addresses in the receive buffer, as offsets: the driver has put them there.
-    fn without_addresses(&self, mut content: Vec<u8>) -> Vec<u8> {
+    /// Words that are addresses in the receive buffer, as the driver has put them there, by how far
+    /// they lead from the transaction's beginning.
+    fn without_addresses(&self, mut content: Vec<u8>, address: u64) -> Vec<u8> {
         for word in content.chunks_exact_mut(8) {
             let value: u64 = part(word, 0);
-            if let Some(offset) = self.world.processes[self.process].offset(value) {
-                word.copy_from_slice(&offset.to_ne_bytes());
+            if self.world.processes[self.process].offset(value).is_some() {
+                let from_here = value.wrapping_sub(address);
+                word.copy_from_slice(&from_here.to_ne_bytes());
             }
         }
         content

@@ -4,7 +4,7 @@
 //! mostly of what makes sense, and sometimes of what does not.
 
 use crate::cargo;
-use crate::profile::{Kind, Profile};
+use crate::profile::{Cargo, Kind, Profile};
 use crate::random::Random;
 use crate::step::*;
 use crate::world::{Life, Thread, World};
@@ -19,6 +19,7 @@ pub struct Generator {
     /// Steps that come before any choice, the last one first.
     next: Vec<Step>,
     n_codes: u32,
+    n_parcels: u32,
 }
 
 /// More processes than this do not begin.
@@ -28,7 +29,8 @@ impl Generator {
     /// The scenario of this seed.
     pub fn new(profile: &'static Profile, seed: u64) -> Generator {
         let random = Random::new(seed ^ crate::decode::hash(profile.name.as_bytes()));
-        let mut generator = Generator { random, profile, next: Vec::new(), n_codes: 0 };
+        let mut generator =
+            Generator { random, profile, next: Vec::new(), n_codes: 0, n_parcels: 0 };
         let mut opening = Vec::new();
         for process in 0..profile.processes {
             opening.extend(generator.enter(process));
@@ -180,7 +182,12 @@ impl Generator {
         if kind == Kind::Reply && doing.incoming == 0 && !self.wrong() {
             return None;
         }
-        let parcel = cargo::parcel(self, world, process);
+        let mut parcel = cargo::parcel(self, world, process);
+        if self.profile.nonblocking && self.profile.cargo != Cargo::Heavy {
+            // Rule `equal-holes`: no two buffers of the same size.
+            self.n_parcels += 1;
+            parcel.items.insert(0, Item::Bytes(self.n_parcels * 8));
+        }
         let accepts = if self.random.once_in(2) { TF_ACCEPT_FDS } else { 0 };
         let clear = if self.random.once_in(10) { TF_CLEAR_BUF } else { 0 };
         let flags = accepts | clear;
@@ -238,7 +245,9 @@ impl Generator {
         Some(match kind {
             Kind::Free => {
                 if wrong && self.random.once_in(2) {
-                    return Some(Command::Free(BufferName::At(self.random.below(64) as i64 * 4)));
+                    return Some(Command::Free(BufferName::At(
+                        self.random.below(64) as i64 * 8 + 4,
+                    )));
                 }
                 let live: Vec<_> = (0..process.buffers.len() as u32)
                     .filter(|n| wrong || !process.buffers[*n as usize].freed)
@@ -313,8 +322,8 @@ impl Generator {
             Kind::End => return self.end(world, number, thread),
             Kind::ThreadExit => {
                 let doing = &world.processes[number as usize].threads[thread as usize];
-                // Rule `dead-at-once`.
-                if doing.is_between() {
+                // Rules `dead-at-once` and `unread-at-exit`.
+                if doing.outgoing > 0 {
                     return None;
                 }
                 Act::Control(Control::ThreadExit)

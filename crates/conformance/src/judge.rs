@@ -87,6 +87,8 @@ struct Row {
     scenarios: usize,
     steps: u64,
     equal: usize,
+    /// Equal but for places in receive buffers.
+    by_rule: usize,
     different: usize,
 }
 
@@ -94,22 +96,24 @@ struct Row {
 fn table(kernel: Side, run: &Run, baton: &Run) -> Vec<String> {
     let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
     let mut different = Vec::new();
-    for (name, (steps, digest)) in &run.digests {
+    for (name, digest) in &run.digests {
         let family = name.split(' ').next().unwrap_or(name);
         let row = rows.entry(family).or_default();
         row.scenarios += 1;
-        row.steps += steps;
-        if baton.digests.get(name).is_some_and(|(_, ours)| ours == digest) {
-            row.equal += 1;
-        } else {
-            row.different += 1;
-            different.push(name.clone());
+        row.steps += digest.steps;
+        match baton.digests.get(name) {
+            Some(ours) if ours == digest => row.equal += 1,
+            Some(ours) if ours.rest == digest.rest => row.by_rule += 1,
+            _ => {
+                row.different += 1;
+                different.push(name.clone());
+            }
         }
     }
     println!("\n{} and baton", kernel.name());
     println!(
-        "{:<14}{:>10}{:>12}{:>10}{:>10}",
-        "family", "scenarios", "steps", "equal", "different"
+        "{:<12}{:>11}{:>10}{:>8}{:>9}{:>11}",
+        "family", "scenarios", "steps", "equal", "by rule", "different"
     );
     let mut sum = Row::default();
     for (family, row) in &rows {
@@ -117,6 +121,7 @@ fn table(kernel: Side, run: &Run, baton: &Run) -> Vec<String> {
         sum.scenarios += row.scenarios;
         sum.steps += row.steps;
         sum.equal += row.equal;
+        sum.by_rule += row.by_rule;
         sum.different += row.different;
     }
     print_row("all", &sum);
@@ -124,8 +129,8 @@ fn table(kernel: Side, run: &Run, baton: &Run) -> Vec<String> {
 }
 
 fn print_row(family: &str, row: &Row) {
-    let Row { scenarios, steps, equal, different } = row;
-    println!("{family:<14}{scenarios:>10}{steps:>12}{equal:>10}{different:>10}");
+    let Row { scenarios, steps, equal, by_rule, different } = row;
+    println!("{family:<12}{scenarios:>11}{steps:>10}{equal:>8}{by_rule:>9}{different:>11}");
 }
 
 /// Plays a scenario again on both sides, whole, and prints the shortest one that still differs.

@@ -136,24 +136,25 @@ impl<'a> Stage<'a> {
             Act::Start { .. } | Act::Exit | Act::Exec | Act::Kill | Act::Signal => unreachable!(),
         };
         let seat = process.threads[thread].seat;
-        if let Act::Exchange(exchange) = act {
-            self.wrote(number, thread, exchange);
-        }
         self.world.processes[number].threads[thread].busy = Some(act.clone());
         self.crew.give(number, seat, order, arguments);
     }
 
-    /// What the commands of an exchange mean for what is known.
-    fn wrote(&mut self, number: usize, thread: usize, exchange: &Exchange) {
+    /// What the commands that were taken mean for what is known.
+    fn wrote(&mut self, number: usize, thread: usize, exchange: &Exchange, consumed: u64) {
         let process = &mut self.world.processes[number];
+        let mut end = 0;
         for command in &exchange.write {
+            end += command.bytes();
+            if end > consumed {
+                return;
+            }
             let doing = &mut process.threads[thread];
             match command {
                 Command::Transaction { flags, parcel, .. } => {
                     doing.expects = true;
-                    if flags & TF_ONE_WAY == 0 {
-                        doing.outgoing += 1;
-                    }
+                    doing.sent_one_way = flags & TF_ONE_WAY != 0;
+                    doing.outgoing += u32::from(!doing.sent_one_way);
                     process.nodes.extend(parcel.nodes());
                 }
                 Command::Reply { parcel, .. } => {
@@ -250,7 +251,9 @@ impl<'a> Stage<'a> {
                 self.world.pipes.push(target(process.pid, both[0]));
                 status
             }
-            Act::Exchange(_) => format!("{status} {}", self.exchanged(number, thread, slot)),
+            Act::Exchange(exchange) => {
+                format!("{status} {}", self.exchanged(number, thread, slot, &exchange))
+            }
             Act::Control(control) if result >= 0 => {
                 if control == Control::ThreadExit {
                     let doing = &mut process.threads[thread];
@@ -265,8 +268,15 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn exchanged(&mut self, number: usize, thread: usize, slot: &Slot) -> String {
+    fn exchanged(
+        &mut self,
+        number: usize,
+        thread: usize,
+        slot: &Slot,
+        exchange: &Exchange,
+    ) -> String {
         let argument: WriteRead = pod_read_unaligned(&slot.take(0, size_of::<WriteRead>()));
+        self.wrote(number, thread, exchange, argument.write_consumed);
         let (wrote, read) = (argument.write_consumed, argument.read_consumed);
         let bytes = slot.take(READ, (read as usize).min(READ_BYTES));
         let mut decoder = Decoder { world: &mut self.world, process: number, thread };

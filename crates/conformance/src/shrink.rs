@@ -59,10 +59,20 @@ pub fn shrink(parts: &Parts, kernel: Side, found: &Played, other: &Played) -> io
     }
 }
 
-/// How a process comes in: a process that did it in part only is another scenario.
-fn is_opening(step: &Step) -> bool {
-    matches!(step.act, Act::Start { .. } | Act::Open { .. } | Act::Map { .. } | Act::Poll)
+/// Whether the last step is one by which a process comes in: a process that did it in part only is
+/// another scenario.
+fn is_opening(steps: &[Step]) -> bool {
+    match steps {
+        [.., Step { act: Act::Map { .. }, .. }, Step { act: Act::Poll, .. }] => true,
+        [.., Step { act: Act::Start { .. } | Act::Open { .. } | Act::Map { .. }, .. }] => true,
+        // One that is about to end.
+        [.., Step { act: Act::Close, .. }] => true,
+        _ => false,
+    }
 }
+
+/// Steps, both transcripts side by side, and where they differ.
+type Judged = (Vec<Step>, String, Option<usize>);
 
 /// Plays the scenario without each of these sets of runs: what is left of it, both transcripts, and
 /// where they differ.
@@ -72,12 +82,12 @@ fn play_without(
     steps: &[Step],
     length: usize,
     sets: &[Vec<usize>],
-) -> io::Result<Vec<(Vec<Step>, String, Option<usize>)>> {
+) -> io::Result<Vec<Judged>> {
     let without = |set: &Vec<usize>| {
         let kept = steps
             .iter()
             .enumerate()
-            .filter(|(at, step)| is_opening(step) || !set.contains(&(at / length)));
+            .filter(|(at, _)| is_opening(&steps[..=*at]) || !set.contains(&(at / length)));
         kept.map(|(_, step)| step.clone()).collect::<Vec<_>>()
     };
     let name = |n| format!("candidate {n}");

@@ -315,3 +315,21 @@ impl Parcel {
         })
     }
 }
+
+impl Command {
+    /// How many bytes it takes in a command buffer.
+    pub fn bytes(&self) -> u64 {
+        let transaction = |parcel: &Parcel| if parcel.scatter.is_some() { 76 } else { 68 };
+        match self {
+            Command::Transaction { parcel, .. } | Command::Reply { parcel, .. } => {
+                transaction(parcel)
+            }
+            Command::Free(_) | Command::DeathDone(_) => 12,
+            Command::Count(..) => 8,
+            Command::Acknowledge { .. } => 20,
+            Command::Register | Command::Enter | Command::Leave => 4,
+            Command::RequestDeath(..) | Command::ClearDeath(..) => 16,
+            Command::Raw(bytes) => bytes.len() as u64,
+        }
+    }
+}

@@ -4,8 +4,11 @@
 //! scenario calls 17
 //! > {"process":0,"thread":0,"act":{"Start":{"threads":2}}}
 //!   p0.t1 ok wrote 0/0 read 4: NOOP
-//! = calls 17 steps 120 digest 8a1f...
+//! = calls 17 steps 120 digest 8a1f... places 30c2...
 //! ```
+//!
+//! Where in the receive buffer something lies has a digest of its own, as there are rules by which
+//! only that differs.
 
 use crate::crew::{Crew, Judged};
 use crate::decode::hash;
@@ -121,7 +124,7 @@ impl Writer {
         mut next: impl FnMut(&Stage) -> Option<Step>,
     ) -> io::Result<()> {
         let mut stage = Stage::new(crew);
-        let (mut n_steps, mut digest) = (0, 0);
+        let (mut n_steps, mut digest, mut places) = (0, 0, 0);
         if !self.brief {
             writeln!(self.out, "scenario {name}")?;
         }
@@ -135,7 +138,9 @@ impl Writer {
                 text.push('\n');
             }
             n_steps += 1;
-            digest = hash(text.as_bytes()) ^ u64::rotate_left(digest, 5);
+            let (rest, of_places) = apart(&text);
+            digest = hash(rest.as_bytes()) ^ u64::rotate_left(digest, 5);
+            places = hash(of_places.as_bytes()) ^ u64::rotate_left(places, 5);
             if !self.brief {
                 self.out.write_all(text.as_bytes())?;
             }
@@ -143,6 +148,21 @@ impl Writer {
                 break;
             }
         }
-        writeln!(self.out, "= {name} steps {n_steps} digest {digest:x}")
+        writeln!(self.out, "= {name} steps {n_steps} digest {digest:x} places {places:x}")
     }
+}
+
+/// A text without the places in receive buffers (`+1f0`), and these.
+pub fn apart(text: &str) -> (String, String) {
+    let (mut rest, mut places) = (String::with_capacity(text.len()), String::new());
+    for word in text.split_inclusive([' ', '\n']) {
+        let is_place = |digits: &str| digits.trim_end().bytes().all(|b| b.is_ascii_hexdigit());
+        if word.strip_prefix('+').is_some_and(is_place) {
+            places.push_str(word);
+            rest.push_str("+ ");
+        } else {
+            rest.push_str(word);
+        }
+    }
+    (rest, places)
 }

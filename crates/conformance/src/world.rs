@@ -74,6 +74,8 @@ pub struct Thread {
     pub outgoing: u32,
     /// It has entered or registered as a looper.
     pub looper: bool,
+    /// The last transaction that it sent was one-way: a refusal is more likely that one's.
+    pub sent_one_way: bool,
     /// Something may lie there for it.
     pub expects: bool,
 }
