@@ -34,6 +34,7 @@ struct Services {
 
 impl Services {
     fn open(directory: &Path) -> Result<Services> {
+        set_log_level_from_env_or(LogLevel::Error);
         let node = NodeBuilder::new().create::<ipc::Service>()?;
         let service = |word| {
             let name = format!("{}/{word}", directory.display());
