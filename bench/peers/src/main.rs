@@ -1,12 +1,21 @@
 //! Peers of the benchmarks that bring dependencies of their own. Started by `baton bench`, with the
 //! words of one of its own parties.
 
+mod bus;
+mod capnp;
+mod dbus;
+mod grpc;
+mod iceoryx2;
 mod rsbinder_rpc;
+mod zenoh;
+mod zeromq;
 
 use baton_bench::party::{self, PartyArgs, Side};
-use baton_bench::system::System;
+use baton_bench::system::{Accept, Client, System, ready};
+use bus::Kind;
 use clap::{Parser, Subcommand};
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -39,13 +48,39 @@ fn main() -> ExitCode {
 
 fn play(args: &PartyArgs) -> io::Result<()> {
     party::end_with(args.starter)?;
-    match (args.system, args.side) {
-        (System::RsbinderRpc, Side::Client) => {
-            party::calls(Box::new(rsbinder_rpc::connect(&args.directory)?))
-        }
-        (System::RsbinderRpc, Side::Server) => {
-            party::serves(baton_bench::system::ready(rsbinder_rpc::listen(&args.directory)?))
-        }
-        _ => Err(io::Error::new(io::ErrorKind::Unsupported, "a system of baton's own")),
+    match args.side {
+        Side::Client => party::calls(connect(args.system, &args.directory)?),
+        Side::Server => party::serves(listen(args.system, &args.directory)?),
     }
+}
+
+fn connect(system: System, directory: &Path) -> io::Result<Box<dyn Client>> {
+    Ok(match system {
+        System::RsbinderRpc => Box::new(rsbinder_rpc::connect(directory)?),
+        System::Zeromq => Box::new(zeromq::connect(directory)?),
+        System::Iceoryx2 => Box::new(iceoryx2::connect(directory)?),
+        System::Grpc => Box::new(grpc::connect(directory)?),
+        System::DbusDaemon | System::DbusBroker => Box::new(dbus::connect(directory)?),
+        System::Capnp => Box::new(capnp::connect(directory)?),
+        System::Zenoh => Box::new(zenoh::connect(directory)?),
+        _ => return Err(elsewhere()),
+    })
+}
+
+fn listen(system: System, directory: &Path) -> io::Result<Accept> {
+    Ok(match system {
+        System::RsbinderRpc => ready(rsbinder_rpc::listen(directory)?),
+        System::Zeromq => ready(zeromq::listen(directory)?),
+        System::Iceoryx2 => ready(iceoryx2::listen(directory)?),
+        System::Grpc => ready(grpc::listen(directory)?),
+        System::DbusDaemon => ready(dbus::listen(directory, Kind::Daemon)?),
+        System::DbusBroker => ready(dbus::listen(directory, Kind::Broker)?),
+        System::Capnp => ready(capnp::listen(directory)?),
+        System::Zenoh => ready(zenoh::listen(directory)?),
+        _ => return Err(elsewhere()),
+    })
+}
+
+fn elsewhere() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "a system of baton's own")
 }

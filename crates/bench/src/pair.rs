@@ -10,6 +10,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// A chunk takes some seconds at most: who is silent for longer has got stuck.
 const PATIENCE_S: i64 = 60;
+/// For an end in good order, in which some peers take away what they have put into the system.
+const FAREWELL_S: i64 = 2;
 
 /// The two ends. Dropped, they end.
 pub struct Pair {
@@ -21,7 +23,7 @@ pub struct Pair {
 #[derive(Debug, thiserror::Error)]
 pub enum PairError {
     /// A part of it is not there.
-    #[error("{what} is not beside this program: {advice}")]
+    #[error("{what} is not there: {advice}")]
     NotInstalled {
         /// The file.
         what: &'static str,
@@ -95,7 +97,8 @@ impl Pair {
 struct Party {
     side: Side,
     process: Child,
-    orders: ChildStdin,
+    /// `None` once it is to end.
+    orders: Option<ChildStdin>,
     words: BufReader<ChildStdout>,
 }
 
@@ -118,7 +121,7 @@ impl Party {
         let mut process = command
             .spawn()
             .map_err(|error| PairError::Start(command.get_program().into(), error))?;
-        let orders = process.stdin.take().expect("it is piped");
+        let orders = Some(process.stdin.take().expect("it is piped"));
         let words = BufReader::new(process.stdout.take().expect("it is piped"));
         let mut party = Party { side, process, orders, words };
         party.is_ready()?;
@@ -127,7 +130,8 @@ impl Party {
 
     fn order(&mut self, order: &Order) -> Result<(), PairError> {
         let line = serde_json::to_string(order).expect("numbers only");
-        writeln!(self.orders, "{line}").map_err(|_| PairError::Ended(self.side))
+        let orders = self.orders.as_mut().expect("it is not to end");
+        writeln!(orders, "{line}").map_err(|_| PairError::Ended(self.side))
     }
 
     fn is_ready(&mut self) -> Result<(), PairError> {
@@ -156,6 +160,9 @@ impl Party {
 
 impl Drop for Party {
     fn drop(&mut self) {
+        drop(self.orders.take());
+        let farewell = Timespec { tv_sec: FAREWELL_S, tv_nsec: 0 };
+        let _ = poll(&mut [PollFd::new(self.words.get_ref(), PollFlags::empty())], Some(&farewell));
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -165,9 +172,14 @@ impl Drop for Party {
 fn command(system: System, broker: &Path) -> Result<Command, PairError> {
     let own = std::env::current_exe().map_err(|error| PairError::System("find itself", error))?;
     match system {
-        System::RsbinderRpc => {
+        _ if system.is_apart() => {
             let advice = "`bench/peers/build` builds it";
-            Ok(Command::new(beside(&own, "baton-bench-peers", advice)?))
+            let program = beside(&own, "baton-bench-peers", advice)?;
+            match system {
+                System::DbusDaemon | System::DbusBroker => on_path(system.name())?,
+                _ => {}
+            }
+            Ok(Command::new(program))
         }
         System::BatonUapiLibc | System::BatonUapiTrap => {
             let library = beside(&own, "libbaton_preload.so", "`cargo build` builds it")?;
@@ -183,4 +195,13 @@ fn command(system: System, broker: &Path) -> Result<Command, PairError> {
 fn beside(program: &Path, what: &'static str, advice: &'static str) -> Result<PathBuf, PairError> {
     let path = program.with_file_name(what);
     if path.exists() { Ok(path) } else { Err(PairError::NotInstalled { what, advice }) }
+}
+
+/// Whether a bus is installed.
+fn on_path(what: &'static str) -> Result<(), PairError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    match std::env::split_paths(&path).any(|directory| directory.join(what).exists()) {
+        true => Ok(()),
+        false => Err(PairError::NotInstalled { what, advice: "the package of that name has it" }),
+    }
 }

@@ -252,7 +252,7 @@ mod tests {
     fn peers_by_name() {
         assert_eq!(parse_peers("none"), Ok(Peers(vec![])));
         assert_eq!(parse_peers("unix,futex"), Ok(Peers(vec![System::Unix, System::Futex])));
-        assert_eq!(parse_peers("all").unwrap().0.len(), 6);
+        assert_eq!(parse_peers("all").unwrap().0.len(), 13);
         assert!(parse_peers("unix,dbus").is_err());
         assert!(parse_peers("baton-typed").is_err());
     }

@@ -42,11 +42,25 @@ pub enum System {
     UnixSeqpacket,
     /// rsbinder's RPC over a stream socket.
     RsbinderRpc,
+    /// ZeroMQ's request and reply over a local socket.
+    Zeromq,
+    /// iceoryx2's request and response in shared memory, both sides asleep on its events.
+    Iceoryx2,
+    /// gRPC over a stream socket.
+    Grpc,
+    /// A method call through `dbus-daemon`.
+    DbusDaemon,
+    /// A method call through `dbus-broker`.
+    DbusBroker,
+    /// Cap'n Proto's RPC over a stream socket.
+    Capnp,
+    /// A query of zenoh, from peer to peer over a stream socket.
+    Zenoh,
 }
 
 impl System {
     /// All, ours first.
-    pub const ALL: [System; 9] = [
+    pub const ALL: [System; 16] = [
         System::BatonTyped,
         System::BatonUapiLibc,
         System::BatonUapiTrap,
@@ -56,6 +70,13 @@ impl System {
         System::Unix,
         System::UnixSeqpacket,
         System::RsbinderRpc,
+        System::Zeromq,
+        System::Iceoryx2,
+        System::Grpc,
+        System::DbusDaemon,
+        System::DbusBroker,
+        System::Capnp,
+        System::Zenoh,
     ];
 
     /// As rows name it.
@@ -70,6 +91,13 @@ impl System {
             System::Unix => "unix",
             System::UnixSeqpacket => "unix-seqpacket",
             System::RsbinderRpc => "rsbinder-rpc",
+            System::Zeromq => "zeromq",
+            System::Iceoryx2 => "iceoryx2",
+            System::Grpc => "grpc",
+            System::DbusDaemon => "dbus-daemon",
+            System::DbusBroker => "dbus-broker",
+            System::Capnp => "capnp",
+            System::Zenoh => "zenoh",
         }
     }
 
@@ -81,6 +109,21 @@ impl System {
     /// Whether it is somebody else's.
     pub fn is_peer(self) -> bool {
         !matches!(self, System::BatonTyped | System::BatonUapiLibc | System::BatonUapiTrap)
+    }
+
+    /// Whether it brings dependencies of its own, and so is played by a program of its own.
+    pub fn is_apart(self) -> bool {
+        matches!(
+            self,
+            System::RsbinderRpc
+                | System::Zeromq
+                | System::Iceoryx2
+                | System::Grpc
+                | System::DbusDaemon
+                | System::DbusBroker
+                | System::Capnp
+                | System::Zenoh
+        )
     }
 
     /// Whether it can be measured so: two sides that spin on one processor wait for the end of
@@ -101,7 +144,7 @@ impl System {
             System::Pipe => Box::new(pipe::connect(directory)?),
             System::Unix => Box::new(unix::connect_stream(directory)?),
             System::UnixSeqpacket => Box::new(unix::connect_packets(directory)?),
-            System::RsbinderRpc => return Err(elsewhere()),
+            _ => return Err(elsewhere()),
         })
     }
 
@@ -116,7 +159,7 @@ impl System {
             System::Pipe => ready(pipe::listen(directory)?),
             System::Unix => unix::listen_stream(directory)?,
             System::UnixSeqpacket => unix::listen_packets(directory)?,
-            System::RsbinderRpc => return Err(elsewhere()),
+            _ => return Err(elsewhere()),
         })
     }
 }
