@@ -103,7 +103,7 @@ impl Outgoing<'_> {
 /// not, and then the caller hears of it at once.
 fn refuse_if_full(channel: &Channel, outgoing: &Outgoing<'_>) -> Result<(), Refusal> {
     if channel.front_word(front::BUFFER_BYTES) == 0 {
-        return Err(Refusal::dead());
+        return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
     }
     if outgoing.allocation() > channel.front_word(front::LARGEST_FREE) as usize {
         return Err(Refusal::failed(Errno::NOSPC));
