@@ -28,7 +28,7 @@ pub fn run(data: &[u8]) {
         into.fill(address as u8);
         if readable { Ok(()) } else { Err(Errno::FAULT) }
     });
-    if let Ok(sent) = sent {
+    if sent.failed.is_none() {
         assert!(sent.buffers.len() <= buffers_size.next_multiple_of(8), "more than was asked for");
         deliver_honestly(&bytes, &offsets, sent);
     }

@@ -42,6 +42,12 @@ pub struct Sent {
     pub objects: Vec<Named>,
     /// Descriptors, in the order of the objects and within arrays.
     pub fds: Vec<i32>,
+    /// How many of `objects` come before each descriptor; beyond the end it is all of them.
+    pub before_fd: Vec<usize>,
+    /// The first of the descriptors that is not open, by its index.
+    pub bad_fd: Option<usize>,
+    /// What ended the pass before its end. What was found until then comes first.
+    pub failed: Option<Errno>,
     /// The scatter-gather buffers, each padded to 8 bytes.
     pub buffers: Vec<u8>,
 }
@@ -127,14 +133,26 @@ fn lies_within(offset: u64, bytes: u64, length: u64) -> bool {
 /// The sender's pass over `data`. PTR objects are rewritten to hold, in place of an address, the
 /// offset of their bytes in the buffers; everything else stays as the program wrote it.
 ///
-/// `copy` reads the sender's memory. Errors are those of `binder_extended_error.param`.
+/// `copy` reads the sender's memory. Errors ([`Sent::failed`]) are those of
+/// `binder_extended_error.param`.
 pub fn send(
     data: &mut [u8],
     offsets: &[u64],
     buffers_size: usize,
     mut copy: impl FnMut(u64, &mut [u8]) -> Result<(), Errno>,
-) -> Result<Sent, Errno> {
+) -> Sent {
     let mut sent = Sent::default();
+    sent.failed = pass(data, offsets, buffers_size, &mut copy, &mut sent).err();
+    sent
+}
+
+fn pass(
+    data: &mut [u8],
+    offsets: &[u64],
+    buffers_size: usize,
+    copy: &mut impl FnMut(u64, &mut [u8]) -> Result<(), Errno>,
+    sent: &mut Sent,
+) -> Result<(), Errno> {
     let mut fix_ups = FixUps::default();
     let mut end_of_last = 0;
     for (index, &offset) in offsets.iter().enumerate() {
@@ -151,27 +169,26 @@ pub fn send(
         match kind {
             BINDER_TYPE_FD => {
                 let object: FdObject = read(data, at).ok_or(Errno::INVAL)?;
-                sent.fds.push(object.fd as u32 as i32);
+                sent.push_fd(object.fd as u32 as i32);
             }
             BINDER_TYPE_PTR => {
-                send_buffer(
-                    data,
-                    at,
-                    index as u64,
-                    buffers_size,
-                    &mut sent,
-                    &mut fix_ups,
-                    &mut copy,
-                )?;
+                send_buffer(data, at, index as u64, buffers_size, sent, &mut fix_ups, copy)?;
             }
-            BINDER_TYPE_FDA => send_array(data, at, &mut sent, &mut fix_ups)?,
+            BINDER_TYPE_FDA => send_array(data, at, sent, &mut fix_ups)?,
             _ => sent.objects.push(named(kind, read(data, at).ok_or(Errno::INVAL)?)),
         }
     }
     if sent.fds.len() > MAX_FDS || sent.objects.len() > baton_abi::control::MAX_OBJECTS {
         return Err(Errno::NOMEM);
     }
-    Ok(sent)
+    Ok(())
+}
+
+impl Sent {
+    fn push_fd(&mut self, fd: i32) {
+        self.fds.push(fd);
+        self.before_fd.push(self.objects.len());
+    }
 }
 
 fn named(kind: u32, object: FlatObject) -> Named {
@@ -211,6 +228,7 @@ fn send_buffer(
         let parent = fix_ups.parent(object.parent).ok_or(Errno::INVAL)?;
         if !fix_ups.allows(object.parent, object.parent_offset)
             || !lies_within(object.parent_offset, 8, parent.object.length)
+            || !object.parent_offset.is_multiple_of(4)
         {
             return Err(Errno::INVAL);
         }
@@ -233,9 +251,11 @@ fn send_array(data: &[u8], at: usize, sent: &mut Sent, fix_ups: &mut FixUps) -> 
         return Err(Errno::INVAL);
     }
     let from = parent.at + array.parent_offset as usize;
+    let mut fds = Vec::new();
     for fd in sent.buffers[from..from + bytes as usize].chunks_exact(4) {
-        sent.fds.push(pod_read_unaligned(fd));
+        fds.push(pod_read_unaligned(fd));
     }
+    fds.into_iter().for_each(|fd| sent.push_fd(fd));
     fix_ups.last = Some((array.parent, array.parent_offset + bytes));
     Ok(())
 }

@@ -346,7 +346,7 @@ impl Process {
             let mut data = &parcel.data;
             if !parcel.offsets.is_empty() {
                 copy.clone_from(data);
-                sent = parcel::send(&mut copy, &parcel.offsets, 0, |_, _| Err(Errno::FAULT))?;
+                sent = parcel::send(&mut copy, &parcel.offsets, 0, |_, _| Err(Errno::FAULT));
                 data = &copy;
             }
             if data.len() > MAX_PAYLOAD_BYTES {

@@ -166,6 +166,9 @@ impl Engine {
         let reply_to = departure.via.filter(|_| departure.kind == Kind::Reply);
         let result = match outgoing {
             Err(refusal) => Err((Box::new(departure), refusal)),
+            Ok(Outgoing { sent: Sent { failed: Some(errno), .. }, .. }) => {
+                Err((Box::new(departure), Refusal::failed(errno)))
+            }
             Ok(outgoing) => match departure.kind {
                 Kind::Reply => self.send_reply(tid, departure, &outgoing),
                 Kind::OneWay => self.send_one_way(tid, departure, &outgoing),

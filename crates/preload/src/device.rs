@@ -49,7 +49,13 @@ unsafe fn file_ioctl(fd: c_int, request: c_ulong, argument: size_t) -> c_int {
                 open.set_nonblocking(unsafe { *(argument as *const c_int) } != 0);
             }
         }
-        _ => return real::fail(libc::EINVAL),
+        // The driver refuses it, and has seen the thread.
+        _ => {
+            // SAFETY: as `binder_ioctl`, which knows no such request.
+            let refused = unsafe { binder_ioctl(fd, request, argument, None) };
+            let errno = refused.and_then(Result::err).unwrap_or(Errno::INVAL);
+            return real::fail(errno.raw_os_error());
+        }
     }
     // SAFETY: the caller's arguments.
     unsafe { real::ioctl(fd, request, argument) }

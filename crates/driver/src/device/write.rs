@@ -1,6 +1,7 @@
 //! The write half of BINDER_WRITE_READ: the program's commands.
 
 use super::Device;
+use crate::channel::duplicate;
 use crate::engine::tid;
 use crate::parcel;
 use crate::send::{Data, Outgoing};
@@ -26,12 +27,11 @@ impl Device {
                 return Ok(());
             }
             let at = exchange.write_buffer.wrapping_add(exchange.write_consumed) as usize;
-            let left = (size - exchange.write_consumed) as usize;
             let command: u32 = user::read(at)?;
             let bytes = 4 + payload_bytes(command);
-            // As the kernel: a payload that is cut short is read all the same, if it is there.
+            // As the kernel: what is cut short is read all the same, if it is there.
             self.run(tid, command, at + 4)?;
-            exchange.write_consumed += bytes.min(left.next_multiple_of(4)) as u64;
+            exchange.write_consumed += bytes as u64;
         }
         Ok(())
     }
@@ -182,7 +182,8 @@ fn gather<'a>(
     *data = read_vec(transaction.buffer, bytes)?;
     *offsets = read_vec(transaction.offsets, offsets_bytes)?;
     let mut sent =
-        parcel::send(data, offsets, buffers_size, |at, into| user::copy_in(at as usize, into))?;
+        parcel::send(data, offsets, buffers_size, |at, into| user::copy_in(at as usize, into));
+    sent.bad_fd = sent.fds.iter().position(|fd| duplicate(*fd).is_err());
     // The receiver's buffer has the room that was asked for, used or not.
     sent.buffers.resize(buffers_size, 0);
     Ok(Outgoing { code, flags, data: Data::Bytes(data), offsets, sent })

@@ -100,6 +100,11 @@ impl Todo {
         self.items.is_empty()
     }
 
+    /// Whether some item matches.
+    pub fn any(&self, matches: impl FnMut(&Work) -> bool) -> bool {
+        self.items.iter().any(matches)
+    }
+
     /// Takes out what matches.
     pub fn take_if(&mut self, mut matches: impl FnMut(&Work) -> bool) -> Option<Work> {
         let at = self.items.iter().position(&mut matches)?;

@@ -56,7 +56,10 @@ impl State {
         if error.command == 0 {
             (error.command, error.param) = (command, errno);
         }
-        self.push(Queue::Thread(tid), Work::Error(command));
+        // As in the kernel, of one at a time.
+        if !self.thread(tid).todo.any(|work| matches!(work, Work::Error(_))) {
+            self.push(Queue::Thread(tid), Work::Error(command));
+        }
     }
 
     /// The calls under way by a handle.

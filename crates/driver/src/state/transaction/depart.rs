@@ -125,11 +125,18 @@ impl State {
 
     /// Names the objects for the broker; a node of ours is held while it is in transit.
     fn carry(&mut self, tid: Tid, departure: &mut Departure, sent: &Sent) -> Result<(), Errno> {
-        if !sent.fds.is_empty() && !departure.accepts_fds {
-            self.complain("got transaction with fd, but target does not allow fds".to_owned());
-            return Err(Errno::PERM);
-        }
-        for object in &sent.objects {
+        let refused_fd = match sent.bad_fd {
+            _ if !sent.fds.is_empty() && !departure.accepts_fds => Some((0, Errno::PERM)),
+            Some(bad) => Some((bad, Errno::BADF)),
+            None => None,
+        };
+        let refused_fd = refused_fd.map(|(fd, errno)| (sent.before_fd.get(fd).copied(), errno));
+        for (index, object) in sent.objects.iter().enumerate() {
+            if let Some((Some(before), errno)) = refused_fd
+                && before <= index
+            {
+                return self.refuse_fd(errno);
+            }
             let object = match *object {
                 crate::parcel::Named::Binder { ptr, cookie, flags, strength } => {
                     let node = self.nodes.find_or_add(ptr, cookie, flags);
@@ -160,7 +167,17 @@ impl State {
             };
             departure.objects.push(object);
         }
-        Ok(())
+        match refused_fd {
+            Some((_, errno)) => self.refuse_fd(errno),
+            None => Ok(()),
+        }
+    }
+
+    fn refuse_fd(&mut self, errno: Errno) -> Result<(), Errno> {
+        if errno == Errno::PERM {
+            self.complain("got transaction with fd, but target does not allow fds".to_owned());
+        }
+        Err(errno)
     }
 
     /// The sending thread is the one that hears of a node's first references, unless the receiver
