@@ -59,6 +59,9 @@ TEST(oneway_order_of_two_senders)
 {
 	struct thread *manager = manager_new();
 	struct thread *one = process_new("one"), *two = process_new("two");
+	// Of two processes that have called before.
+	ping(one, 0, manager);
+	ping(two, 0, manager);
 	for (uint32_t i = 0; i < 6; i++)
 		send_oneway(i % 2 ? one : two, 0, i, 0);
 	for (uint32_t i = 0; i < 6; i++) {
