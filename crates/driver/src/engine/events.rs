@@ -47,6 +47,7 @@ impl Engine {
                     if news {
                         let mut state = self.lock();
                         self.accept(&mut state, None);
+                        self.accept_answers(&mut state);
                         self.carry_out(&mut state);
                     }
                     return;
@@ -181,9 +182,7 @@ impl Engine {
         }
         let mut state = self.lock();
         let later = self.accept(&mut state, over.then_some(channel.peer));
-        for tid in state.callers_on(id) {
-            self.accept_answer(&mut state, tid);
-        }
+        self.accept_answers(&mut state);
         if over {
             self.end_channel(&mut state, &channel, "the peer has hung up");
         }

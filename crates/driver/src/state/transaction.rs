@@ -666,12 +666,10 @@ impl State {
         }
     }
 
-    /// Threads that wait for an answer on a channel.
-    pub fn callers_on(&self, channel: ChannelId) -> Vec<Tid> {
-        let calls = |(tid, thread): (&Tid, &super::Thread)| {
-            thread.calls_on().is_some_and(|calling| calling.via.channel == channel).then_some(*tid)
-        };
-        self.threads.iter().filter_map(calls).collect()
+    /// Threads that have not been answered.
+    pub fn callers(&self) -> Vec<Tid> {
+        let calls = |(_, thread): &(&Tid, &super::Thread)| thread.calls_on().is_some();
+        self.threads.iter().filter(calls).map(|(tid, _)| *tid).collect()
     }
 
     fn pop_call(&mut self, tid: Tid) {
