@@ -10,7 +10,7 @@
 //! Handles, node addresses, cookies, sizes, flags, error numbers and the order of returns stand as
 //! they are.
 
-use crate::world::{Buffer, World, target};
+use crate::world::{Buffer, Call, World, target};
 use baton_abi::uapi::*;
 use bytemuck::{AnyBitPattern, pod_read_unaligned};
 use std::fmt::Write;
@@ -58,8 +58,7 @@ impl Decoder<'_> {
             BR_NOOP | BR_SPAWN_LOOPER | BR_OK => {}
             BR_TRANSACTION_COMPLETE | BR_ONEWAY_SPAM_SUSPECT | BR_TRANSACTION_PENDING_FROZEN => {}
             BR_DEAD_REPLY | BR_FAILED_REPLY | BR_FROZEN_REPLY => {
-                let of_call = !std::mem::take(&mut thread.sent_one_way);
-                thread.outgoing = thread.outgoing.saturating_sub(u32::from(of_call));
+                thread.is_refused();
             }
             BR_ERROR => {
                 let _ = write!(text, " {}", part::<i32>(payload, 0));
@@ -107,10 +106,10 @@ impl Decoder<'_> {
     fn transaction(&mut self, reply: bool, data: &TransactionData, text: &mut String) {
         let thread = &mut self.world.processes[self.process].threads[self.thread];
         if reply {
-            thread.outgoing = thread.outgoing.saturating_sub(1);
+            thread.is_answered();
         } else {
             if data.flags & TF_ONE_WAY == 0 {
-                thread.incoming += 1;
+                thread.stack.push(Call::In);
             }
             let _ = write!(text, " {:x}:{:x}", data.target, data.cookie);
         }

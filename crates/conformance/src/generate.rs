@@ -174,12 +174,12 @@ impl Generator {
 
     fn transact(&mut self, kind: Kind, world: &World) -> Option<Step> {
         let (process, thread) = match kind {
-            Kind::Reply => self.thread(world, |thread| thread.incoming > 0)?,
-            Kind::Call => self.thread(world, |thread| thread.outgoing == 0)?,
+            Kind::Reply => self.thread(world, Thread::serves)?,
+            Kind::Call => self.thread(world, |thread| !thread.calls())?,
             _ => self.thread(world, |_| true)?,
         };
         let doing = &world.processes[process as usize].threads[thread as usize];
-        if kind == Kind::Reply && doing.incoming == 0 && !self.wrong() {
+        if kind == Kind::Reply && !doing.serves() && !self.wrong() {
             return None;
         }
         let mut parcel = cargo::parcel(self, world, process);
@@ -323,7 +323,7 @@ impl Generator {
             Kind::ThreadExit => {
                 let doing = &world.processes[number as usize].threads[thread as usize];
                 // Rules `dead-at-once` and `unread-at-exit`.
-                if doing.outgoing > 0 {
+                if doing.calls() {
                     return None;
                 }
                 Act::Control(Control::ThreadExit)

@@ -154,12 +154,14 @@ impl<'a> Stage<'a> {
                 Command::Transaction { flags, parcel, .. } => {
                     doing.expects = true;
                     doing.sent_one_way = flags & TF_ONE_WAY != 0;
-                    doing.outgoing += u32::from(!doing.sent_one_way);
+                    if !doing.sent_one_way {
+                        doing.sends();
+                    }
                     process.nodes.extend(parcel.nodes());
                 }
                 Command::Reply { parcel, .. } => {
                     doing.expects = true;
-                    doing.incoming = doing.incoming.saturating_sub(1);
+                    doing.answers();
                     process.nodes.extend(parcel.nodes());
                 }
                 Command::Free(name) => {
@@ -257,7 +259,7 @@ impl<'a> Stage<'a> {
             Act::Control(control) if result >= 0 => {
                 if control == Control::ThreadExit {
                     let doing = &mut process.threads[thread];
-                    (doing.incoming, doing.outgoing, doing.looper) = (0, 0, false);
+                    (doing.stack, doing.refused, doing.looper) = (Vec::new(), 0, false);
                 }
                 if matches!(control, Control::Manage | Control::ManageExt { .. }) {
                     process.manages = true;

@@ -68,10 +68,11 @@ pub struct Thread {
     pub seat: usize,
     /// What it is doing, while that has no end.
     pub busy: Option<crate::step::Act>,
-    /// Calls that it has been given and has not answered.
-    pub incoming: u32,
-    /// Calls that it has made and has had no answer to.
-    pub outgoing: u32,
+    /// Calls that it has been given and has not answered, and those that it has made and has had no
+    /// answer to, the innermost last.
+    pub stack: Vec<Call>,
+    /// Two-way transactions of which it will hear that they were refused.
+    pub refused: u32,
     /// It has entered or registered as a looper.
     pub looper: bool,
     /// The last transaction that it sent was one-way: a refusal is more likely that one's.
@@ -80,10 +81,59 @@ pub struct Thread {
     pub expects: bool,
 }
 
+/// One call, seen from one of its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// It was given to the thread.
+    In,
+    /// The thread has made it.
+    Out,
+}
+
 impl Thread {
+    /// It owes an answer.
+    pub fn serves(&self) -> bool {
+        self.stack.contains(&Call::In)
+    }
+
+    /// It waits for an answer.
+    pub fn calls(&self) -> bool {
+        self.stack.contains(&Call::Out)
+    }
+
     /// It serves a call and has made one meanwhile.
     pub fn is_between(&self) -> bool {
-        self.incoming > 0 && self.outgoing > 0
+        self.serves() && self.calls()
+    }
+
+    /// It has sent a two-way transaction.
+    pub fn sends(&mut self) {
+        match self.stack.last() {
+            Some(Call::Out) => self.refused += 1,
+            _ => self.stack.push(Call::Out),
+        }
+    }
+
+    /// It has sent an answer.
+    pub fn answers(&mut self) {
+        match self.stack.last() {
+            Some(Call::In) => drop(self.stack.pop()),
+            _ => self.refused += 1,
+        }
+    }
+
+    /// It has heard of a refusal.
+    pub fn is_refused(&mut self) {
+        if self.refused > 0 {
+            self.refused -= 1;
+        } else if !std::mem::take(&mut self.sent_one_way) {
+            self.is_answered();
+        }
+    }
+
+    /// It has had an answer.
+    pub fn is_answered(&mut self) {
+        self.stack.pop_if(|call| *call == Call::Out);
     }
 }
 
@@ -180,8 +230,8 @@ impl World {
             let this = &threads[thread];
             other.busy == this.busy
                 && this.busy.is_some()
-                && (other.incoming, other.outgoing) == (0, 0)
-                && (this.incoming, this.outgoing) == (0, 0)
+                && other.stack.is_empty()
+                && this.stack.is_empty()
                 && other.looper == this.looper
         };
         let first = threads.iter().position(same).unwrap_or(thread);

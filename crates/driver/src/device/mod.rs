@@ -82,9 +82,9 @@ impl Device {
             BINDER_WRITE_READ => self.write_read(argument, nonblocking),
             _ => self.control(request, argument),
         };
-        let mut state = self.engine.lock();
-        if let Some(thread) = state.threads.get_mut(tid()) {
-            thread.return_once = false;
+        // Every ioctl makes the thread known but the one by which it leaves.
+        if request != BINDER_THREAD_EXIT {
+            self.engine.lock().thread(tid()).return_once = false;
         }
         result.map(|()| 0)
     }

@@ -54,6 +54,16 @@ impl Engine {
         self.key.hash_one(number)
     }
 
+    /// Takes what has come back to threads that poll, who do not come by for it themselves. A thread
+    /// that sleeps on its lane does: nobody else may be on that word with it.
+    pub(super) fn accept_answers(&self, state: &mut State) {
+        if self.is_polling() {
+            for tid in state.callers() {
+                self.accept_answer(state, tid);
+            }
+        }
+    }
+
     /// Takes what has come back on the lane of the thread's innermost call. False if it has to
     /// wait for an event.
     pub fn accept_answer(&self, state: &mut State, tid: Tid) -> bool {

@@ -50,6 +50,7 @@ impl Engine {
                     if news {
                         let mut state = self.lock();
                         self.accept(&mut state, None);
+                        self.accept_answers(&mut state);
                         self.carry_out(&mut state);
                     }
                     return;
@@ -201,13 +202,7 @@ impl Engine {
         }
         let mut state = self.lock();
         let later = self.accept(&mut state, over.then_some(channel.peer));
-        if self.is_polling() {
-            // A thread that sleeps on its lane takes the answer itself: nobody else may be on that
-            // word with it.
-            for tid in state.callers_on(id) {
-                self.accept_answer(&mut state, tid);
-            }
-        }
+        self.accept_answers(&mut state);
         if over {
             tracing::debug!(target: "binder", "{}: process {} has hung up", self.identity.pid, channel.peer.0);
             self.lose_channel(&mut state, &channel);

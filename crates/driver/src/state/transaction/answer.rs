@@ -85,13 +85,12 @@ impl State {
         }
     }
 
-    /// Threads outside of the driver whose call on a channel is under way.
-    pub fn callers_on(&self, channel: ChannelId) -> Vec<Tid> {
-        let calls = |(tid, thread): (Tid, &Thread)| {
-            let calls = thread.calls_on().is_some_and(|calling| calling.via.channel == channel);
-            (calls && thread.waiting == Waiting::No).then_some(tid)
+    /// Threads outside of the driver that have not been answered.
+    pub fn callers(&self) -> Vec<Tid> {
+        let calls = |(_, thread): &(Tid, &Thread)| {
+            thread.calls_on().is_some() && thread.waiting == Waiting::No
         };
-        self.threads.iter().filter_map(calls).collect()
+        self.threads.iter().filter(calls).map(|(tid, _)| tid).collect()
     }
 
     fn pop_call(&mut self, tid: Tid) {
