@@ -2,12 +2,13 @@
 
 CARGO ?= cargo
 BATON := target/release/baton
+GUEST_TARGET := $(shell uname -m)-unknown-linux-gnu
 RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked $(RSBINDER) --target-dir target/rsbinder/inline
 SCRIPTS := .ci/run scripts/demo scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
-	tests/clients/build tests/clients/run
+	tests/clients/build tests/clients/run tools/binder-vm
 
 .PHONY: help
 help:
@@ -16,6 +17,7 @@ help:
 	@echo 'make build      build baton: $(BATON)'
 	@echo 'make test       all tests'
 	@echo 'make test-clients  programs of others, fetched over the network'
+	@echo 'make conformance   the same scenarios on Baton and on the kernel, in a guest'
 	@echo 'make lint       what clippy, rustdoc and shellcheck have to say'
 	@echo 'make fmt        format the sources'
 	@echo 'make fuzz       fuzz every decoder of foreign bytes for a while'
@@ -61,6 +63,18 @@ test-rsbinder: setup build
 	@tests/rsbinder/run --form inline
 	@echo 'test: rsbinder programs, system calls made through libc'
 	@tests/rsbinder/run --form libc
+
+# Beside the kernel's own driver, in a guest: SEEDS= of each family, KERNEL= generic or rt. Not part of
+# `test`: it fetches Debian's kernels, and takes minutes.
+.PHONY: conformance
+conformance: setup build
+	@echo 'conformance: the same scenarios on Baton and on the kernel'
+	@RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --quiet --release \
+		--target $(GUEST_TARGET) --target-dir target/conformance --package baton-conformance
+	@BATON_LOG=off target/release/conformance compare --baton $(BATON) \
+		--binder-vm tools/binder-vm \
+		--in-guest target/conformance/$(GUEST_TARGET)/release/conformance \
+		--kernel $(or $(KERNEL),generic) --seeds $(or $(SEEDS),10)
 
 .PHONY: test-clients
 test-clients: setup build
