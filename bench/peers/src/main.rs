@@ -103,5 +103,8 @@ fn listen(system: System, directory: &Path) -> io::Result<Accept> {
 }
 
 fn elsewhere() -> io::Error {
-    io::Error::new(io::ErrorKind::Unsupported, "a system of baton's own, or one that was not built: bench/peers/build")
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        "a system of baton's own, or one that was not built: bench/peers/build",
+    )
 }
