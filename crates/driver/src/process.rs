@@ -8,6 +8,7 @@
 //! been sent cannot be taken back, and its late answer must not be taken for the next one's.
 
 use crate::device::OpenError;
+use crate::engine::fast::{Answered, INLINE_BYTES, Inline, Outcome, Seats, Server, while_serving};
 use crate::engine::{Engine, tid};
 use crate::parcel;
 use crate::send::{Data, Outgoing};
@@ -87,7 +88,13 @@ pub struct Handle {
 /// A transaction or reply in the receive buffer. Dropped, the buffer is freed.
 pub struct Received<'a> {
     inner: &'a Arc<Inner>,
-    incoming: Incoming,
+    place: Place,
+}
+
+enum Place {
+    Buffer(Incoming),
+    /// Here: it came by the fast path.
+    Here(Inline),
 }
 
 /// A transaction to serve.
@@ -220,13 +227,27 @@ impl Process {
         parcel: &Parcel,
     ) -> Result<Received<'_>, CallError> {
         self.check(handle, parcel)?;
-        let tid = tid();
+        let (engine, tid, inner) = (&self.inner.engine, tid(), &self.inner);
+        if parcel.offsets.is_empty() {
+            match engine.call_fast(tid, handle.number, code, TF_ACCEPT_FDS, &parcel.data) {
+                Outcome::Answered(answer) => {
+                    return Ok(Received { inner, place: Place::Here(answer) });
+                }
+                Outcome::Adopted => return self.await_reply(tid, handle.number),
+                Outcome::No => {}
+            }
+        }
         self.send(tid, Target::Handle(handle.number), code, TF_ACCEPT_FDS, Ok(parcel));
-        let engine = &self.inner.engine;
+        self.await_reply(tid, handle.number)
+    }
+
+    fn await_reply(&self, tid: Tid, handle: u32) -> Result<Received<'_>, CallError> {
+        let (engine, inner) = (&self.inner.engine, &self.inner);
         let mut state = engine.lock();
         state.thread(tid).return_once = false;
+        let via = state.thread(tid).calls_on().map(|calling| calling.via);
         loop {
-            state = match engine.await_work(state, tid, false, false) {
+            state = match engine.await_work(state, tid, false, false, None) {
                 Ok(state) => state,
                 Err(Errno::INTR) => engine.lock(),
                 Err(_) => return Err(CallError::Dead),
@@ -234,8 +255,11 @@ impl Process {
             while let Some(item) = state.next_return(tid, false) {
                 match item {
                     Return::Reply(incoming) => {
+                        if let Some(via) = via {
+                            engine.learn_route(&mut state, tid, handle, via);
+                        }
                         engine.unlock(state);
-                        return Ok(Received { inner: &self.inner, incoming });
+                        return Ok(Received { inner, place: Place::Buffer(incoming) });
                     }
                     Return::Bare(command @ (BR_FAILED_REPLY | BR_DEAD_REPLY | BR_FROZEN_REPLY)) => {
                         let errno = -state.thread(tid).error.param;
@@ -283,12 +307,14 @@ impl Process {
     pub fn serve(&self) -> Errno {
         let tid = tid();
         let engine = &self.inner.engine;
+        let mut looper = Looper { process: self, seats: Seats::new() };
         let mut state = engine.lock();
         state.enter_looper(tid);
         state.thread(tid).return_once = false;
         loop {
             let process_work = state.takes_process_work(tid);
-            state = match engine.await_work(state, tid, process_work, false) {
+            let server: &mut dyn Server = &mut looper;
+            state = match engine.await_work(state, tid, process_work, false, Some(server)) {
                 Ok(state) => state,
                 Err(Errno::INTR) => engine.lock(),
                 Err(errno) => {
@@ -297,6 +323,7 @@ impl Process {
                 }
             };
             while let Some(item) = state.next_return(tid, process_work) {
+                looper.learn(&state, &item);
                 state = self.attend(state, item);
             }
         }
@@ -406,15 +433,59 @@ impl Process {
     fn serve_one(&self, incoming: Incoming, ptr: u64) {
         let two_way = incoming.flags & TF_ONE_WAY == 0;
         let handler = read(&self.inner.objects).get(&ptr).cloned();
-        let request = Request { received: Received { inner: &self.inner, incoming } };
+        let received = Received { inner: &self.inner, place: Place::Buffer(incoming) };
+        let request = Request { received };
         let answer = match handler {
-            Some(handler) => caught(|| handler(&request)).unwrap_or(Err(Errno::FAULT)),
+            Some(handler) => handle(&handler, &request),
             None => Err(Errno::NOENT),
         };
         drop(request);
         if two_way {
-            self.send(tid(), Target::Reply, 0, 0, answer.as_ref().map_err(|errno| *errno));
+            self.reply(&answer);
         }
+    }
+
+    fn reply(&self, answer: &Result<Parcel, Errno>) {
+        self.send(tid(), Target::Reply, 0, 0, answer.as_ref().map_err(|errno| *errno));
+    }
+}
+
+fn handle(handler: &Arc<Handler>, request: &Request<'_>) -> Result<Parcel, Errno> {
+    while_serving(|| caught(|| handler(request))).unwrap_or(Err(Errno::FAULT))
+}
+
+/// A thread that serves.
+struct Looper<'a> {
+    process: &'a Process,
+    seats: Seats<Arc<Handler>>,
+}
+
+impl Looper<'_> {
+    fn learn(&mut self, state: &State, item: &Return) {
+        let Return::Transaction(incoming, (ptr, _)) = item else { return };
+        let inner = &self.process.inner;
+        if let Some(handler) = read(&inner.objects).get(ptr) {
+            self.seats.learn(&inner.engine, state, incoming, handler.clone());
+        }
+    }
+}
+
+impl Server for Looper<'_> {
+    fn serve_next(&mut self, any_work: u32) -> bool {
+        let inner = &self.process.inner;
+        let Some(taken) = self.seats.take(&inner.engine, any_work) else { return false };
+        let place = Place::Here(taken.request);
+        let answer = handle(&taken.object, &Request { received: Received { inner, place } });
+        let answered = match &answer {
+            Ok(parcel) if parcel.offsets.is_empty() && parcel.data.len() <= INLINE_BYTES => {
+                taken.answer(&inner.engine, &parcel.data)
+            }
+            _ => taken.give_up(&inner.engine),
+        };
+        if answered == Answered::No {
+            self.process.reply(&answer);
+        }
+        answered == Answered::Yes
     }
 }
 
@@ -437,22 +508,31 @@ fn failure(command: u32, errno: i32) -> CallError {
 impl Received<'_> {
     /// The bytes.
     pub fn data(&self) -> &[u8] {
-        // SAFETY: the buffer is this value's until it is dropped, and the engine writes to no
-        // buffer that has been delivered; peers never map the receive buffer.
-        unsafe { self.inner.engine.memory.bytes_at(self.incoming.buffer, self.incoming.sizes.0) }
+        match &self.place {
+            // SAFETY: the buffer is this value's until it is dropped, and the engine writes to no
+            // buffer that has been delivered; peers never map the receive buffer.
+            Place::Buffer(incoming) => unsafe {
+                self.inner.engine.memory.bytes_at(incoming.buffer, incoming.sizes.0)
+            },
+            Place::Here(inline) => inline.data(),
+        }
     }
 
     /// `TF_*`.
     pub fn flags(&self) -> u32 {
-        self.incoming.flags
+        match &self.place {
+            Place::Buffer(incoming) => incoming.flags,
+            Place::Here(inline) => inline.flags,
+        }
     }
 
     fn object(&self, index: usize) -> Option<FlatObject> {
-        let (data_bytes, offsets_bytes) = self.incoming.sizes;
+        let Place::Buffer(incoming) = &self.place else { return None };
+        let (data_bytes, offsets_bytes) = incoming.sizes;
         if index >= offsets_bytes / 8 {
             return None;
         }
-        let at = self.incoming.buffer + data_bytes.next_multiple_of(8) + index * 8;
+        let at = incoming.buffer + data_bytes.next_multiple_of(8) + index * 8;
         let mut offset = [0; 8];
         self.inner.engine.memory.read(at, &mut offset);
         let offset = u64::from_ne_bytes(offset) as usize;
@@ -489,14 +569,15 @@ impl Received<'_> {
 
 impl Drop for Received<'_> {
     fn drop(&mut self) {
+        let Place::Buffer(incoming) = &self.place else { return };
         let engine = &self.inner.engine;
         let mut fds = Vec::new();
-        if self.incoming.sizes.1 > 0 {
-            let objects = (0..self.incoming.sizes.1 / 8).filter_map(|index| self.object(index));
+        if incoming.sizes.1 > 0 {
+            let objects = (0..incoming.sizes.1 / 8).filter_map(|index| self.object(index));
             fds.extend(objects.filter(|o| o.kind == BINDER_TYPE_FD).map(|o| o.binder as i32));
         }
         let mut state = engine.lock();
-        if let Some((offset, bytes)) = state.free(Some(self.incoming.buffer), 0) {
+        if let Some((offset, bytes)) = state.free(Some(incoming.buffer), 0) {
             engine.memory.zero(offset, bytes);
         }
         state.close_fds(fds);
@@ -507,7 +588,10 @@ impl Drop for Received<'_> {
 impl Request<'_> {
     /// What is asked.
     pub fn code(&self) -> u32 {
-        self.received.incoming.code
+        match &self.received.place {
+            Place::Buffer(incoming) => incoming.code,
+            Place::Here(inline) => inline.code,
+        }
     }
 
     /// The bytes.
@@ -517,7 +601,10 @@ impl Request<'_> {
 
     /// The caller's pid, 0 of a one-way transaction, and effective user id.
     pub fn sender(&self) -> (u32, u32) {
-        self.received.incoming.sender
+        match &self.received.place {
+            Place::Buffer(incoming) => incoming.sender,
+            Place::Here(inline) => inline.sender,
+        }
     }
 }
 

@@ -125,6 +125,7 @@ impl Engine {
     ) {
         self.hear();
         let mut state = self.lock();
+        self.gather_own(&mut state);
         // An answer that has come stands before whatever this leads to.
         self.accept_answer(&mut state, tid);
         if matches!(target, Target::Handle(0)) && state.manager.is_none() {

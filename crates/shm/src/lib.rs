@@ -4,6 +4,7 @@
 //! - [`mailbox`]: one word that says whether a message lies beside it, and who waits for it.
 //! - [`ring`]: bytes in order from one writer to one reader.
 //! - [`bell`]: a futex that strangers may wake and only its owner changes.
+//! - [`gate`]: passed without a lock, shut by whoever holds one.
 //! - [`futex`]: the waits under all of these.
 //!
 //! **Invariant**: this crate knows no Binder noun, and it is the one place for shared-memory
@@ -14,6 +15,7 @@
 
 pub mod bell;
 pub mod futex;
+pub mod gate;
 pub mod mailbox;
 #[cfg(not(loom))]
 pub mod mapping;

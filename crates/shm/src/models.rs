@@ -4,6 +4,7 @@
 
 use crate::bell::{self, Bell, Ring};
 use crate::futex::{self, Wait};
+use crate::gate::{Gate, Pass};
 use crate::mailbox::{Mailbox, Reader, Seen};
 use crate::ring::{Consumer, Producer};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -235,5 +236,37 @@ fn ring_bytes_are_published_before_their_position() {
             producer.publish(&tail, 8);
         }
         reader.join().unwrap();
+    });
+}
+
+/// What a passer does by an epoch that has passed is seized, and what was seized is told once.
+#[test]
+fn whoever_is_inside_a_gate_that_shuts_is_seized_or_turns_back() {
+    const ERRAND: u32 = 7;
+    loom::model(|| {
+        let shared = Arc::new((Gate::default(), Pass::default(), AtomicU64::new(0)));
+        let looked = Arc::new(AtomicU32::new(0));
+        let epoch = shared.0.epoch();
+        let (kept, told) = (shared.clone(), looked.clone());
+        let keeper = loom::thread::spawn(move || {
+            let (gate, pass, details) = &*kept;
+            let mut seized = 0;
+            for _ in 0..2 {
+                gate.shut();
+                if let Some(errand) = pass.seize() {
+                    assert_eq!((errand, details.load(Ordering::Relaxed)), (ERRAND, 1));
+                    seized += 1;
+                }
+                told.store(1, Ordering::Release);
+            }
+            seized
+        });
+        let (gate, pass, details) = &*shared;
+        details.store(1, Ordering::Relaxed);
+        let entered = pass.enter(gate, epoch, ERRAND);
+        let keeper_has_looked = looked.load(Ordering::Acquire) == 1;
+        let left = pass.leave();
+        assert!(!(entered && keeper_has_looked && left), "a keeper looked, and missed who is inside");
+        assert_eq!(keeper.join().unwrap(), u32::from(!left));
     });
 }

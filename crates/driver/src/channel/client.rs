@@ -16,12 +16,21 @@ impl Channel {
         if ends.abandoned != 0 {
             self.reclaim(&mut ends)?;
         }
-        let lane = ends.free.trailing_zeros() as usize;
-        if lane == LANES {
-            return Ok(None);
+        loop {
+            let lane = self.free.load(Ordering::Relaxed).trailing_zeros() as usize;
+            if lane == LANES {
+                return Ok(None);
+            }
+            if self.take_this_lane(lane as u32) {
+                return Ok(Some(lane));
+            }
         }
-        ends.free &= !(1 << lane);
-        Ok(Some(lane))
+    }
+
+    /// Takes a lane if nobody uses it.
+    pub fn take_this_lane(&self, lane: u32) -> bool {
+        // Acquire pairs with the release in `give_lane`.
+        self.free.fetch_and(!(1 << lane), Ordering::Acquire) >> lane & 1 == 1
     }
 
     fn reclaim(&self, ends: &mut Ends) -> Result<(), Errno> {
@@ -32,7 +41,7 @@ impl Channel {
                 areas.inbox().reset();
                 areas.outbox().reset();
                 ends.abandoned &= !(1 << lane);
-                ends.free |= 1 << lane;
+                self.give_lane(lane as u32);
             }
         }
         Ok(())
@@ -40,7 +49,7 @@ impl Channel {
 
     /// A call on this lane is over.
     pub fn give_lane(&self, lane: u32) {
-        self.ends().free |= 1 << lane;
+        self.free.fetch_or(1 << lane, Ordering::Release);
     }
 
     /// Neither end's thread has anything open on this lane any more.

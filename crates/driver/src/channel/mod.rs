@@ -52,6 +52,10 @@ pub struct Channel {
     pub answers: Pace,
     /// How far the call on each lane has come, at its caller's end: [`Progress`].
     progress: [AtomicU8; LANES],
+    /// Client: lanes not in use.
+    free: AtomicU64,
+    /// Server: lanes being served.
+    serving: AtomicU64,
     stash: Mutex<Stash>,
     work: Mutex<Ends>,
 }
@@ -80,8 +84,6 @@ struct Stash {
 /// What either end keeps for itself. Taken under the state's lock, never the other way round.
 #[derive(Debug)]
 pub struct Ends {
-    /// Client: lanes not in use.
-    pub free: u64,
     /// Client: lanes whose caller has left, and that the server has not given back.
     pub abandoned: u64,
     /// Client: the one-way ring.
@@ -94,8 +96,6 @@ pub struct Ends {
     pub fds_number: u32,
     /// Server: lanes with a request that was seen and could not be taken yet.
     pub ready: u64,
-    /// Server: lanes being served.
-    pub serving: u64,
     /// Server: the one-way ring.
     pub consumer: Consumer,
     /// Server: the oldest one-way record waits for room in the receive buffer.
@@ -129,14 +129,12 @@ impl Channel {
         }
         let head = Mapping::new(&file, LANES_AT, Access::ReadWrite)?;
         let work = Mutex::new(Ends {
-            free: u64::MAX,
             abandoned: 0,
             producer: Producer::new(RING_BYTES),
             pending: Default::default(),
             spam_told: false,
             fds_number: 0,
             ready: 0,
-            serving: 0,
             consumer: Consumer::new(RING_BYTES),
             full: false,
             dead: false,
@@ -155,6 +153,8 @@ impl Channel {
             wanted_at: AtomicU64::new(0),
             answers: Pace::default(),
             progress: std::array::from_fn(|_| AtomicU8::new(Progress::Departed as u8)),
+            free: AtomicU64::new(u64::MAX),
+            serving: AtomicU64::new(0),
             stash: Mutex::default(),
             work,
         })

@@ -11,6 +11,9 @@ use bytemuck::bytes_of_mut;
 /// slower, and a client that comes back has the doorbell.
 const HOT_SLEEPS: u64 = 32;
 
+/// There is more than one thing to look at.
+pub struct More;
+
 impl Channel {
     /// Lanes with a request, new ones and those that could not be taken before.
     pub fn ready_lanes(&self, ends: &mut Ends) -> u64 {
@@ -22,11 +25,49 @@ impl Channel {
         ends.ready
     }
 
+    /// The one lane with a new request; `Err` if there is more, or anything else.
+    pub fn only_lane(&self) -> Result<Option<usize>, More> {
+        let ready = self.head.double_word(header::READY).load(Ordering::SeqCst);
+        if ready & ready.wrapping_sub(1) != 0 || self.has_one_way() {
+            return Err(More);
+        }
+        Ok((ready != 0).then_some(ready.trailing_zeros() as usize))
+    }
+
+    /// Takes one lane's new request away from all others who look.
+    pub fn claim_ready(&self, lane: usize) -> bool {
+        let word = self.head.double_word(header::READY);
+        word.fetch_and(!(1 << lane), Ordering::SeqCst) >> lane & 1 == 1
+    }
+
+    /// A request that was claimed stays where it is: whoever looks next finds it.
+    pub fn leave_ready(&self, lane: usize) {
+        self.ends().ready |= 1 << lane;
+    }
+
+    /// The lane is being served from now on. False if it was already.
+    pub fn start_serving(&self, lane: u32) -> bool {
+        self.serving.fetch_or(1 << lane, Ordering::AcqRel) >> lane & 1 == 0
+    }
+
+    /// Nobody serves the lane any more: before its client can know.
+    pub fn end_serving(&self, lane: u32) {
+        self.serving.fetch_and(!(1 << lane), Ordering::AcqRel);
+    }
+
+    /// Whether the lane is being served.
+    pub fn is_serving(&self, lane: u32) -> bool {
+        self.serving.load(Ordering::Acquire) >> lane & 1 == 1
+    }
+
     /// Whether there may be something new, without a lock.
     pub fn looks_new(&self) -> bool {
+        self.head.double_word(header::READY).load(Ordering::Relaxed) != 0 || self.has_one_way()
+    }
+
+    fn has_one_way(&self) -> bool {
         let head = self.head.double_word(header::RING_HEAD).load(Ordering::Relaxed);
-        self.head.double_word(header::READY).load(Ordering::Relaxed) != 0
-            || self.ring_tail().load(Ordering::Relaxed) != head
+        self.ring_tail().load(Ordering::Relaxed) != head
     }
 
     /// The client wanted something while the process's loopers had slept so often.

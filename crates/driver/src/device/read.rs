@@ -58,7 +58,7 @@ impl Device {
         let mut state = engine.lock();
         loop {
             let process_work = state.takes_process_work(tid);
-            state = engine.await_work(state, tid, process_work, nonblocking)?;
+            state = engine.await_work(state, tid, process_work, nonblocking, None)?;
             while out.room() >= LARGEST_RETURN {
                 let Some(item) = state.next_return(tid, process_work) else { break };
                 let last = ends_read(&item);

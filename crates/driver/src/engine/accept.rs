@@ -117,7 +117,7 @@ impl Engine {
     ) -> Result<(), Stop> {
         let areas = channel.lane(lane).map_err(|_| Stop::Later)?;
         let bit = 1 << lane;
-        let serving = channel.ends().serving & bit != 0;
+        let serving = channel.is_serving(lane as u32);
         let message = areas.header();
         if serving || areas.inbox().is_empty() || message.kind != Kind::Request as u32 {
             return Err(Stop::Violation("a request where none can be"));
@@ -127,10 +127,8 @@ impl Engine {
             Err(Stop::NoRoom) => unreachable!("only one-way transactions wait for room"),
             Err(stop) => return Err(stop),
             Ok(refused) => {
-                let mut ends = channel.ends();
-                ends.ready &= !bit;
-                ends.serving |= bit;
-                drop(ends);
+                channel.ends().ready &= !bit;
+                channel.start_serving(lane as u32);
                 areas.inbox().clear();
                 if let Some((kind, errno)) = refused {
                     // Descriptors are installed when it is read: by then it was complete.

@@ -31,7 +31,7 @@ impl Engine {
         let Some(channel) = self.channel(via.channel) else { return false };
         let Ok(lane) = channel.lane(via.lane as usize) else { return false };
         if channel.end == End::Server {
-            channel.ends().serving &= !(1 << via.lane);
+            channel.end_serving(via.lane);
         }
         match lane.post(message, body) {
             Reader::Polling => channel.ring_socket(),

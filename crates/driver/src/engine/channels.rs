@@ -93,6 +93,7 @@ impl Engine {
             tracing::warn!(target: "binder", "cannot watch a channel: {errno}");
         }
         let mut state = self.lock();
+        self.gather(&mut state);
         if self.is_closed() {
             return;
         }
@@ -137,6 +138,7 @@ impl Engine {
 
     /// A channel is over, whoever ended it.
     pub(super) fn lose_channel(&self, state: &mut State, channel: &Channel) {
+        self.gather(state);
         state.fail_channel(channel.id);
         self.carry_out_effects(state);
         self.remove_channel(channel);

@@ -101,10 +101,26 @@ impl Engine {
         put(front::LARGEST_FREE, state.buffers.largest_free());
         put(front::BUFFER_USED, used);
         put(front::BUFFERS, buffers);
-        put(front::OUTSTANDING, state.pending_calls());
         put(front::THREADS, state.threads.len());
         put(front::LOOPERS, loopers);
-        self.front.double_word(front::TRANSACTIONS).store(state.received, Ordering::Relaxed);
+        self.publish_counts(state);
+    }
+
+    /// What the fast path counts too.
+    fn publish_counts(&self, state: &State) {
+        let (outstanding, received) = (state.pending_calls() as u32, state.received);
+        // Relaxed: both are changed under the state's lock alone.
+        let before = self.published_outstanding.swap(outstanding, Ordering::Relaxed);
+        if before != outstanding {
+            // SeqCst: see the broker's front page.
+            let word = self.front.word(front::OUTSTANDING);
+            word.fetch_add(outstanding.wrapping_sub(before), Ordering::SeqCst);
+        }
+        let before = self.published_received.swap(received, Ordering::Relaxed);
+        if before != received {
+            let word = self.front.double_word(front::TRANSACTIONS);
+            word.fetch_add(received.wrapping_sub(before), Ordering::Relaxed);
+        }
     }
 
     /// A caller that polls may have been answered.
@@ -119,8 +135,8 @@ impl Engine {
 
     /// Wakes one looper that sleeps, or several: those on one bell only can be woken there only.
     pub(super) fn wake_looper(&self) {
-        // Release pairs with the acquire in `sleep_as_looper`.
-        self.any_work.fetch_add(1, Ordering::AcqRel);
+        // SeqCst: before the look at the sleepers; see `sleep_as_looper`.
+        self.any_work.fetch_add(1, Ordering::SeqCst);
         if futex::wake(&self.any_work, 1) > 0 {
             return;
         }

@@ -73,12 +73,14 @@ impl Engine {
             }
             Event::References { holder: (process, None), .. } => {
                 let mut state = self.lock();
+                self.gather(&mut state);
                 self.accept(&mut state, Some(process));
                 state.event(event);
                 self.carry_out(&mut state);
             }
             Event::Dead { process } => {
                 let mut state = self.lock();
+                self.gather(&mut state);
                 self.accept(&mut state, Some(process));
                 state.event(event);
                 self.carry_out(&mut state);
@@ -89,6 +91,7 @@ impl Engine {
             event => {
                 self.see_freeze(&event);
                 let mut state = self.lock();
+                self.gather(&mut state);
                 state.event(event);
                 self.carry_out(&mut state);
             }

@@ -50,7 +50,7 @@ impl Engine {
         let left_too = owes && !self.answer(via, Kind::Dead, Errno::PIPE, 0);
         match channel.end {
             End::Server => {
-                channel.ends().serving &= !(1 << via.lane);
+                channel.end_serving(via.lane);
                 if left_too {
                     lane.outbox().give_back();
                 }

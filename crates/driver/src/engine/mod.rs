@@ -11,6 +11,7 @@ mod answer;
 mod channels;
 mod effects;
 mod events;
+pub(crate) mod fast;
 mod leave;
 mod rejoin;
 pub(crate) mod spin;
@@ -43,6 +44,9 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 pub struct Engine {
     /// Who the broker says this process is.
     pub identity: Identity,
+    /// No other engine of this process ever has it.
+    number: u64,
+    fast: fast::Fast,
     state: Mutex<State>,
     /// Held while events are taken from the broker's stream and applied.
     events: Mutex<()>,
@@ -53,6 +57,9 @@ pub struct Engine {
     opening: Mutex<()>,
     front: Mapping,
     tally: Mapping,
+    /// What of the state's stands in the front page beside the fast path's.
+    published_outstanding: AtomicU32,
+    published_received: AtomicU64,
     /// The receive buffer, as the engine writes it.
     pub(crate) memory: Mapping,
     memory_file: OwnedFd,
@@ -82,6 +89,9 @@ pub struct Engine {
     key: std::hash::RandomState,
     closed: AtomicBool,
 }
+
+/// Engines so far.
+static ENGINES: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug, Default)]
 struct Channels {
@@ -125,6 +135,8 @@ impl Engine {
         let engine = Arc::new(Engine {
             state: Mutex::new(State::new(identity.process)),
             identity,
+            number: ENGINES.fetch_add(1, Ordering::Relaxed) + 1,
+            fast: fast::Fast::default(),
             events: Mutex::new(()),
             events_taken: AtomicU32::new(0),
             broker,
@@ -132,6 +144,8 @@ impl Engine {
             opening: Mutex::default(),
             front,
             tally,
+            published_outstanding: AtomicU32::new(0),
+            published_received: AtomicU64::new(0),
             memory,
             memory_file,
             program_map: AtomicUsize::new(0),
@@ -181,6 +195,7 @@ impl Engine {
         let tid = tid();
         let mut state = self.lock();
         self.polling.store(true, Ordering::SeqCst);
+        self.gather(&mut state);
         let pollable = match lock(&self.pollables).entry(tid) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(place) => {
@@ -203,6 +218,7 @@ impl Engine {
     /// A thread uses the device no more: BINDER_THREAD_EXIT, or its end.
     pub fn forget_thread(&self, tid: Tid) {
         let mut state = self.lock();
+        self.gather_own(&mut state);
         state.thread_exit(tid);
         self.unlock(state);
         lock(&self.own_words).remove(&tid);
@@ -226,6 +242,7 @@ impl Engine {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         self.broker.link().shut_down();
         let mut state = self.lock();
+        self.gather(&mut state);
         let channels = {
             let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
             channels.by_id.values().cloned().collect::<Vec<_>>()
@@ -248,6 +265,7 @@ impl Engine {
     /// that the parent's death is seen.
     pub fn forked(&self) {
         self.closed.store(true, Ordering::Release);
+        self.fast.gate.shut();
         let channels = self.channels.try_read();
         let sockets = channels.iter().flat_map(|c| c.by_id.values()).map(|c| c.socket());
         let link = self.broker.link_in_child();

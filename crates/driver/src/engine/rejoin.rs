@@ -67,6 +67,7 @@ impl Engine {
             tracing::warn!(target: "binder", "{what}");
         }
         let mut state = self.lock();
+        self.gather(&mut state);
         self.forget_tally();
         state.broker_lost();
         self.accept(&mut state, None);
@@ -114,6 +115,7 @@ impl Engine {
     fn rejoin(&self, link: Arc<Link>) -> bool {
         let _events = lock(&self.events);
         let mut state = self.lock();
+        self.gather(&mut state);
         if self.is_closed() || self.watch(link.events(), EVENTS).is_err() {
             return false;
         }

@@ -31,6 +31,10 @@ impl Engine {
         let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
         let mut chain = vec![ChainEntry::default(); usize::from(message.chain)];
         map.read(at + parts.chain_at, bytemuck::cast_slice_mut(&mut chain));
+        if chain.iter().any(|entry| entry.process == self.identity.process.0) {
+            // It may be for one of our threads that waits.
+            self.gather(state);
+        }
         let arrival = Arrival { via, peer: channel.peer, message, chain };
         let room = match state.admit(&arrival) {
             Ok(room) => room,

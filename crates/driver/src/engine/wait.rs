@@ -1,6 +1,7 @@
 //! Waiting until a thread's read has something to return.
 
 use super::Engine;
+use super::fast::Server;
 use super::spin::{may_spin, spin};
 use crate::channel::{Channel, Lane};
 use crate::clock::now_ns;
@@ -21,13 +22,14 @@ const UNTAKEN: std::time::Duration = std::time::Duration::from_millis(1);
 
 impl Engine {
     /// Waits until a read by this thread has something to return. `EAGAIN` if it would not wait,
-    /// `EINTR` after a signal.
-    pub fn await_work<'a>(
+    /// `EINTR` after a signal. Meanwhile a looper's `server` may serve what the state need not know of.
+    pub(crate) fn await_work<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         tid: Tid,
         process_work: bool,
         nonblocking: bool,
+        mut server: Option<&mut dyn Server>,
     ) -> Result<MutexGuard<'a, State>, Errno> {
         loop {
             if self.has_events() {
@@ -53,7 +55,7 @@ impl Engine {
                 self.hurry(&mut state, tid);
                 return Err(Errno::AGAIN);
             }
-            state = self.sleep(state, tid, process_work)?;
+            state = self.sleep(state, tid, process_work, &mut server)?;
         }
     }
 
@@ -74,6 +76,7 @@ impl Engine {
         mut state: MutexGuard<'a, State>,
         tid: Tid,
         process_work: bool,
+        server: &mut Option<&mut dyn Server>,
     ) -> Result<MutexGuard<'a, State>, Errno> {
         let innermost = state.thread(tid).calls_on().map(|calling| calling.via);
         let outcome = if let Some(via) = innermost {
@@ -84,7 +87,10 @@ impl Engine {
             self.await_answer(&channel, via.lane, lane)
         } else if process_work {
             state.set_waiting(tid, Waiting::Bell);
-            match self.await_client(state) {
+            // Acquire pairs with the release in `wake_looper`.
+            let any_work = self.any_work.load(Ordering::Acquire);
+            drop(state);
+            match self.await_client(any_work, server) {
                 Wait::Woken => Ok(Seen::Nudge),
                 other => Err(other),
             }
@@ -106,7 +112,8 @@ impl Engine {
     }
 
     /// Waits for something on the lane of a call.
-    fn await_answer(&self, channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
+    pub(super) fn await_answer(
+        &self, channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
         let longest = self.longest_spin_ns;
         if !may_spin(longest, channel.peer_processor()) {
             return sleep_for_answer(channel, number, lane);
@@ -122,27 +129,33 @@ impl Engine {
         outcome
     }
 
-    /// Waits until a client or this process wants a looper.
-    fn await_client<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Wait {
-        // Acquire pairs with the release in `wake_looper`.
-        let any_work = self.any_work.load(Ordering::Acquire);
+    /// Waits until a client or this process wants a looper that looks at everything.
+    fn await_client(&self, any_work: u32, server: &mut Option<&mut dyn Server>) -> Wait {
+        loop {
+            let outcome = self.await_news(any_work);
+            let served = server.as_mut().is_some_and(|server| server.serve_next(any_work));
+            if !served || outcome != Wait::Woken {
+                return outcome;
+            }
+        }
+    }
+
+    fn await_news(&self, any_work: u32) -> Wait {
         let longest = self.longest_spin_ns;
         if !self.may_spin_as_looper() {
-            return self.sleep_as_looper(state, any_work);
+            return self.sleep_as_looper(any_work);
         }
         let start = now_ns();
         let budget = self.gaps.budget_ns(longest);
         if budget > 0 && !self.spinning.swap(true, Ordering::Acquire) {
-            drop(state);
             let found = self.spin_as_looper(budget, any_work);
             self.spinning.store(false, Ordering::Release);
-            state = self.lock();
-            if found || self.any_work.load(Ordering::Acquire) != any_work {
+            if found {
                 self.gaps.learn(now_ns() - start, longest);
                 return Wait::Woken;
             }
         }
-        let outcome = self.sleep_as_looper(state, any_work);
+        let outcome = self.sleep_as_looper(any_work);
         self.gaps.learn(now_ns() - start, longest);
         outcome
     }
@@ -167,7 +180,7 @@ impl Engine {
 
     /// Sleeps on the bells of the clients that have wanted a looper lately. Of one client it is the
     /// bell alone, which costs the kernel least.
-    fn sleep_as_looper(&self, state: MutexGuard<'_, State>, any_work: u32) -> Wait {
+    fn sleep_as_looper(&self, any_work: u32) -> Wait {
         let incoming = self.incoming();
         let asleep = self.front.word(front::SLEEPERS);
         let sleeps = self.sleeps.fetch_add(1, Ordering::Relaxed);
@@ -188,8 +201,9 @@ impl Engine {
             n_words += 1;
         }
         bell::look_again();
-        let news = incoming.iter().any(|channel| channel.has_news(&channel.ends()));
-        drop(state);
+        // The process's own work is announced after it is there: here, or by the words changed.
+        let news = self.any_work.load(Ordering::SeqCst) != any_work
+            || incoming.iter().any(|channel| channel.has_news(&channel.ends()));
         let outcome = if news { Wait::Woken } else { futex::wait_any(&words[..n_words]) };
         bells.into_iter().flatten().for_each(Bell::rise);
         asleep.fetch_sub(1, Ordering::SeqCst);

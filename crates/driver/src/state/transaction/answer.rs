@@ -93,7 +93,7 @@ impl State {
         self.threads.iter().filter(calls).map(|(tid, _)| tid).collect()
     }
 
-    fn pop_call(&mut self, tid: Tid) {
+    pub(super) fn pop_call(&mut self, tid: Tid) {
         if let Some(Frame::Calling(calling)) = self.thread(tid).stack.pop() {
             self.tokens.remove(&calling.token);
             self.end_sending(calling.handle);

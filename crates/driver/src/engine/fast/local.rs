@@ -1,0 +1,114 @@
+//! What a thread remembers of its last calls, for the next one.
+
+use super::cell::Cell;
+use crate::channel::Channel;
+use crate::engine::{Engine, lock, tid};
+use baton_abi::control::NodeId;
+use rustix::rand::GetRandomFlags;
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+thread_local! {
+    static LOCAL: RefCell<Local> = const { RefCell::new(Local::new()) };
+}
+
+/// Of one engine, the last that the thread has used.
+pub(super) struct Local {
+    engine: u64,
+    pub cell: Option<Arc<Cell>>,
+    pub route: Option<Route>,
+    pub tokens: Tokens,
+    /// Transactions that the thread serves: what it calls meanwhile is nested, and has a chain.
+    serving: u32,
+}
+
+/// The way that a call went.
+pub(super) struct Route {
+    pub handle: u32,
+    pub node: NodeId,
+    pub channel: Weak<Channel>,
+    pub lane: u32,
+    pub epoch: u64,
+}
+
+/// Unguessable numbers, some in stock: one from the kernel at a time would cost as much as a call.
+pub(super) struct Tokens {
+    stock: [u64; 32],
+    left: usize,
+}
+
+impl Tokens {
+    pub fn next(&mut self) -> Option<u64> {
+        if self.left == 0 {
+            let bytes = bytemuck::bytes_of_mut(&mut self.stock);
+            let filled = rustix::rand::getrandom(bytes, GetRandomFlags::NONBLOCK).ok()?;
+            self.left = filled / 8;
+        }
+        self.left = self.left.checked_sub(1)?;
+        Some(self.stock[self.left])
+    }
+}
+
+impl Local {
+    const fn new() -> Local {
+        let tokens = Tokens { stock: [0; 32], left: 0 };
+        Local { engine: 0, cell: None, route: None, tokens, serving: 0 }
+    }
+
+    pub fn is_serving(&self) -> bool {
+        self.serving > 0
+    }
+
+    fn is_of(&self, engine: &Engine) -> bool {
+        self.engine == engine.number
+    }
+}
+
+/// The calling thread's, if it is of this engine. `None` too if it is in use, by a signal handler's
+/// victim, or gone with its thread.
+pub(super) fn with<T>(engine: &Engine, body: impl FnOnce(&mut Local) -> Option<T>) -> Option<T> {
+    let used = LOCAL.try_with(|local| {
+        let mut local = local.try_borrow_mut().ok()?;
+        if local.is_of(engine) { body(&mut local) } else { None }
+    });
+    used.ok().flatten()
+}
+
+/// Runs the program's code on a transaction.
+pub(crate) fn while_serving<T>(body: impl FnOnce() -> T) -> T {
+    struct Back;
+    impl Drop for Back {
+        fn drop(&mut self) {
+            let _ = LOCAL.try_with(|local| local.borrow_mut().serving -= 1);
+        }
+    }
+    let counted = LOCAL.try_with(|local| local.borrow_mut().serving += 1);
+    let _back = counted.ok().map(|()| Back);
+    body()
+}
+
+impl Engine {
+    /// The calling thread's cell, new if it has none.
+    pub(super) fn cell(&self) -> Option<Arc<Cell>> {
+        let known = with(self, |local| local.cell.clone());
+        if known.is_some() {
+            return known;
+        }
+        let cell = Arc::new(Cell::new(tid()));
+        LOCAL
+            .try_with(|local| {
+                let mut local = local.try_borrow_mut().ok()?;
+                (local.engine, local.route) = (self.number, None);
+                local.cell = Some(Arc::clone(&cell));
+                lock(&self.fast.cells).push(Arc::downgrade(&cell));
+                Some(cell)
+            })
+            .ok()
+            .flatten()
+    }
+
+    /// The calling thread's cell, if it has one.
+    pub(super) fn own_cell(&self) -> Option<Arc<Cell>> {
+        with(self, |local| local.cell.clone())
+    }
+}

@@ -1,0 +1,126 @@
+//! The fast path: a plain call, and nothing that the state would have to know.
+//!
+//! It has one shape: a two-way transaction of at most [`INLINE_BYTES`], without objects, by a handle that this
+//! thread has called by before; at the other end a looper that has served this client and this
+//! node before. Neither takes a lock nor allocates; whatever else there is goes the long way.
+//!
+//! What the long way has checked is remembered with the gate's epoch, and holds while that
+//! stands: [`Engine::gather`] shuts the gate before the state learns anything that could change it
+//! (every event of the broker, a handle that goes, an end), and makes of every call under way
+//! the frame on its thread's stack that it would have been. From then on it is the long way's.
+//!
+//! **Invariant**: a transaction is known to the state, or to exactly one [`Cell`], until it
+//! is answered; and to the front page in either case.
+
+mod call;
+mod cell;
+mod local;
+mod serve;
+
+pub(crate) use call::Outcome;
+pub(crate) use local::while_serving;
+pub(crate) use serve::{Answered, Seats, Server};
+
+use crate::engine::{Engine, lock};
+use crate::state::State;
+use crate::state::thread::Waiting;
+use crate::state::work::Tid;
+use baton_abi::lane::{Kind, Message, front};
+use baton_shm::gate::Gate;
+use baton_shm::sync::Ordering;
+use cell::{Cell, Errand};
+use std::mem::MaybeUninit;
+use std::sync::{Mutex, Weak};
+
+/// Most bytes of data that the fast path carries.
+pub const INLINE_BYTES: usize = 128;
+
+/// What all threads of an engine share.
+#[derive(Debug, Default)]
+pub(crate) struct Fast {
+    pub gate: Gate,
+    cells: Mutex<Vec<Weak<Cell>>>,
+}
+
+/// A payload, copied out of its lane.
+#[derive(Clone, Copy)]
+pub(crate) struct Inline {
+    data: [MaybeUninit<u8>; INLINE_BYTES],
+    bytes: usize,
+    /// `binder_transaction_data.code`.
+    pub code: u32,
+    /// `binder_transaction_data.flags`.
+    pub flags: u32,
+    /// The sender's pid and effective uid.
+    pub sender: (u32, u32),
+}
+
+impl Inline {
+    /// Copies a plain message's data from where it lies in a lane.
+    fn copy(message: &Message, map: &baton_shm::mapping::Mapping, at: usize) -> Inline {
+        let (code, flags, bytes) = (message.code, message.flags, message.data_bytes as usize);
+        let data = [MaybeUninit::uninit(); INLINE_BYTES];
+        let mut inline = Inline { data, bytes, code, flags, sender: (0, 0) };
+        map.read_uninit(at, &mut inline.data[..bytes]);
+        inline
+    }
+
+    pub fn data(&self) -> &[u8] {
+        // SAFETY: `copy`, which alone makes one, has written so many bytes.
+        unsafe { core::slice::from_raw_parts(self.data.as_ptr().cast(), self.bytes) }
+    }
+}
+
+/// Whether a message is of the one shape, of this kind and with so many callers in its chain.
+fn is_plain(message: &Message, kind: Kind, chain: u16) -> bool {
+    message.kind == kind as u32
+        && message.chain == chain
+        && message.data_bytes as usize <= INLINE_BYTES
+        && message.offsets_bytes | message.buffers_bytes | u32::from(message.fds) == 0
+        && message.ticket == 0
+}
+
+impl Engine {
+    /// Shuts the gate, and makes everything that is under way known to the state. To be called
+    /// before the state looks at other threads' calls, or changes what calls were checked by.
+    pub(crate) fn gather(&self, state: &mut State) {
+        self.fast.gate.shut();
+        let mut cells = lock(&self.fast.cells);
+        cells.retain(|cell| match cell.upgrade() {
+            Some(cell) => {
+                self.seize(state, &cell);
+                true
+            }
+            None => false,
+        });
+    }
+
+    /// Makes what the calling thread has under way known to the state.
+    pub(crate) fn gather_own(&self, state: &mut State) {
+        if let Some(cell) = self.own_cell() {
+            self.seize(state, &cell);
+        }
+    }
+
+    fn seize(&self, state: &mut State, cell: &Cell) {
+        match cell.seize() {
+            Some(Errand::Calling(calling)) => state.adopt_call(cell.tid, calling),
+            Some(Errand::Serving(serving)) => state.adopt_service(cell.tid, serving),
+            None => return,
+        }
+        // The state counts it before the thread does no more.
+        self.publish(state);
+        self.count_outstanding(-1);
+    }
+
+    /// What the fast path has under way, for whoever freezes the process.
+    fn count_outstanding(&self, change: i32) {
+        // SeqCst: see the broker's front page.
+        self.front.word(front::OUTSTANDING).fetch_add(change as u32, Ordering::SeqCst);
+    }
+
+    /// The calling thread is back from what was seized from it.
+    fn is_back(&self, state: &mut State, tid: Tid) {
+        state.set_waiting(tid, Waiting::No);
+    }
+}

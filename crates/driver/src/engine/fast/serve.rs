@@ -1,0 +1,215 @@
+//! A looper on the fast path: it serves clients that it knows, as long as they want nothing else.
+
+use super::cell::Cell;
+use super::local;
+use super::{Inline, is_plain};
+use crate::channel::{Channel, Lane};
+use crate::engine::{Engine, tid};
+use crate::state::State;
+use crate::state::transaction::{Incoming, Via};
+use baton_abi::control::NodeId;
+use baton_abi::lane::{ChainEntry, Kind, Message, front};
+use baton_abi::uapi::{TF_ACCEPT_FDS, TF_CLEAR_BUF, TF_ONE_WAY};
+use baton_shm::mailbox::Reader;
+use baton_shm::sync::Ordering;
+use bytemuck::bytes_of_mut;
+use std::sync::Arc;
+
+/// What serves: the front end's part.
+pub(crate) trait Server {
+    /// Serves one transaction, if there is one that it can. False if its looper is to look at
+    /// everything.
+    fn serve_next(&mut self, any_work: u32) -> bool;
+}
+
+/// What a looper knows of its clients, by the order of the channels on which the process is called.
+pub(crate) struct Seats<T> {
+    cell: Option<Arc<Cell>>,
+    epoch: u64,
+    incoming: Arc<Vec<Arc<Channel>>>,
+    clients: Vec<Option<Client<T>>>,
+}
+
+/// What a client has called last.
+#[derive(Clone)]
+struct Client<T> {
+    node: NodeId,
+    /// What serves that node.
+    object: T,
+    sender: (u32, u32),
+}
+
+/// A transaction that has been taken in past the state.
+pub(crate) struct Taken<T> {
+    cell: Arc<Cell>,
+    channel: Arc<Channel>,
+    via: Via,
+    /// What serves its node.
+    pub object: T,
+    /// What it brought.
+    pub request: Inline,
+}
+
+/// What became of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answered {
+    /// It is with the caller.
+    Yes,
+    /// The transaction is the state's now: answer it there.
+    No,
+}
+
+impl<T: Clone> Seats<T> {
+    /// Of a looper that has just begun.
+    pub fn new() -> Seats<T> {
+        Seats { cell: None, epoch: 0, incoming: Arc::default(), clients: Vec::new() }
+    }
+
+    /// Remembers what the state has admitted: a transaction of the shape that this looper could have
+    /// taken in by itself.
+    pub fn learn(
+        &mut self,
+        engine: &Engine,
+        _unchanged: &State,
+        incoming: &Incoming,
+        object: T,
+    ) {
+        let (Some(serving), Some(node)) = (&incoming.serving, incoming.node) else { return };
+        if incoming.label.is_some() || engine.is_polling() {
+            return;
+        }
+        let epoch = engine.fast.gate.epoch();
+        if self.epoch != epoch || self.cell.is_none() {
+            self.incoming = engine.incoming();
+            self.clients.clear();
+            self.clients.resize(self.incoming.len(), None);
+            (self.epoch, self.cell) = (epoch, engine.cell());
+        }
+        let place = self.incoming.iter().position(|c| c.id == serving.via.channel);
+        if let Some(place) = place {
+            self.clients[place] = Some(Client { node, object, sender: incoming.sender });
+        }
+    }
+
+    /// Takes in the one thing that has been posted, if it is one transaction of the one shape.
+    pub fn take(&self, engine: &Engine, any_work: u32) -> Option<Taken<T>> {
+        let cell = self.cell.as_ref()?;
+        let changed = engine.any_work.load(Ordering::Acquire) != any_work;
+        if changed || engine.fast.gate.epoch() != self.epoch || engine.has_events() {
+            return None;
+        }
+        let mut found = None;
+        for (channel, client) in self.incoming.iter().zip(&self.clients) {
+            match channel.only_lane() {
+                Ok(None) => {}
+                Ok(Some(lane)) if found.is_none() => found = Some((channel, client, lane)),
+                _ => return None,
+            }
+        }
+        let (channel, client, lane) = found?;
+        self.take_from(engine, cell, channel, client.as_ref()?, lane)
+    }
+
+    fn take_from(
+        &self,
+        engine: &Engine,
+        cell: &Arc<Cell>,
+        channel: &Arc<Channel>,
+        client: &Client<T>,
+        number: usize,
+    ) -> Option<Taken<T>> {
+        let lane = channel.lane(number).ok()?;
+        let ours = local::with(engine, |local| {
+            local.cell.as_ref().filter(|own| Arc::ptr_eq(own, cell)).map(drop)
+        });
+        if ours.is_none() || !channel.claim_ready(number) {
+            return None;
+        }
+        let via = channel.via(number);
+        let request = if channel.start_serving(via.lane) {
+            let request = self.take_in(engine, cell, channel, client, via, lane);
+            if request.is_none() {
+                channel.end_serving(via.lane);
+            }
+            request
+        } else {
+            None
+        };
+        let Some(mut request) = request else {
+            channel.leave_ready(number);
+            return None;
+        };
+        request.sender = client.sender;
+        channel.wanted(engine.sleeps.load(Ordering::Relaxed));
+        channel.show_processor();
+        let (cell, channel, object) = (cell.clone(), channel.clone(), client.object.clone());
+        Some(Taken { cell, channel, via, object, request })
+    }
+
+    fn take_in(
+        &self,
+        engine: &Engine,
+        cell: &Cell,
+        channel: &Channel,
+        client: &Client<T>,
+        via: Via,
+        lane: Lane<'_>,
+    ) -> Option<Inline> {
+        let message = lane.header();
+        let parts = message.parts().filter(|_| is_plain(&message, Kind::Request, 1))?;
+        let others = message.flags & (TF_ONE_WAY | TF_CLEAR_BUF);
+        if message.node != client.node.0 || others != 0 || lane.inbox().is_empty() {
+            return None;
+        }
+        let mut caller = ChainEntry::default();
+        lane.map.read(lane.inbox + parts.chain_at, bytes_of_mut(&mut caller));
+        let accepts_fds = message.flags & TF_ACCEPT_FDS != 0;
+        let by = (&engine.fast.gate, self.epoch);
+        if !cell.begin_service(by, (via, channel.peer), accepts_fds, caller.token) {
+            if !cell.leave() {
+                engine.lock().disown_service(tid());
+            }
+            return None;
+        }
+        // The point of no return.
+        engine.count_outstanding(1);
+        engine.front.double_word(front::TRANSACTIONS).fetch_add(1, Ordering::Relaxed);
+        let request = Inline::copy(&message, lane.map, lane.inbox + parts.data_at);
+        lane.inbox().clear();
+        Some(request)
+    }
+}
+
+impl<T> Taken<T> {
+    /// Answers with bytes, in the place of which the caller may find an error of its own.
+    pub fn answer(&self, engine: &Engine, data: &[u8]) -> Answered {
+        let Ok(lane) = self.channel.lane(self.via.lane as usize) else { return self.give_up(engine) };
+        if !self.cell.leave() {
+            return Answered::No;
+        }
+        engine.count_outstanding(-1);
+        self.channel.end_serving(self.via.lane);
+        let (kind, data_bytes) = (Kind::Reply as u32, data.len() as u32);
+        let message = Message { kind, data_bytes, ..Message::default() };
+        let at_end = |map: &baton_shm::mapping::Mapping, at| map.write(at + size_of::<Message>(), data);
+        match lane.post(&message, at_end) {
+            Reader::Polling => self.channel.ring_socket(),
+            Reader::Closed => {
+                let mut state = engine.lock();
+                engine.caller_has_left(&mut state, tid(), self.via);
+                engine.unlock(state);
+            }
+            Reader::Woken | Reader::Elsewhere => {}
+        }
+        Answered::Yes
+    }
+
+    /// The answer is not for the fast path: the transaction becomes the state's.
+    pub fn give_up(&self, engine: &Engine) -> Answered {
+        let mut state = engine.lock();
+        engine.seize(&mut state, &self.cell);
+        self.cell.leave();
+        engine.unlock(state);
+        Answered::No
+    }
+}

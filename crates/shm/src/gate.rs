@@ -1,0 +1,81 @@
+//! A gate that threads pass without a lock, and that its keeper shuts on them.
+//!
+//! Whoever passes does so by what the keeper's state was at some epoch, and marks on a word of its
+//! own what it is about. The keeper, before it changes that state or looks at it as a whole, shuts the gate and
+//! then seizes what is under way; from then on that is the state's, and its thread finds so
+//! when it leaves.
+//!
+//! ```text
+//!   passer                              keeper, one at a time
+//!   word = errand              (a)      epoch += 1                         (c)
+//!   epoch as known?            (b)      word = errand ? errand | SEIZED    (d)
+//!     no: leave, go the long way
+//!   ... the errand ...
+//!   word = 0: was it SEIZED?
+//! ```
+//!
+//! (a)(b) and (c)(d) are separated by SeqCst fences: either the passer sees the new epoch in (b),
+//! or the keeper sees the errand in (d), or both (Dekker). Both is for the passer to undo.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+const SEIZED: u32 = 1 << 31;
+
+/// One for all passers.
+#[derive(Debug)]
+pub struct Gate {
+    epoch: AtomicU64,
+}
+
+/// One passer's word.
+#[derive(Debug)]
+pub struct Pass {
+    word: AtomicU32,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Gate { epoch: AtomicU64::new(0) }
+    }
+}
+
+impl Default for Pass {
+    fn default() -> Self {
+        Pass { word: AtomicU32::new(0) }
+    }
+}
+
+impl Gate {
+    /// What to pass by. The keeper asks, or somebody whom the keeper keeps out meanwhile.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Keeper: nobody enters by an earlier epoch any more. Those inside are for [`Pass::seize`].
+    pub fn shut(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl Pass {
+    /// Passer: enters on an errand, not 0 and less than 2^31. False if the gate has been shut since
+    /// `epoch`: leave at once, and undo what a keeper has made of it if that says so.
+    pub fn enter(&self, gate: &Gate, epoch: u64, errand: u32) -> bool {
+        // Releases what the passer has written about its errand to the acquire in `seize`.
+        self.word.store(errand, Ordering::Release);
+        fence(Ordering::SeqCst);
+        gate.epoch.load(Ordering::Acquire) == epoch
+    }
+
+    /// Passer: the errand is over. False if it was seized.
+    pub fn leave(&self) -> bool {
+        self.word.swap(0, Ordering::AcqRel) & SEIZED == 0
+    }
+
+    /// Keeper: the errand that is under way, if it was not seized before.
+    pub fn seize(&self) -> Option<u32> {
+        let seize = |word| (word != 0 && word & SEIZED == 0).then_some(word | SEIZED);
+        self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, seize).ok()
+    }
+}
