@@ -471,6 +471,10 @@ impl Looper<'_> {
 }
 
 impl Server for Looper<'_> {
+    fn forget_stale(&mut self) {
+        self.seats.forget_stale(&self.process.inner.engine);
+    }
+
     fn serve_next(&mut self, any_work: u32) -> bool {
         let inner = &self.process.inner;
         let Some(taken) = self.seats.take(&inner.engine, any_work) else { return false };

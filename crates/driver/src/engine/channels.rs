@@ -113,12 +113,6 @@ impl Engine {
         channel.ends().dead = true;
         channel.shut_down();
         let _ = rustix::event::epoll::delete(&self.epoll, channel.socket());
-        if channel.end == End::Server
-            && let Some(bell) = channel.bell()
-        {
-            // Those who sleep there choose anew.
-            bell.ring_own();
-        }
         let mut channels = self.channels.write().unwrap_or_else(|p| p.into_inner());
         channels.by_id.remove(&channel.id);
         Arc::make_mut(&mut channels.incoming).retain(|other| other.id != channel.id);
@@ -127,6 +121,12 @@ impl Engine {
             if all.is_empty() {
                 channels.outgoing.remove(&channel.peer);
             }
+        }
+        drop(channels);
+        if channel.end == End::Server {
+            // Those who sleep there choose anew, and nobody keeps it.
+            channel.bell().inspect(|bell| bell.ring_own());
+            self.wake_loopers();
         }
     }
 

@@ -137,9 +137,19 @@ impl Engine {
     pub(super) fn wake_looper(&self) {
         // SeqCst: before the look at the sleepers; see `sleep_as_looper`.
         self.any_work.fetch_add(1, Ordering::SeqCst);
-        if futex::wake(&self.any_work, 1) > 0 {
-            return;
+        if futex::wake(&self.any_work, 1) == 0 {
+            self.ring_own_bells();
         }
+    }
+
+    /// Wakes all loopers that sleep: their channels are no longer what they were.
+    pub(super) fn wake_loopers(&self) {
+        self.any_work.fetch_add(1, Ordering::SeqCst);
+        futex::wake(&self.any_work, i32::MAX as u32);
+        self.ring_own_bells();
+    }
+
+    fn ring_own_bells(&self) {
         for channel in self.incoming().iter() {
             if let Some(bell) = channel.bell() {
                 bell.ring_own();

@@ -131,6 +131,9 @@ impl Engine {
 
     /// Waits until a client or this process wants a looper that looks at everything.
     fn await_client(&self, any_work: u32, server: &mut Option<&mut dyn Server>) -> Wait {
+        if let Some(server) = server {
+            server.forget_stale();
+        }
         loop {
             let outcome = self.await_news(any_work);
             let served = server.as_mut().is_some_and(|server| server.serve_next(any_work));

@@ -17,6 +17,9 @@ use std::sync::Arc;
 
 /// What serves: the front end's part.
 pub(crate) trait Server {
+    /// Before a sleep: what it knows of clients no longer holds if the gate has been shut.
+    fn forget_stale(&mut self);
+
     /// Serves one transaction, if there is one that it can. False if its looper is to look at
     /// everything.
     fn serve_next(&mut self, any_work: u32) -> bool;
@@ -80,10 +83,9 @@ impl<T: Clone> Seats<T> {
         }
         let epoch = engine.fast.gate.epoch();
         if self.epoch != epoch || self.cell.is_none() {
-            self.incoming = engine.incoming();
-            self.clients.clear();
-            self.clients.resize(self.incoming.len(), None);
-            (self.epoch, self.cell) = (epoch, engine.cell());
+            let incoming = engine.incoming();
+            let clients = vec![None; incoming.len()];
+            *self = Seats { cell: engine.cell(), epoch, incoming, clients };
         }
         let place = self.incoming.iter().position(|c| c.id == serving.via.channel);
         if let Some(place) = place {
@@ -91,11 +93,18 @@ impl<T: Clone> Seats<T> {
         }
     }
 
+    /// Channels that are gone stay no longer for this.
+    pub fn forget_stale(&mut self, engine: &Engine) {
+        if engine.fast.gate.epoch() != self.epoch {
+            *self = Seats::new();
+        }
+    }
+
     /// Takes in the one thing that has been posted, if it is one transaction of the one shape.
-    pub fn take(&self, engine: &Engine, any_work: u32) -> Option<Taken<T>> {
+    pub fn take(&mut self, engine: &Engine, any_work: u32) -> Option<Taken<T>> {
+        self.forget_stale(engine);
         let cell = self.cell.as_ref()?;
-        let changed = engine.any_work.load(Ordering::Acquire) != any_work;
-        if changed || engine.fast.gate.epoch() != self.epoch || engine.has_events() {
+        if engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events() {
             return None;
         }
         let mut found = None;
