@@ -22,6 +22,7 @@ use baton_abi::uapi::*;
 use bytemuck::bytes_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -64,7 +65,7 @@ pub enum CallError {
 /// that it was given for itself until it is dropped.
 #[derive(Clone, Default)]
 pub struct Parcel {
-    data: Vec<u8>,
+    data: SmallVec<[u8; INLINE_BYTES]>,
     offsets: Vec<u64>,
     handles: Vec<Handle>,
     fds: Vec<Arc<OwnedFd>>,
@@ -171,7 +172,7 @@ impl std::fmt::Debug for Parcel {
 
 impl From<&[u8]> for Parcel {
     fn from(bytes: &[u8]) -> Parcel {
-        Parcel { data: bytes.to_vec(), ..Parcel::default() }
+        Parcel { data: SmallVec::from_slice(bytes), ..Parcel::default() }
     }
 }
 
@@ -370,9 +371,9 @@ impl Process {
         let outgoing = parcel.and_then(|parcel| {
             parcel.check_owner(&self.inner)?;
             let mut sent = parcel::Sent::default();
-            let mut data = &parcel.data;
+            let mut data = &parcel.data[..];
             if !parcel.offsets.is_empty() {
-                copy.clone_from(data);
+                copy.extend_from_slice(data);
                 sent = parcel::send(&mut copy, &parcel.offsets, 0, |_, _| Err(Errno::FAULT));
                 data = &copy;
             }

@@ -5,7 +5,6 @@
 //! A mapped file is sealed against shrinking, so no access faults.
 
 use crate::sync::{AtomicU32, AtomicU64};
-use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -129,6 +128,7 @@ impl Mapping {
     }
 
     /// Copies bytes in.
+    #[inline]
     pub fn write(&self, offset: usize, from: &[u8]) {
         let to = self.at(offset, from.len());
         // SAFETY: `to` is in bounds; a slice of ours never overlaps a map that nobody borrows.
@@ -136,18 +136,11 @@ impl Mapping {
     }
 
     /// Copies bytes out. What a peer may be writing meanwhile comes out as any mixture.
+    #[inline]
     pub fn read(&self, offset: usize, into: &mut [u8]) {
         let from = self.at(offset, into.len());
         // SAFETY: `from` is in bounds; see `write`. Bytes have no invalid value.
         unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) }
-    }
-
-    /// As [`Mapping::read`], into memory that holds nothing yet.
-    #[inline]
-    pub fn read_uninit(&self, offset: usize, into: &mut [MaybeUninit<u8>]) {
-        let from = self.at(offset, into.len());
-        // SAFETY: `from` is in bounds; see `write`. It writes all of `into`.
-        unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr().cast(), into.len()) }
     }
 
     /// Bytes that nobody writes to, of a file that no peer can write.

@@ -266,7 +266,10 @@ fn whoever_is_inside_a_gate_that_shuts_is_seized_or_turns_back() {
         let entered = pass.enter(gate, epoch, ERRAND);
         let keeper_has_looked = looked.load(Ordering::Acquire) == 1;
         let left = pass.leave();
-        assert!(!(entered && keeper_has_looked && left), "a keeper looked, and missed who is inside");
+        assert!(
+            !(entered && keeper_has_looked && left),
+            "a keeper looked, and missed who is inside"
+        );
         assert_eq!(keeper.join().unwrap(), u32::from(!left));
     });
 }

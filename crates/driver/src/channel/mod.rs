@@ -7,8 +7,9 @@ mod server;
 mod socket;
 pub use socket::duplicate;
 
-use crate::engine::spin::{Pace, processor};
+use crate::engine::spin::Pace;
 use crate::state::transaction::Via;
+use crate::thread::processor;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::*;
 use baton_shm::bell::Bell;

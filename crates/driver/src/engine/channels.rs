@@ -107,6 +107,11 @@ impl Engine {
             }
         }
         channels.by_id.insert(id, channel);
+        drop(channels);
+        if end == End::Server {
+            // Those who sleep, or are about to, do not know it.
+            self.wake_loopers();
+        }
     }
 
     pub(super) fn remove_channel(&self, channel: &Channel) {

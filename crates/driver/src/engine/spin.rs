@@ -7,7 +7,7 @@
 //! the very thread from running that it waits for.
 
 use crate::clock::now_ns;
-use crate::thread::is_real_time;
+use crate::thread::{is_real_time, processor};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longest spin in microseconds, for all waits of the process; 0 for none.
@@ -16,6 +16,8 @@ const SPIN_VARIABLE: &str = "BATON_SPIN_US";
 const LONGEST_NS: u64 = 50_000;
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 16;
+/// Looks before the first one at the clock: most waits that are spun for end within them.
+const QUICK_LOOKS: u32 = 64;
 
 /// The longest spin of this process, as its environment and its machine have it.
 pub(super) fn longest_ns() -> u64 {
@@ -31,11 +33,6 @@ fn longest_of(asked_us: Option<&str>, processors: usize) -> u64 {
     asked.map_or(LONGEST_NS, |us| u64::from(us) * 1000)
 }
 
-/// The processor on which this thread runs.
-pub(crate) fn processor() -> u32 {
-    rustix::thread::sched_getcpu() as u32
-}
-
 /// Whether this thread may spin for a peer that last ran on `peer`.
 pub(super) fn may_spin(longest_ns: u64, peer: Option<u32>) -> bool {
     longest_ns > 0 && peer.is_some_and(|peer| peer != processor()) && !is_real_time()
@@ -47,9 +44,51 @@ pub struct Pace {
     average_ns: AtomicU64,
 }
 
+/// How a spin ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Spun<T> {
+    /// With what it waited for.
+    Saw(T),
+    /// It no longer pays: sleep, then [`Pace::learn`] how long it took since this time.
+    Since(u64),
+}
+
 impl Pace {
+    /// Looks until there is something or it no longer pays.
+    pub(super) fn spin<T>(&self, longest_ns: u64, mut look: impl FnMut() -> Option<T>) -> Spun<T> {
+        let budget_ns = self.budget_ns(longest_ns);
+        if budget_ns == 0 {
+            return Spun::Since(now_ns());
+        }
+        let mut look_often = |looks| {
+            (0..looks).find_map(|_| {
+                let seen = look();
+                if seen.is_none() {
+                    core::hint::spin_loop();
+                }
+                seen
+            })
+        };
+        if let Some(seen) = look_often(QUICK_LOOKS) {
+            self.learn(0, longest_ns);
+            return Spun::Saw(seen);
+        }
+        let start = now_ns();
+        loop {
+            let seen = look_often(LOOKS);
+            let waited = now_ns() - start;
+            if let Some(seen) = seen {
+                self.learn(waited, longest_ns);
+                return Spun::Saw(seen);
+            }
+            if waited > budget_ns {
+                return Spun::Since(start);
+            }
+        }
+    }
+
     /// How long to spin in a wait of this kind.
-    pub fn budget_ns(&self, longest_ns: u64) -> u64 {
+    fn budget_ns(&self, longest_ns: u64) -> u64 {
         match self.average_ns.load(Ordering::Relaxed) {
             average if average > longest_ns => 0,
             average => longest_ns.min(2 * average + longest_ns / 8),
@@ -63,25 +102,6 @@ impl Pace {
         let waited = waited_ns.min(4 * longest_ns);
         // Of two threads that learn at once one is forgotten.
         self.average_ns.store((7 * average + waited) / 8, Ordering::Relaxed);
-    }
-}
-
-/// Looks until there is something or the budget is spent; what it saw.
-pub(super) fn spin<T>(budget_ns: u64, mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    if budget_ns == 0 {
-        return None;
-    }
-    let start = now_ns();
-    loop {
-        for _ in 0..LOOKS {
-            if let Some(seen) = look() {
-                return Some(seen);
-            }
-            core::hint::spin_loop();
-        }
-        if now_ns() - start > budget_ns {
-            return None;
-        }
     }
 }
 
@@ -123,13 +143,14 @@ mod tests {
 
     #[test]
     fn a_spin_ends_with_what_it_sees_or_with_its_budget() {
+        let pace = Pace::default();
         let mut looks = 0;
-        let seen = spin(u64::MAX, || {
+        let mut count = || {
             looks += 1;
             (looks == 100).then_some(looks)
-        });
-        assert_eq!(seen, Some(100));
-        assert_eq!(spin(1, || None::<()>), None);
-        assert_eq!(spin(0, || Some(())), None);
+        };
+        assert_eq!(pace.spin(u64::MAX / 8, &mut count), Spun::Saw(100));
+        assert!(matches!(pace.spin(8, || None::<()>), Spun::Since(_)));
+        assert!(matches!(pace.spin(0, || Some(())), Spun::Since(_)), "switched off");
     }
 }

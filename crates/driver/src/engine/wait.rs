@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::fast::Server;
-use super::spin::{may_spin, spin};
+use super::spin::{Spun, may_spin};
 use crate::channel::{Channel, Lane};
 use crate::clock::now_ns;
 use crate::state::State;
@@ -14,7 +14,8 @@ use baton_shm::futex::{self, MAX_WORDS, Wait};
 use baton_shm::mailbox::{Mailbox, Seen};
 use baton_shm::sync::Ordering;
 use rustix::io::Errno;
-use std::sync::MutexGuard;
+use smallvec::SmallVec;
+use std::sync::{Arc, MutexGuard};
 
 /// How long a call may lie in its lane before the server's control thread is asked to look: all
 /// of the server's threads are busy, and there may be no room.
@@ -113,20 +114,24 @@ impl Engine {
 
     /// Waits for something on the lane of a call.
     pub(super) fn await_answer(
-        &self, channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
+        &self,
+        channel: &Channel,
+        number: u32,
+        lane: Lane<'_>,
+    ) -> Result<Seen, Wait> {
         let longest = self.longest_spin_ns;
         if !may_spin(longest, channel.peer_processor()) {
             return sleep_for_answer(channel, number, lane);
         }
-        let start = now_ns();
-        let budget = channel.answers.budget_ns(longest);
         let look = || Some(lane.inbox().look()).filter(|seen| *seen != Seen::Nothing);
-        let outcome = match spin(budget, look) {
-            Some(seen) => Ok(seen),
-            None => sleep_for_answer(channel, number, lane),
-        };
-        channel.answers.learn(now_ns() - start, longest);
-        outcome
+        match channel.answers.spin(longest, look) {
+            Spun::Saw(seen) => Ok(seen),
+            Spun::Since(start) => {
+                let outcome = sleep_for_answer(channel, number, lane);
+                channel.answers.learn(now_ns() - start, longest);
+                outcome
+            }
+        }
     }
 
     /// Waits until a client or this process wants a looper that looks at everything.
@@ -134,8 +139,9 @@ impl Engine {
         if let Some(server) = server {
             server.forget_stale();
         }
+        let incoming = self.incoming();
         loop {
-            let outcome = self.await_news(any_work);
+            let outcome = self.await_news(&incoming, any_work);
             let served = server.as_mut().is_some_and(|server| server.serve_next(any_work));
             if !served || outcome != Wait::Woken {
                 return outcome;
@@ -143,72 +149,56 @@ impl Engine {
         }
     }
 
-    fn await_news(&self, any_work: u32) -> Wait {
+    fn await_news(&self, incoming: &[Arc<Channel>], any_work: u32) -> Wait {
         let longest = self.longest_spin_ns;
-        if !self.may_spin_as_looper() {
-            return self.sleep_as_looper(any_work);
+        if !self.may_spin_as_looper(incoming) || self.spinning.swap(true, Ordering::Acquire) {
+            return self.sleep_as_looper(incoming, any_work);
         }
-        let start = now_ns();
-        let budget = self.gaps.budget_ns(longest);
-        if budget > 0 && !self.spinning.swap(true, Ordering::Acquire) {
-            let found = self.spin_as_looper(budget, any_work);
-            self.spinning.store(false, Ordering::Release);
-            if found {
-                self.gaps.learn(now_ns() - start, longest);
-                return Wait::Woken;
-            }
-        }
-        let outcome = self.sleep_as_looper(any_work);
-        self.gaps.learn(now_ns() - start, longest);
-        outcome
-    }
-
-    fn may_spin_as_looper(&self) -> bool {
-        let (incoming, sleeps) = (self.incoming(), self.sleeps.load(Ordering::Relaxed));
-        let mut hot = incoming.iter().filter(|channel| channel.is_hot(sleeps)).take(MAX_WORDS);
-        hot.any(|channel| may_spin(self.longest_spin_ns, channel.peer_processor()))
-    }
-
-    /// True if a client of late or this process wants a looper.
-    fn spin_as_looper(&self, budget_ns: u64, any_work: u32) -> bool {
-        let (incoming, sleeps) = (self.incoming(), self.sleeps.load(Ordering::Relaxed));
+        let sleeps = self.sleeps.load(Ordering::Relaxed);
         let hot = || incoming.iter().filter(|channel| channel.is_hot(sleeps)).take(MAX_WORDS);
-        let look = || {
+        let spun = self.gaps.spin(longest, || {
             let wanted = hot().any(|channel| channel.looks_new())
                 || self.any_work.load(Ordering::Relaxed) != any_work;
             wanted.then_some(())
-        };
-        spin(budget_ns, look).is_some()
+        });
+        self.spinning.store(false, Ordering::Release);
+        match spun {
+            Spun::Saw(()) => Wait::Woken,
+            Spun::Since(start) => {
+                let outcome = self.sleep_as_looper(incoming, any_work);
+                self.gaps.learn(now_ns() - start, longest);
+                outcome
+            }
+        }
+    }
+
+    fn may_spin_as_looper(&self, incoming: &[Arc<Channel>]) -> bool {
+        let (longest, sleeps) = (self.longest_spin_ns, self.sleeps.load(Ordering::Relaxed));
+        let mut hot = incoming.iter().filter(|channel| channel.is_hot(sleeps)).take(MAX_WORDS);
+        longest > 0 && hot.any(|channel| may_spin(longest, channel.peer_processor()))
     }
 
     /// Sleeps on the bells of the clients that have wanted a looper lately. Of one client it is the
     /// bell alone, which costs the kernel least.
-    fn sleep_as_looper(&self, any_work: u32) -> Wait {
-        let incoming = self.incoming();
+    fn sleep_as_looper(&self, incoming: &[Arc<Channel>], any_work: u32) -> Wait {
         let asleep = self.front.word(front::SLEEPERS);
         let sleeps = self.sleeps.fetch_add(1, Ordering::Relaxed);
-        let own = (&self.any_work, any_work);
         let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
         asleep.fetch_add(1, Ordering::SeqCst);
         let hot = incoming.iter().filter(|channel| channel.is_hot(sleeps));
-        let mut bells = [None; MAX_WORDS];
-        let mut words = [own; MAX_WORDS];
-        let mut n_words = 0;
-        for bell in hot.filter_map(|channel| channel.bell()).take(most) {
-            bells[n_words] = Some(bell);
-            words[n_words] = bell.announce();
-            n_words += 1;
-        }
-        if n_words != 1 {
-            words[n_words] = own;
-            n_words += 1;
+        let bells: SmallVec<[Bell<'_>; MAX_WORDS]> =
+            hot.filter_map(|channel| channel.bell()).take(most).collect();
+        let mut words: SmallVec<[_; MAX_WORDS]> =
+            bells.iter().map(|bell| bell.announce()).collect();
+        if words.len() != 1 {
+            words.push((&self.any_work, any_work));
         }
         bell::look_again();
         // The process's own work is announced after it is there: here, or by the words changed.
         let news = self.any_work.load(Ordering::SeqCst) != any_work
             || incoming.iter().any(|channel| channel.has_news(&channel.ends()));
-        let outcome = if news { Wait::Woken } else { futex::wait_any(&words[..n_words]) };
-        bells.into_iter().flatten().for_each(Bell::rise);
+        let outcome = if news { Wait::Woken } else { futex::wait_any(&words) };
+        bells.into_iter().for_each(Bell::rise);
         asleep.fetch_sub(1, Ordering::SeqCst);
         outcome
     }

@@ -91,9 +91,15 @@ impl Engine {
             let process = self.identity.process.0;
             let (cell, token) = (local.cell.clone()?, local.tokens.next()?);
             let via = channel.via(lane as usize);
-            channel
-                .take_this_lane(lane)
-                .then_some(Start { cell, channel, via, node, process, token, epoch })
+            channel.take_this_lane(lane).then_some(Start {
+                cell,
+                channel,
+                via,
+                node,
+                process,
+                token,
+                epoch,
+            })
         })
     }
 
@@ -120,7 +126,7 @@ impl Engine {
         }
         self.count_outstanding(-1);
         let parts = message.parts()?;
-        let answer = Inline::copy(&message, lane.map, lane.inbox + parts.data_at);
+        let answer = Inline::copy(&message, lane.map, lane.inbox + parts.data_at, (0, 0));
         lane.inbox().clear();
         start.channel.give_lane(start.via.lane);
         Some(answer)
@@ -139,7 +145,9 @@ impl Engine {
     pub(crate) fn learn_route(&self, state: &mut State, tid: Tid, handle: u32, via: Via) {
         let outermost = state.thread(tid).stack.is_empty();
         let reference = state.references.get(handle).filter(|reference| !reference.dead);
-        let (Some(reference), Some(channel)) = (reference, self.channel(via.channel)) else { return };
+        let (Some(reference), Some(channel)) = (reference, self.channel(via.channel)) else {
+            return;
+        };
         // Number 0 is whoever manages the context.
         let other = handle == 0 && state.manager != Some(0);
         if other || !outermost || self.is_polling() || channel.peer != reference.owner {

@@ -27,9 +27,9 @@ use crate::state::thread::Waiting;
 use crate::state::work::Tid;
 use baton_abi::lane::{Kind, Message, front};
 use baton_shm::gate::Gate;
+use baton_shm::mapping::Mapping;
 use baton_shm::sync::Ordering;
 use cell::{Cell, Errand};
-use std::mem::MaybeUninit;
 use std::sync::{Mutex, Weak};
 
 /// Most bytes of data that the fast path carries.
@@ -45,7 +45,7 @@ pub(crate) struct Fast {
 /// A payload, copied out of its lane.
 #[derive(Clone, Copy)]
 pub(crate) struct Inline {
-    data: [MaybeUninit<u8>; INLINE_BYTES],
+    data: [u8; INLINE_BYTES],
     bytes: usize,
     /// `binder_transaction_data.code`.
     pub code: u32,
@@ -57,17 +57,16 @@ pub(crate) struct Inline {
 
 impl Inline {
     /// Copies a plain message's data from where it lies in a lane.
-    fn copy(message: &Message, map: &baton_shm::mapping::Mapping, at: usize) -> Inline {
+    #[inline]
+    fn copy(message: &Message, map: &Mapping, at: usize, sender: (u32, u32)) -> Inline {
         let (code, flags, bytes) = (message.code, message.flags, message.data_bytes as usize);
-        let data = [MaybeUninit::uninit(); INLINE_BYTES];
-        let mut inline = Inline { data, bytes, code, flags, sender: (0, 0) };
-        map.read_uninit(at, &mut inline.data[..bytes]);
+        let mut inline = Inline { data: [0; INLINE_BYTES], bytes, code, flags, sender };
+        map.read(at, &mut inline.data[..bytes]);
         inline
     }
 
     pub fn data(&self) -> &[u8] {
-        // SAFETY: `copy`, which alone makes one, has written so many bytes.
-        unsafe { core::slice::from_raw_parts(self.data.as_ptr().cast(), self.bytes) }
+        &self.data[..self.bytes]
     }
 }
 

@@ -11,6 +11,7 @@ use baton_abi::control::NodeId;
 use baton_abi::lane::{ChainEntry, Kind, Message, front};
 use baton_abi::uapi::{TF_ACCEPT_FDS, TF_CLEAR_BUF, TF_ONE_WAY};
 use baton_shm::mailbox::Reader;
+use baton_shm::mapping::Mapping;
 use baton_shm::sync::Ordering;
 use bytemuck::bytes_of_mut;
 use std::sync::Arc;
@@ -70,13 +71,7 @@ impl<T: Clone> Seats<T> {
 
     /// Remembers what the state has admitted: a transaction of the shape that this looper could have
     /// taken in by itself.
-    pub fn learn(
-        &mut self,
-        engine: &Engine,
-        _unchanged: &State,
-        incoming: &Incoming,
-        object: T,
-    ) {
+    pub fn learn(&mut self, engine: &Engine, _unchanged: &State, incoming: &Incoming, object: T) {
         let (Some(serving), Some(node)) = (&incoming.serving, incoming.node) else { return };
         if incoming.label.is_some() || engine.is_polling() {
             return;
@@ -144,11 +139,10 @@ impl<T: Clone> Seats<T> {
         } else {
             None
         };
-        let Some(mut request) = request else {
+        let Some(request) = request else {
             channel.leave_ready(number);
             return None;
         };
-        request.sender = client.sender;
         channel.wanted(engine.sleeps.load(Ordering::Relaxed));
         channel.show_processor();
         let (cell, channel, object) = (cell.clone(), channel.clone(), client.object.clone());
@@ -183,7 +177,7 @@ impl<T: Clone> Seats<T> {
         // The point of no return.
         engine.count_outstanding(1);
         engine.front.double_word(front::TRANSACTIONS).fetch_add(1, Ordering::Relaxed);
-        let request = Inline::copy(&message, lane.map, lane.inbox + parts.data_at);
+        let request = Inline::copy(&message, lane.map, lane.inbox + parts.data_at, client.sender);
         lane.inbox().clear();
         Some(request)
     }
@@ -192,7 +186,9 @@ impl<T: Clone> Seats<T> {
 impl<T> Taken<T> {
     /// Answers with bytes, in the place of which the caller may find an error of its own.
     pub fn answer(&self, engine: &Engine, data: &[u8]) -> Answered {
-        let Ok(lane) = self.channel.lane(self.via.lane as usize) else { return self.give_up(engine) };
+        let Ok(lane) = self.channel.lane(self.via.lane as usize) else {
+            return self.give_up(engine);
+        };
         if !self.cell.leave() {
             return Answered::No;
         }
@@ -200,7 +196,7 @@ impl<T> Taken<T> {
         self.channel.end_serving(self.via.lane);
         let (kind, data_bytes) = (Kind::Reply as u32, data.len() as u32);
         let message = Message { kind, data_bytes, ..Message::default() };
-        let at_end = |map: &baton_shm::mapping::Mapping, at| map.write(at + size_of::<Message>(), data);
+        let at_end = |map: &Mapping, at| map.write(at + size_of::<Message>(), data);
         match lane.post(&message, at_end) {
             Reader::Polling => self.channel.ring_socket(),
             Reader::Closed => {
