@@ -65,7 +65,16 @@ pub enum CallError {
 /// that it was given for itself until it is dropped.
 #[derive(Clone, Default)]
 pub struct Parcel {
-    data: SmallVec<[u8; INLINE_BYTES]>,
+    data: SmallVec<[u8; SHORT_BYTES]>,
+    objects: Option<Box<Objects>>,
+}
+
+/// A parcel of so few bytes needs no memory of its own, and is moved for next to nothing.
+const SHORT_BYTES: usize = 32;
+
+/// Where a parcel's objects stand in its bytes, and what it keeps for them.
+#[derive(Clone, Default)]
+struct Objects {
     offsets: Vec<u64>,
     handles: Vec<Handle>,
     fds: Vec<Arc<OwnedFd>>,
@@ -93,7 +102,7 @@ pub struct Received<'a> {
 }
 
 enum Place {
-    Buffer(Incoming),
+    Buffer(Box<Incoming>),
     /// Here: it came by the fast path.
     Here(Inline),
 }
@@ -121,9 +130,18 @@ impl Parcel {
         self
     }
 
+    fn objects(&mut self) -> &mut Objects {
+        self.objects.get_or_insert_default()
+    }
+
+    fn offsets(&self) -> &[u64] {
+        self.objects.as_ref().map_or(&[], |objects| &objects.offsets)
+    }
+
     fn write_flat(&mut self, object: &FlatObject) -> &mut Parcel {
         self.data.resize(self.data.len().next_multiple_of(4), 0);
-        self.offsets.push(self.data.len() as u64);
+        let at = self.data.len() as u64;
+        self.objects().offsets.push(at);
         self.write(bytes_of(object))
     }
 
@@ -138,7 +156,7 @@ impl Parcel {
     pub fn write_handle(&mut self, handle: &Handle) -> &mut Parcel {
         let binder = u64::from(handle.number);
         // The number must not come to mean another object before the parcel is sent.
-        self.handles.push(handle.clone());
+        self.objects().handles.push(handle.clone());
         self.write_flat(&FlatObject { kind: BINDER_TYPE_HANDLE, flags: 0, binder, cookie: 0 })
     }
 
@@ -152,20 +170,21 @@ impl Parcel {
     /// Appends a descriptor, which is closed with the parcel.
     pub fn write_owned_fd(&mut self, fd: OwnedFd) -> &mut Parcel {
         self.write_fd(fd.as_fd());
-        self.fds.push(Arc::new(fd));
+        self.objects().fds.push(Arc::new(fd));
         self
     }
 
     /// `EINVAL` if it holds a handle of another process.
     fn check_owner(&self, inner: &Arc<Inner>) -> Result<(), Errno> {
         let ours = |handle: &Handle| Arc::ptr_eq(&handle.inner, inner);
-        if self.handles.iter().all(ours) { Ok(()) } else { Err(Errno::INVAL) }
+        let mut handles = self.objects.iter().flat_map(|objects| &objects.handles);
+        if handles.all(ours) { Ok(()) } else { Err(Errno::INVAL) }
     }
 }
 
 impl std::fmt::Debug for Parcel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (bytes, objects) = (self.data.len(), self.offsets.len());
+        let (bytes, objects) = (self.data.len(), self.offsets().len());
         f.debug_struct("Parcel").field("bytes", &bytes).field("objects", &objects).finish()
     }
 }
@@ -227,19 +246,19 @@ impl Process {
         code: u32,
         parcel: &Parcel,
     ) -> Result<Received<'_>, CallError> {
-        self.check(handle, parcel)?;
-        let (engine, tid, inner) = (&self.inner.engine, tid(), &self.inner);
-        if parcel.offsets.is_empty() {
-            match engine.call_fast(tid, handle.number, code, TF_ACCEPT_FDS, &parcel.data) {
+        let inner = &self.inner;
+        if parcel.objects.is_none() && Arc::ptr_eq(&handle.inner, inner) {
+            match inner.engine.call_fast(handle.number, code, TF_ACCEPT_FDS, &parcel.data) {
                 Outcome::Answered(answer) => {
                     return Ok(Received { inner, place: Place::Here(answer) });
                 }
-                Outcome::Adopted => return self.await_reply(tid, handle.number),
+                Outcome::Adopted => return self.await_reply(tid(), handle.number),
                 Outcome::No => {}
             }
         }
-        self.send(tid, Target::Handle(handle.number), code, TF_ACCEPT_FDS, Ok(parcel));
-        self.await_reply(tid, handle.number)
+        self.check(handle, parcel)?;
+        self.send(tid(), Target::Handle(handle.number), code, TF_ACCEPT_FDS, Ok(parcel));
+        self.await_reply(tid(), handle.number)
     }
 
     fn await_reply(&self, tid: Tid, handle: u32) -> Result<Received<'_>, CallError> {
@@ -260,7 +279,7 @@ impl Process {
                             engine.learn_route(&mut state, tid, handle, via);
                         }
                         engine.unlock(state);
-                        return Ok(Received { inner, place: Place::Buffer(incoming) });
+                        return Ok(Received { inner, place: Place::Buffer(Box::new(incoming)) });
                     }
                     Return::Bare(command @ (BR_FAILED_REPLY | BR_DEAD_REPLY | BR_FROZEN_REPLY)) => {
                         let errno = -state.thread(tid).error.param;
@@ -372,19 +391,19 @@ impl Process {
             parcel.check_owner(&self.inner)?;
             let mut sent = parcel::Sent::default();
             let mut data = &parcel.data[..];
-            if !parcel.offsets.is_empty() {
+            if parcel.objects.is_some() {
                 copy.extend_from_slice(data);
-                sent = parcel::send(&mut copy, &parcel.offsets, 0, |_, _| Err(Errno::FAULT));
+                sent = parcel::send(&mut copy, parcel.offsets(), 0, |_, _| Err(Errno::FAULT));
                 data = &copy;
             }
             if data.len() > MAX_PAYLOAD_BYTES {
                 return Err(Errno::NOSPC);
             }
-            let (data, offsets) = (Data::Bytes(data), &parcel.offsets[..]);
+            let (data, offsets) = (Data::Bytes(data), parcel.offsets());
             Ok(Outgoing { code, flags, data, offsets, sent })
         });
         let sizes = parcel.map_or((0, 0), |parcel| {
-            (parcel.data.len() as u64, size_of_val(&parcel.offsets[..]) as u64)
+            (parcel.data.len() as u64, size_of_val(parcel.offsets()) as u64)
         });
         self.inner.engine.send(tid, target, flags, sizes, outgoing);
     }
@@ -434,7 +453,7 @@ impl Process {
     fn serve_one(&self, incoming: Incoming, ptr: u64) {
         let two_way = incoming.flags & TF_ONE_WAY == 0;
         let handler = read(&self.inner.objects).get(&ptr).cloned();
-        let received = Received { inner: &self.inner, place: Place::Buffer(incoming) };
+        let received = Received { inner: &self.inner, place: Place::Buffer(Box::new(incoming)) };
         let request = Request { received };
         let answer = match handler {
             Some(handler) => handle(&handler, &request),
@@ -478,11 +497,12 @@ impl Server for Looper<'_> {
 
     fn serve_next(&mut self, any_work: u32) -> bool {
         let inner = &self.process.inner;
-        let Some(taken) = self.seats.take(&inner.engine, any_work) else { return false };
-        let place = Place::Here(taken.request);
-        let answer = handle(&taken.object, &Request { received: Received { inner, place } });
+        let taken = self.seats.take(&inner.engine, any_work);
+        let Some((taken, request)) = taken else { return false };
+        let place = Place::Here(request);
+        let answer = handle(taken.object, &Request { received: Received { inner, place } });
         let answered = match &answer {
-            Ok(parcel) if parcel.offsets.is_empty() && parcel.data.len() <= INLINE_BYTES => {
+            Ok(parcel) if parcel.objects.is_none() && parcel.data.len() <= INLINE_BYTES => {
                 taken.answer(&inner.engine, &parcel.data)
             }
             _ => taken.give_up(&inner.engine),

@@ -12,7 +12,7 @@ use baton_abi::lane::front;
 use baton_shm::bell::{self, Bell};
 use baton_shm::futex::{self, MAX_WORDS, Wait};
 use baton_shm::mailbox::{Mailbox, Seen};
-use baton_shm::sync::Ordering;
+use baton_shm::sync::{AtomicU32, Ordering};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::sync::{Arc, MutexGuard};
@@ -183,26 +183,46 @@ impl Engine {
     fn sleep_as_looper(&self, incoming: &[Arc<Channel>], any_work: u32) -> Wait {
         let asleep = self.front.word(front::SLEEPERS);
         let sleeps = self.sleeps.fetch_add(1, Ordering::Relaxed);
-        let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
         asleep.fetch_add(1, Ordering::SeqCst);
-        let hot = incoming.iter().filter(|channel| channel.is_hot(sleeps));
-        let bells: SmallVec<[Bell<'_>; MAX_WORDS]> =
-            hot.filter_map(|channel| channel.bell()).take(most).collect();
-        let mut words: SmallVec<[_; MAX_WORDS]> =
-            bells.iter().map(|bell| bell.announce()).collect();
-        if words.len() != 1 {
-            words.push((&self.any_work, any_work));
-        }
+        let mut hot = incoming.iter().filter(|channel| channel.is_hot(sleeps));
+        let mut bells = hot.by_ref().filter_map(|channel| channel.bell());
+        let outcome = match (bells.next(), bells.next()) {
+            (Some(bell), None) => self.sleep_on(&[bell.announce()], incoming, any_work, &[bell]),
+            (first, second) => {
+                let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
+                let bells = first.into_iter().chain(second).chain(bells).take(most);
+                let bells: SmallVec<[Bell<'_>; MAX_WORDS]> = bells.collect();
+                let mut words: SmallVec<[Word<'_>; MAX_WORDS]> =
+                    bells.iter().map(|bell| bell.announce()).collect();
+                if words.len() != 1 {
+                    words.push((&self.any_work, any_work));
+                }
+                self.sleep_on(&words, incoming, any_work, &bells)
+            }
+        };
+        asleep.fetch_sub(1, Ordering::SeqCst);
+        outcome
+    }
+
+    fn sleep_on(
+        &self,
+        words: &[Word<'_>],
+        incoming: &[Arc<Channel>],
+        any_work: u32,
+        bells: &[Bell<'_>],
+    ) -> Wait {
         bell::look_again();
         // The process's own work is announced after it is there: here, or by the words changed.
         let news = self.any_work.load(Ordering::SeqCst) != any_work
             || incoming.iter().any(|channel| channel.has_news(&channel.ends()));
-        let outcome = if news { Wait::Woken } else { futex::wait_any(&words) };
-        bells.into_iter().for_each(Bell::rise);
-        asleep.fetch_sub(1, Ordering::SeqCst);
+        let outcome = if news { Wait::Woken } else { futex::wait_any(words) };
+        bells.iter().for_each(|bell| bell.rise());
         outcome
     }
 }
+
+/// A futex word and what it is expected to hold.
+type Word<'a> = (&'a AtomicU32, u32);
 
 fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
     // A looper that has been woken for it takes it.

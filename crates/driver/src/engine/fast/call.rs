@@ -7,6 +7,7 @@ use crate::channel::{Channel, Lane, Progress};
 use crate::clock::now_ns;
 use crate::engine::Engine;
 use crate::state::State;
+use crate::state::thread::Waiting;
 use crate::state::transaction::Via;
 use crate::state::work::Tid;
 use baton_abi::lane::{ChainEntry, Kind, Message, front};
@@ -25,119 +26,125 @@ pub(crate) enum Outcome {
 }
 
 /// A call that may be made: all that it needs has been looked up.
-struct Start {
-    cell: Arc<Cell>,
-    channel: Arc<Channel>,
+struct Start<'a> {
+    cell: &'a Cell,
+    channel: &'a Channel,
+    lane: Lane<'a>,
     via: Via,
-    node: u64,
-    process: u64,
     token: u64,
-    epoch: u64,
 }
 
 impl Engine {
     /// Calls by the way that the thread's last call by this handle went, and waits for the answer.
-    pub(crate) fn call_fast(
+    #[inline]
+    pub(crate) fn call_fast(&self, handle: u32, code: u32, flags: u32, data: &[u8]) -> Outcome {
+        if data.len() > INLINE_BYTES || local::is_serving() || self.has_events() {
+            return Outcome::No;
+        }
+        let outcome = local::with(self, |local| {
+            let route = local.route.as_ref().filter(|route| route.handle == handle)?;
+            if route.epoch != self.fast.gate.epoch() {
+                return None;
+            }
+            let channel = &*route.channel.upgrade()?;
+            let (cell, via) = (local.cell.as_deref()?, channel.via(route.lane as usize));
+            let lane = channel.lane(via.lane as usize).ok()?;
+            let token = local.tokens.next()?;
+            if channel.front_word(front::FROZEN) != 0 || !channel.take_this_lane(via.lane) {
+                return None;
+            }
+            let start = Start { cell, channel, lane, via, token };
+            Some(self.call_by(&start, route, code, flags, data))
+        });
+        outcome.unwrap_or(Outcome::No)
+    }
+
+    #[inline]
+    fn call_by(
         &self,
-        tid: Tid,
-        handle: u32,
+        start: &Start<'_>,
+        route: &Route,
         code: u32,
         flags: u32,
         data: &[u8],
     ) -> Outcome {
-        if data.len() > INLINE_BYTES || self.has_events() {
-            return Outcome::No;
-        }
-        let Some(start) = self.find_route(handle) else { return Outcome::No };
-        let Start { cell, channel, via, .. } = &start;
-        let Ok(lane) = channel.lane(via.lane as usize) else {
-            channel.give_lane(via.lane);
-            return Outcome::No;
-        };
+        let Start { cell, channel, via, lane, .. } = start;
         channel.set_progress(via.lane as usize, Progress::Departed);
-        let passed = cell.begin_call(
-            (&self.fast.gate, start.epoch),
-            (*via, channel.peer),
-            handle,
-            start.token,
-        );
-        if !passed {
-            return self.turn_back(tid, &start);
+        let by = (&self.fast.gate, route.epoch);
+        if !cell.begin_call(by, (*via, channel.peer), route.handle, start.token) {
+            return self.turn_back(start);
         }
         // The point of no return.
         self.count_outstanding(1);
-        post(&start, lane, code, flags, data);
-        let seen = self.await_answer(channel, via.lane, lane);
+        let (node, data_bytes) = (route.node.0, data.len() as u32);
+        let (kind, stamp_ns) = (Kind::Request as u32, now_ns());
+        let chain = 1;
+        let request =
+            Message { kind, node, code, flags, data_bytes, chain, stamp_ns, ..Message::default() };
+        self.post(start, &request, data);
+        let seen = self.await_answer(channel, via.lane, *lane);
         if seen == Ok(Seen::Message)
-            && let Some(answer) = self.take_answer(&start, lane)
+            && let Some(answer) = self.take_answer(start)
         {
             return Outcome::Answered(answer);
         }
-        self.hand_over(tid, cell);
+        self.hand_over(cell);
         Outcome::Adopted
     }
 
-    fn find_route(&self, handle: u32) -> Option<Start> {
-        local::with(self, |local| {
-            let route = local.route.as_ref().filter(|route| route.handle == handle)?;
-            if local.is_serving() || route.epoch != self.fast.gate.epoch() {
-                return None;
-            }
-            let channel = route.channel.upgrade()?;
-            if channel.front_word(front::FROZEN) != 0 {
-                return None;
-            }
-            let (node, epoch, lane) = (route.node.0, route.epoch, route.lane);
-            let process = self.identity.process.0;
-            let (cell, token) = (local.cell.clone()?, local.tokens.next()?);
-            let via = channel.via(lane as usize);
-            channel.take_this_lane(lane).then_some(Start {
-                cell,
-                channel,
-                via,
-                node,
-                process,
-                token,
-                epoch,
-            })
-        })
+    #[inline]
+    fn post(&self, start: &Start<'_>, request: &Message, data: &[u8]) {
+        let caller = ChainEntry { process: self.identity.process.0, token: start.token };
+        start.lane.post(request, |map, at| {
+            map.write(at + size_of::<Message>(), bytes_of(&caller));
+            map.write(at + size_of::<Message>() + size_of::<ChainEntry>(), data);
+        });
+        let number = start.via.lane as usize;
+        start.channel.set_ready(number);
+        let woken = start.channel.announce(false);
+        let progress = if woken { Progress::Expected } else { Progress::Posted };
+        start.channel.set_progress(number, progress);
     }
 
     /// The gate was shut just now.
-    fn turn_back(&self, tid: Tid, start: &Start) -> Outcome {
+    #[cold]
+    fn turn_back(&self, start: &Start<'_>) -> Outcome {
         if !start.cell.leave() {
             let mut state = self.lock();
-            if !state.disown_call(tid, start.via) {
-                self.unlock(state);
+            let under_way = state.disown_call(start.cell.tid, start.via);
+            self.unlock(state);
+            if !under_way {
                 return Outcome::Adopted;
             }
-            self.unlock(state);
         }
         start.channel.give_lane(start.via.lane);
         Outcome::No
     }
 
     /// The answer, if it is as plain as the call, and nothing was to be heard before it.
-    fn take_answer(&self, start: &Start, lane: Lane<'_>) -> Option<Inline> {
+    #[inline]
+    fn take_answer(&self, start: &Start<'_>) -> Option<Inline> {
+        let lane = start.lane;
         let message = lane.header();
         let plain = is_plain(&message, Kind::Reply, 0);
         if !plain || self.has_events() || !start.cell.leave() {
             return None;
         }
         self.count_outstanding(-1);
-        let parts = message.parts()?;
-        let answer = Inline::copy(&message, lane.map, lane.inbox + parts.data_at, (0, 0));
+        let at = lane.inbox + size_of::<Message>();
+        let answer = Inline::copy(&message, lane.map, at, (0, 0));
         lane.inbox().clear();
         start.channel.give_lane(start.via.lane);
         Some(answer)
     }
 
     /// What comes next is not for the fast path: the state takes over.
-    fn hand_over(&self, tid: Tid, cell: &Cell) {
+    #[cold]
+    fn hand_over(&self, cell: &Cell) {
         let mut state = self.lock();
         self.seize(&mut state, cell);
         cell.leave();
-        self.is_back(&mut state, tid);
+        state.set_waiting(cell.tid, Waiting::No);
         self.unlock(state);
     }
 
@@ -164,26 +171,4 @@ impl Engine {
             Some(())
         });
     }
-}
-
-fn post(start: &Start, lane: Lane<'_>, code: u32, flags: u32, data: &[u8]) {
-    let message = Message {
-        kind: Kind::Request as u32,
-        node: start.node,
-        code,
-        flags,
-        data_bytes: data.len() as u32,
-        chain: 1,
-        stamp_ns: now_ns(),
-        ..Message::default()
-    };
-    let caller = ChainEntry { process: start.process, token: start.token };
-    lane.post(&message, |map, at| {
-        map.write(at + size_of::<Message>(), bytes_of(&caller));
-        map.write(at + size_of::<Message>() + size_of::<ChainEntry>(), data);
-    });
-    let (channel, number) = (&start.channel, start.via.lane as usize);
-    channel.set_ready(number);
-    let woken = channel.announce(false);
-    channel.set_progress(number, if woken { Progress::Expected } else { Progress::Posted });
 }

@@ -5,11 +5,13 @@ use crate::channel::Channel;
 use crate::engine::{Engine, lock, tid};
 use baton_abi::control::NodeId;
 use rustix::rand::GetRandomFlags;
-use std::cell::RefCell;
+use std::cell::{Cell as Counter, RefCell};
 use std::sync::{Arc, Weak};
 
 thread_local! {
     static LOCAL: RefCell<Local> = const { RefCell::new(Local::new()) };
+    /// Transactions that the thread serves: what it calls meanwhile is nested, and has a chain.
+    static SERVING: Counter<u32> = const { Counter::new(0) };
 }
 
 /// Of one engine, the last that the thread has used.
@@ -18,8 +20,6 @@ pub(super) struct Local {
     pub cell: Option<Arc<Cell>>,
     pub route: Option<Route>,
     pub tokens: Tokens,
-    /// Transactions that the thread serves: what it calls meanwhile is nested, and has a chain.
-    serving: u32,
 }
 
 /// The way that a call went.
@@ -52,11 +52,7 @@ impl Tokens {
 impl Local {
     const fn new() -> Local {
         let tokens = Tokens { stock: [0; 32], left: 0 };
-        Local { engine: 0, cell: None, route: None, tokens, serving: 0 }
-    }
-
-    pub fn is_serving(&self) -> bool {
-        self.serving > 0
+        Local { engine: 0, cell: None, route: None, tokens }
     }
 
     fn is_of(&self, engine: &Engine) -> bool {
@@ -66,6 +62,7 @@ impl Local {
 
 /// The calling thread's, if it is of this engine. `None` too if it is in use, by a signal handler's
 /// victim, or gone with its thread.
+#[inline]
 pub(super) fn with<T>(engine: &Engine, body: impl FnOnce(&mut Local) -> Option<T>) -> Option<T> {
     let used = LOCAL.try_with(|local| {
         let mut local = local.try_borrow_mut().ok()?;
@@ -74,16 +71,27 @@ pub(super) fn with<T>(engine: &Engine, body: impl FnOnce(&mut Local) -> Option<T
     used.ok().flatten()
 }
 
+/// Whether the calling thread's cell is this one.
+pub(super) fn has(engine: &Engine, cell: &Cell) -> bool {
+    let same = |own: &Arc<Cell>| std::ptr::eq(&**own, cell);
+    with(engine, |local| Some(local.cell.as_ref().is_some_and(same))).unwrap_or(false)
+}
+
+/// Whether the thread serves a transaction.
+pub(super) fn is_serving() -> bool {
+    SERVING.get() > 0
+}
+
 /// Runs the program's code on a transaction.
 pub(crate) fn while_serving<T>(body: impl FnOnce() -> T) -> T {
     struct Back;
     impl Drop for Back {
         fn drop(&mut self) {
-            let _ = LOCAL.try_with(|local| local.borrow_mut().serving -= 1);
+            SERVING.set(SERVING.get() - 1);
         }
     }
-    let counted = LOCAL.try_with(|local| local.borrow_mut().serving += 1);
-    let _back = counted.ok().map(|()| Back);
+    SERVING.set(SERVING.get() + 1);
+    let _back = Back;
     body()
 }
 

@@ -14,20 +14,19 @@
 
 mod call;
 mod cell;
+mod inline;
 mod local;
 mod serve;
 
 pub(crate) use call::Outcome;
+pub(crate) use inline::Inline;
 pub(crate) use local::while_serving;
 pub(crate) use serve::{Answered, Seats, Server};
 
 use crate::engine::{Engine, lock};
 use crate::state::State;
-use crate::state::thread::Waiting;
-use crate::state::work::Tid;
 use baton_abi::lane::{Kind, Message, front};
 use baton_shm::gate::Gate;
-use baton_shm::mapping::Mapping;
 use baton_shm::sync::Ordering;
 use cell::{Cell, Errand};
 use std::sync::{Mutex, Weak};
@@ -40,34 +39,6 @@ pub const INLINE_BYTES: usize = 128;
 pub(crate) struct Fast {
     pub gate: Gate,
     cells: Mutex<Vec<Weak<Cell>>>,
-}
-
-/// A payload, copied out of its lane.
-#[derive(Clone, Copy)]
-pub(crate) struct Inline {
-    data: [u8; INLINE_BYTES],
-    bytes: usize,
-    /// `binder_transaction_data.code`.
-    pub code: u32,
-    /// `binder_transaction_data.flags`.
-    pub flags: u32,
-    /// The sender's pid and effective uid.
-    pub sender: (u32, u32),
-}
-
-impl Inline {
-    /// Copies a plain message's data from where it lies in a lane.
-    #[inline]
-    fn copy(message: &Message, map: &Mapping, at: usize, sender: (u32, u32)) -> Inline {
-        let (code, flags, bytes) = (message.code, message.flags, message.data_bytes as usize);
-        let mut inline = Inline { data: [0; INLINE_BYTES], bytes, code, flags, sender };
-        map.read(at, &mut inline.data[..bytes]);
-        inline
-    }
-
-    pub fn data(&self) -> &[u8] {
-        &self.data[..self.bytes]
-    }
 }
 
 /// Whether a message is of the one shape, of this kind and with so many callers in its chain.
@@ -116,10 +87,5 @@ impl Engine {
     fn count_outstanding(&self, change: i32) {
         // SeqCst: see the broker's front page.
         self.front.word(front::OUTSTANDING).fetch_add(change as u32, Ordering::SeqCst);
-    }
-
-    /// The calling thread is back from what was seized from it.
-    fn is_back(&self, state: &mut State, tid: Tid) {
-        state.set_waiting(tid, Waiting::No);
     }
 }

@@ -44,14 +44,13 @@ struct Client<T> {
 }
 
 /// A transaction that has been taken in past the state.
-pub(crate) struct Taken<T> {
-    cell: Arc<Cell>,
-    channel: Arc<Channel>,
+pub(crate) struct Taken<'a, T> {
+    cell: &'a Cell,
+    channel: &'a Channel,
+    lane: Lane<'a>,
     via: Via,
     /// What serves its node.
-    pub object: T,
-    /// What it brought.
-    pub request: Inline,
+    pub object: &'a T,
 }
 
 /// What became of an answer.
@@ -96,9 +95,10 @@ impl<T: Clone> Seats<T> {
     }
 
     /// Takes in the one thing that has been posted, if it is one transaction of the one shape.
-    pub fn take(&mut self, engine: &Engine, any_work: u32) -> Option<Taken<T>> {
+    /// With it what it brought.
+    #[inline]
+    pub fn take(&mut self, engine: &Engine, any_work: u32) -> Option<(Taken<'_, T>, Inline)> {
         self.forget_stale(engine);
-        let cell = self.cell.as_ref()?;
         if engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events() {
             return None;
         }
@@ -110,45 +110,28 @@ impl<T: Clone> Seats<T> {
                 _ => return None,
             }
         }
-        let (channel, client, lane) = found?;
-        self.take_from(engine, cell, channel, client.as_ref()?, lane)
-    }
-
-    fn take_from(
-        &self,
-        engine: &Engine,
-        cell: &Arc<Cell>,
-        channel: &Arc<Channel>,
-        client: &Client<T>,
-        number: usize,
-    ) -> Option<Taken<T>> {
-        let lane = channel.lane(number).ok()?;
-        let ours = local::with(engine, |local| {
-            local.cell.as_ref().filter(|own| Arc::ptr_eq(own, cell)).map(drop)
-        });
-        if ours.is_none() || !channel.claim_ready(number) {
+        let (channel, client, number) = found?;
+        let (cell, client) = (self.cell.as_deref()?, client.as_ref()?);
+        let (lane, via) = (channel.lane(number).ok()?, channel.via(number));
+        if !local::has(engine, cell) || !channel.claim_ready(number) {
             return None;
         }
-        let via = channel.via(number);
-        let request = if channel.start_serving(via.lane) {
-            let request = self.take_in(engine, cell, channel, client, via, lane);
-            if request.is_none() {
+        let idle = channel.start_serving(via.lane);
+        let request =
+            if idle { self.take_in(engine, cell, channel, client, via, lane) } else { None };
+        let Some(request) = request else {
+            if idle {
                 channel.end_serving(via.lane);
             }
-            request
-        } else {
-            None
-        };
-        let Some(request) = request else {
             channel.leave_ready(number);
             return None;
         };
         channel.wanted(engine.sleeps.load(Ordering::Relaxed));
         channel.show_processor();
-        let (cell, channel, object) = (cell.clone(), channel.clone(), client.object.clone());
-        Some(Taken { cell, channel, via, object, request })
+        Some((Taken { cell, channel, lane, via, object: &client.object }, request))
     }
 
+    #[inline]
     fn take_in(
         &self,
         engine: &Engine,
@@ -159,13 +142,16 @@ impl<T: Clone> Seats<T> {
         lane: Lane<'_>,
     ) -> Option<Inline> {
         let message = lane.header();
-        let parts = message.parts().filter(|_| is_plain(&message, Kind::Request, 1))?;
+        if !is_plain(&message, Kind::Request, 1) {
+            return None;
+        }
         let others = message.flags & (TF_ONE_WAY | TF_CLEAR_BUF);
         if message.node != client.node.0 || others != 0 || lane.inbox().is_empty() {
             return None;
         }
         let mut caller = ChainEntry::default();
-        lane.map.read(lane.inbox + parts.chain_at, bytes_of_mut(&mut caller));
+        let caller_at = lane.inbox + size_of::<Message>();
+        lane.map.read(caller_at, bytes_of_mut(&mut caller));
         let accepts_fds = message.flags & TF_ACCEPT_FDS != 0;
         let by = (&engine.fast.gate, self.epoch);
         if !cell.begin_service(by, (via, channel.peer), accepts_fds, caller.token) {
@@ -177,18 +163,16 @@ impl<T: Clone> Seats<T> {
         // The point of no return.
         engine.count_outstanding(1);
         engine.front.double_word(front::TRANSACTIONS).fetch_add(1, Ordering::Relaxed);
-        let request = Inline::copy(&message, lane.map, lane.inbox + parts.data_at, client.sender);
+        let request =
+            Inline::copy(&message, lane.map, caller_at + size_of::<ChainEntry>(), client.sender);
         lane.inbox().clear();
         Some(request)
     }
 }
 
-impl<T> Taken<T> {
+impl<T> Taken<'_, T> {
     /// Answers with bytes, in the place of which the caller may find an error of its own.
     pub fn answer(&self, engine: &Engine, data: &[u8]) -> Answered {
-        let Ok(lane) = self.channel.lane(self.via.lane as usize) else {
-            return self.give_up(engine);
-        };
         if !self.cell.leave() {
             return Answered::No;
         }
@@ -197,7 +181,7 @@ impl<T> Taken<T> {
         let (kind, data_bytes) = (Kind::Reply as u32, data.len() as u32);
         let message = Message { kind, data_bytes, ..Message::default() };
         let at_end = |map: &Mapping, at| map.write(at + size_of::<Message>(), data);
-        match lane.post(&message, at_end) {
+        match self.lane.post(&message, at_end) {
             Reader::Polling => self.channel.ring_socket(),
             Reader::Closed => {
                 let mut state = engine.lock();
@@ -210,9 +194,10 @@ impl<T> Taken<T> {
     }
 
     /// The answer is not for the fast path: the transaction becomes the state's.
+    #[cold]
     pub fn give_up(&self, engine: &Engine) -> Answered {
         let mut state = engine.lock();
-        engine.seize(&mut state, &self.cell);
+        engine.seize(&mut state, self.cell);
         self.cell.leave();
         engine.unlock(state);
         Answered::No

@@ -1,0 +1,200 @@
+//! What the fast path owes the state: a call that nobody but its two threads knows of is
+//! known as soon as anything happens that concerns it. Each test first calls until the fast path is taken.
+mod support;
+
+use baton_driver::process::{CallError, Handle, Parcel, Process, Request};
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use support::Broker;
+
+/// Calls by which both threads come to know each other.
+const WARM_UP: u32 = 4;
+/// What the server answers at once.
+const ECHO: u32 = 0;
+/// What it answers when it is let go.
+const HOLD: u32 = 1;
+/// What it answers after it has called the object that came with [`ECHO`].
+const CALL_BACK: u32 = 2;
+
+struct Stage {
+    broker: Broker,
+    server: Process,
+    client: Process,
+    manager: Handle,
+    entered: mpsc::Receiver<()>,
+    leave: mpsc::Sender<()>,
+}
+
+fn stage(loopers: usize) -> Stage {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let (enter, entered) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    let (may_leave, callback) = (Mutex::new(may_leave), Mutex::new(None));
+    let serving = server.clone();
+    let object = server.add_object(move |request: &Request<'_>| {
+        if let Some(handle) = request.received.handle(0) {
+            *callback.lock().unwrap() = Some(handle);
+        }
+        match request.code() {
+            HOLD => {
+                enter.send(()).unwrap();
+                may_leave.lock().unwrap().recv().unwrap();
+            }
+            CALL_BACK => {
+                let callback = callback.lock().unwrap();
+                let reply = serving.call(callback.as_ref().unwrap(), 7, &request.data().into());
+                return Ok(reply.map_err(|_| Errno::IO)?.data().into());
+            }
+            _ => {}
+        }
+        Ok(request.data().into())
+    });
+    server.become_context_manager(object).unwrap();
+    for _ in 0..loopers {
+        let serving = server.clone();
+        thread::spawn(move || serving.serve());
+    }
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    Stage { broker, server, client, manager, entered, leave }
+}
+
+fn warm_up(client: &Process, manager: &Handle) {
+    for number in 0..WARM_UP {
+        let bytes = number.to_ne_bytes();
+        assert_eq!(client.call(manager, ECHO, &bytes[..].into()).unwrap().data(), bytes);
+    }
+}
+
+/// A call that is held, made by a thread of its own by the fast path.
+fn held_call(stage: &Stage) -> thread::JoinHandle<Result<Vec<u8>, CallError>> {
+    let (client, manager) = (stage.client.clone(), stage.manager.clone());
+    let caller = thread::spawn(move || {
+        warm_up(&client, &manager);
+        client.call(&manager, HOLD, &b"held"[..].into()).map(|reply| reply.data().to_vec())
+    });
+    stage.entered.recv().unwrap();
+    caller
+}
+
+#[test]
+fn events_during_a_call_leave_it_as_it_was() {
+    let stage = stage(1);
+    let caller = held_call(&stage);
+    // Both sides hear of new processes, new channels and new references.
+    let other = Process::open("binder", &stage.broker.socket).unwrap();
+    let to_server = other.context_manager().unwrap();
+    let object = other.add_object(|_| Ok(Parcel::new()));
+    let mut parcel = Parcel::new();
+    parcel.write_object(object);
+    other.one_way(&to_server, ECHO, &parcel).unwrap();
+    stage.leave.send(()).unwrap();
+    assert_eq!(caller.join().unwrap().unwrap(), b"held");
+    assert_eq!(other.call(&to_server, ECHO, &b"other"[..].into()).unwrap().data(), b"other");
+    warm_up(&stage.client, &stage.manager);
+    stage.server.close();
+}
+
+#[test]
+fn a_call_back_comes_to_the_thread_that_waits() {
+    let stage = stage(1);
+    let (client, manager) = (&stage.client, &stage.manager);
+    let served_by = Arc::new(Mutex::new(None));
+    let by = served_by.clone();
+    let object = client.add_object(move |request| {
+        *by.lock().unwrap() = Some(thread::current().id());
+        Ok(request.data().into())
+    });
+    let mut parcel = Parcel::new();
+    parcel.write_object(object);
+    client.call(manager, ECHO, &parcel).unwrap();
+    for number in 0..20_u32 {
+        warm_up(client, manager);
+        let bytes = number.to_ne_bytes();
+        // Nobody else serves in the client: were it not this thread, nobody would answer.
+        let reply = client.call(manager, CALL_BACK, &bytes[..].into()).unwrap();
+        assert_eq!(reply.data(), bytes);
+        assert_eq!(served_by.lock().unwrap().take(), Some(thread::current().id()));
+    }
+    stage.server.close();
+}
+
+#[test]
+fn a_server_that_goes_fails_the_call() {
+    let stage = stage(1);
+    let caller = held_call(&stage);
+    stage.server.close();
+    assert_eq!(caller.join().unwrap(), Err(CallError::Dead));
+    let after = stage.client.call(&stage.manager, ECHO, &Parcel::new()).err();
+    assert_eq!(after, Some(CallError::Dead));
+    stage.leave.send(()).unwrap();
+}
+
+#[test]
+fn a_client_that_closes_fails_its_own_call() {
+    let stage = stage(2);
+    let caller = held_call(&stage);
+    stage.client.close();
+    assert!(caller.join().unwrap().is_err());
+    stage.leave.send(()).unwrap();
+    // The looper that served it goes on.
+    let other = Process::open("binder", &stage.broker.socket).unwrap();
+    let to_server = other.context_manager().unwrap();
+    warm_up(&other, &to_server);
+    stage.server.close();
+}
+
+#[test]
+fn answers_of_every_shape_come_back() {
+    let stage = stage(1);
+    let (client, manager) = (&stage.client, &stage.manager);
+    for bytes in [0, 1, 4, 31, 33, 124, 127, 128, 129, 130, 4096, 65536, 0, 128] {
+        let sent: Vec<u8> = (0..bytes).map(|n| n as u8).collect();
+        for _ in 0..3 {
+            let reply = client.call(manager, ECHO, &sent[..].into()).unwrap();
+            assert_eq!(reply.data(), sent);
+        }
+    }
+    stage.server.close();
+}
+
+/// Many threads call, and others make and drop references and processes all the while.
+#[test]
+fn calls_and_events_cross_without_harm() {
+    const CALLS: u32 = 3000;
+    let stage = stage(2);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let callers: Vec<_> = (0..3_u32)
+            .map(|name| {
+                let (client, manager) = (&stage.client, &stage.manager);
+                scope.spawn(move || {
+                    for number in 0..CALLS {
+                        let sent = [name.to_ne_bytes(), number.to_ne_bytes()].concat();
+                        let reply = client.call(manager, ECHO, &sent[..].into()).unwrap();
+                        assert_eq!(reply.data(), sent);
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let other = Process::open("binder", &stage.broker.socket).unwrap();
+                let to_server = other.context_manager().unwrap();
+                let object = other.add_object(|_| Ok(Parcel::new()));
+                let mut parcel = Parcel::new();
+                parcel.write_object(object);
+                other.call(&to_server, ECHO, &parcel).unwrap();
+                other.close();
+            }
+        });
+        for caller in callers {
+            caller.join().unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    stage.server.close();
+}
