@@ -9,7 +9,7 @@
 //! - [`parcel`]: a transaction's objects, on both sides, as functions over copies.
 //! - `control`: the two sockets to the broker. `maps`: where the program has mapped a file.
 //!   `user`: the program's memory by address. `thread`: starting the control thread.
-//!   `thread_end`: the program's threads end.
+//!   `thread_end`: the program's threads end. `token`: numbers that no peer can guess.
 //! - [`observer`]: a look at the broker, for those who take no part.
 //! - Front ends: [`device`], the uapi byte for byte; [`process`], the typed API.
 //!
@@ -33,6 +33,7 @@ mod send;
 pub mod state;
 mod thread;
 mod thread_end;
+mod token;
 mod user;
 
 /// Where the broker listens.

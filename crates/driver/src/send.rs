@@ -7,6 +7,7 @@ use crate::parcel::Sent;
 use crate::state::buffer::allocation_bytes;
 use crate::state::transaction::{Departure, Refusal, Target, Via};
 use crate::state::work::{Completion, Tid};
+use crate::token;
 use baton_abi::control::{ProcessId, Reply, Request, TicketId};
 use baton_abi::lane::*;
 use baton_shm::mailbox::Reader;
@@ -338,7 +339,7 @@ impl Engine {
         departure: &Departure,
         outgoing: &Outgoing<'_>,
     ) -> Result<(Arc<Channel>, Via, Prepared, u64, Vec<ChainEntry>), Refusal> {
-        let token = self.token(departure.number);
+        let token = token::next().map_err(Refusal::failed)?;
         let us = self.identity.process.0;
         let mut chain = vec![ChainEntry { process: us, token }];
         chain.extend(departure.chain.iter().filter(|entry| entry.process != us));

@@ -105,7 +105,7 @@ impl Device {
             BC_FREE_BUFFER => self.free(state, user::read(at)?),
             BC_REGISTER_LOOPER => state.register_looper(tid),
             BC_ENTER_LOOPER => state.enter_looper(tid),
-            BC_EXIT_LOOPER => state.thread(tid).looper.exited = true,
+            BC_EXIT_LOOPER => state.exit_looper(tid),
             BC_REQUEST_DEATH_NOTIFICATION => {
                 let HandleCookie { handle, cookie } = user::read(at)?;
                 state.request_death(handle, cookie);

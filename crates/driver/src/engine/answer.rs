@@ -48,12 +48,6 @@ impl Engine {
         })
     }
 
-    /// A token that no peer can guess.
-    pub fn token(&self, number: u64) -> u64 {
-        use std::hash::BuildHasher;
-        self.key.hash_one(number)
-    }
-
     /// Takes what has come back to threads that poll, who do not come by for it themselves. A thread
     /// that sleeps on its lane does: nobody else may be on that word with it.
     pub(super) fn accept_answers(&self, state: &mut State) {

@@ -85,14 +85,22 @@ impl Engine {
     }
 
     pub(super) fn publish(&self, state: &State) {
+        let threads = (state.threads.len() as u64) << 32 | (state.pool.there as u64) << 1;
+        let shown = [state.buffers.changes(), threads | u64::from(self.is_polling())];
+        // Relaxed: changed under the state's lock alone.
+        let before = self.shown.each_ref().map(|shown| shown.load(Ordering::Relaxed));
+        if before != shown {
+            self.shown.iter().zip(shown).for_each(|(to, new)| to.store(new, Ordering::Relaxed));
+            self.publish_all(state);
+        }
+        self.publish_counts(state);
+    }
+
+    fn publish_all(&self, state: &State) {
         let put = |offset, value: usize| {
-            let word = self.front.word(offset);
-            if word.load(Ordering::Relaxed) != value as u32 {
-                word.store(value as u32, Ordering::Release);
-            }
+            self.front.word(offset).store(value as u32, Ordering::Release);
         };
-        let loopers = state.loopers();
-        let attended = loopers > 0 && !self.is_polling();
+        let attended = state.pool.there > 0 && !self.is_polling();
         let attendance = if attended { Attendance::Loopers } else { Attendance::Nobody };
         let (used, buffers) = state.buffers.used();
         put(front::ATTENDANCE, attendance as usize);
@@ -102,8 +110,7 @@ impl Engine {
         put(front::BUFFER_USED, used);
         put(front::BUFFERS, buffers);
         put(front::THREADS, state.threads.len());
-        put(front::LOOPERS, loopers);
-        self.publish_counts(state);
+        put(front::LOOPERS, state.pool.there);
     }
 
     /// What the fast path counts too.

@@ -57,6 +57,8 @@ pub struct Engine {
     opening: Mutex<()>,
     front: Mapping,
     tally: Mapping,
+    /// What the state was like when it was shown last.
+    shown: [AtomicU64; 2],
     /// What of the state's stands in the front page beside the fast path's.
     published_outstanding: AtomicU32,
     published_received: AtomicU64,
@@ -86,7 +88,6 @@ pub struct Engine {
     stop: OwnedFd,
     barriers: AtomicU64,
     barrier_seen: AtomicU64,
-    key: std::hash::RandomState,
     closed: AtomicBool,
 }
 
@@ -144,6 +145,7 @@ impl Engine {
             opening: Mutex::default(),
             front,
             tally,
+            shown: Default::default(),
             published_outstanding: AtomicU32::new(0),
             published_received: AtomicU64::new(0),
             memory,
@@ -162,7 +164,6 @@ impl Engine {
             stop,
             barriers: AtomicU64::new(0),
             barrier_seen: AtomicU64::new(0),
-            key: std::hash::RandomState::new(),
             closed: AtomicBool::new(false),
         });
         let link = engine.broker.link();

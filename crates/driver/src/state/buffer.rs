@@ -23,6 +23,7 @@ pub struct Buffers {
     free_by_size: BTreeSet<Free>,
     used_bytes: usize,
     n_used: usize,
+    changes: u64,
 }
 
 /// A free range. Of those that are large enough the smallest is taken, and of these the first.
@@ -61,12 +62,14 @@ impl Buffers {
     pub fn map(&mut self, bytes: usize) {
         debug_assert_eq!(self.n_used, 0);
         let apart = Free { bytes, offset: 0 };
-        *self = Buffers { bytes, one_way_free: bytes / 2, apart, ..Buffers::default() };
+        let changes = self.changes + 1;
+        *self = Buffers { bytes, one_way_free: bytes / 2, apart, changes, ..Buffers::default() };
     }
 
     /// The mapping is gone, for good: what lies there can be freed, and nothing comes in.
     pub fn unmap(&mut self) {
         self.bytes = 0;
+        self.changes += 1;
     }
 
     /// Size of the mapping, 0 before it is made and once it is gone.
@@ -82,6 +85,11 @@ impl Buffers {
     /// The largest range that is free.
     pub fn largest_free(&self) -> usize {
         self.free_by_size.last().map_or(0, |range| range.bytes).max(self.apart.bytes)
+    }
+
+    /// How often anything of this has changed.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Allocated bytes and buffers.
@@ -112,6 +120,7 @@ impl Buffers {
         }
         self.used_bytes += bytes;
         self.n_used += 1;
+        self.changes += 1;
         Ok(range.offset)
     }
 
@@ -119,6 +128,7 @@ impl Buffers {
     pub fn release(&mut self, offset: Offset, bytes: usize, one_way: bool) {
         self.used_bytes -= bytes;
         self.n_used -= 1;
+        self.changes += 1;
         if one_way {
             self.one_way_free += bytes;
         }

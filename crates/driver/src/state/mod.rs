@@ -79,6 +79,8 @@ pub struct Pool {
     pub requested: u32,
     /// Registered.
     pub started: u32,
+    /// Loopers of both kinds that have not left.
+    pub there: usize,
 }
 
 /// One process, as its driver knows it.

@@ -50,6 +50,11 @@ impl Looper {
     pub fn serves(self) -> bool {
         self.registered || self.entered
     }
+
+    /// Whether it is one and has not left.
+    fn is_there(self) -> bool {
+        self.serves() && !self.exited
+    }
 }
 
 /// What a thread that is inside the driver sleeps on.
@@ -171,14 +176,20 @@ impl Threads {
     }
 
     /// The thread, new if it was not known.
+    #[inline]
     pub fn get_or_add(&mut self, tid: Tid) -> &mut Thread {
-        let place = self.place(tid).unwrap_or_else(|| {
+        if self.all.get(self.last).is_none_or(|(last, _)| *last != tid) {
+            self.last = self.find_or_add(tid);
+        }
+        &mut self.all[self.last].1
+    }
+
+    fn find_or_add(&mut self, tid: Tid) -> usize {
+        self.places.get(&tid).copied().unwrap_or_else(|| {
             self.places.insert(tid, self.all.len());
             self.all.push((tid, Thread::default()));
             self.all.len() - 1
-        });
-        self.last = place;
-        &mut self.all[place].1
+        })
     }
 
     /// Takes the thread out.
@@ -216,11 +227,11 @@ impl State {
     /// BC_REGISTER_LOOPER.
     pub fn register_looper(&mut self, tid: Tid) {
         let requested = self.pool.requested > 0;
-        let looper = &mut self.thread(tid).looper;
-        looper.registered = true;
-        if looper.entered || !requested {
-            let why = if looper.entered { "after BC_ENTER_LOOPER" } else { "without request" };
-            looper.invalid = true;
+        let entered = self.thread(tid).looper.entered;
+        self.change_looper(tid, |looper| looper.registered = true);
+        if entered || !requested {
+            let why = if entered { "after BC_ENTER_LOOPER" } else { "without request" };
+            self.thread(tid).looper.invalid = true;
             self.complain(format!("BC_REGISTER_LOOPER called {why}"));
         } else {
             self.pool.requested -= 1;
@@ -230,23 +241,33 @@ impl State {
 
     /// BC_ENTER_LOOPER.
     pub fn enter_looper(&mut self, tid: Tid) {
+        self.change_looper(tid, |looper| looper.entered = true);
         let looper = &mut self.thread(tid).looper;
-        looper.entered = true;
         if looper.registered {
             looper.invalid = true;
             self.complain("BC_ENTER_LOOPER called after BC_REGISTER_LOOPER".to_owned());
         }
     }
 
-    /// Loopers that have not left.
-    pub fn loopers(&self) -> usize {
-        self.threads.iter().filter(|(_, t)| t.looper.serves() && !t.looper.exited).count()
+    /// BC_EXIT_LOOPER.
+    pub fn exit_looper(&mut self, tid: Tid) {
+        self.change_looper(tid, |looper| looper.exited = true);
+    }
+
+    fn change_looper(&mut self, tid: Tid, change: impl FnOnce(&mut Looper)) {
+        let looper = &mut self.thread(tid).looper;
+        let before = looper.is_there();
+        change(looper);
+        let after = looper.is_there();
+        self.pool.there += usize::from(after);
+        self.pool.there -= usize::from(before);
     }
 
     /// BINDER_THREAD_EXIT, and the end of a thread that did not say so.
     pub fn thread_exit(&mut self, tid: Tid) {
         self.set_waiting(tid, Waiting::No);
         let Some(mut thread) = self.threads.remove(tid) else { return };
+        self.pool.there -= usize::from(thread.looper.is_there());
         let mut lanes: Vec<(Via, Vec<Half>)> = Vec::new();
         let mut open = |via, half| match lanes.iter_mut().find(|(lane, _)| *lane == via) {
             Some((_, halves)) => halves.push(half),

@@ -177,7 +177,7 @@ impl World {
     pub fn announce(&mut self, id: ChannelId, must_look: bool) {
         let channel = self.channels.get_mut(&id).expect("posted on an open channel");
         let Some(server) = self.parties.get_mut(&channel.server) else { return };
-        let attended = server.state.loopers() > 0;
+        let attended = server.state.pool.there > 0;
         let sleepers = server
             .threads
             .values()

@@ -10,6 +10,7 @@ use crate::state::State;
 use crate::state::thread::Waiting;
 use crate::state::transaction::Via;
 use crate::state::work::Tid;
+use crate::token;
 use baton_abi::lane::{ChainEntry, Kind, Message, front};
 use baton_shm::mailbox::Seen;
 use bytemuck::bytes_of;
@@ -49,7 +50,7 @@ impl Engine {
             let channel = &*route.channel.upgrade()?;
             let (cell, via) = (local.cell.as_deref()?, channel.via(route.lane as usize));
             let lane = channel.lane(via.lane as usize).ok()?;
-            let token = local.tokens.next()?;
+            let token = token::next().ok()?;
             if channel.front_word(front::FROZEN) != 0 || !channel.take_this_lane(via.lane) {
                 return None;
             }

@@ -4,7 +4,6 @@ use super::cell::Cell;
 use crate::channel::Channel;
 use crate::engine::{Engine, lock, tid};
 use baton_abi::control::NodeId;
-use rustix::rand::GetRandomFlags;
 use std::cell::{Cell as Counter, RefCell};
 use std::sync::{Arc, Weak};
 
@@ -19,7 +18,6 @@ pub(super) struct Local {
     engine: u64,
     pub cell: Option<Arc<Cell>>,
     pub route: Option<Route>,
-    pub tokens: Tokens,
 }
 
 /// The way that a call went.
@@ -31,28 +29,9 @@ pub(super) struct Route {
     pub epoch: u64,
 }
 
-/// Unguessable numbers, some in stock: one from the kernel at a time would cost as much as a call.
-pub(super) struct Tokens {
-    stock: [u64; 32],
-    left: usize,
-}
-
-impl Tokens {
-    pub fn next(&mut self) -> Option<u64> {
-        if self.left == 0 {
-            let bytes = bytemuck::bytes_of_mut(&mut self.stock);
-            let filled = rustix::rand::getrandom(bytes, GetRandomFlags::NONBLOCK).ok()?;
-            self.left = filled / 8;
-        }
-        self.left = self.left.checked_sub(1)?;
-        Some(self.stock[self.left])
-    }
-}
-
 impl Local {
     const fn new() -> Local {
-        let tokens = Tokens { stock: [0; 32], left: 0 };
-        Local { engine: 0, cell: None, route: None, tokens }
+        Local { engine: 0, cell: None, route: None }
     }
 
     fn is_of(&self, engine: &Engine) -> bool {
