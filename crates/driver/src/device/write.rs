@@ -80,6 +80,9 @@ impl Device {
             _ => {}
         }
         let mut state = engine.lock();
+        if !matches!(command, BC_FREE_BUFFER | BC_REGISTER_LOOPER | BC_ENTER_LOOPER) {
+            engine.accept_first(&mut state);
+        }
         let result = self.run_locally(&mut state, tid, command, at);
         engine.unlock(state);
         result
@@ -128,6 +131,9 @@ impl Device {
     fn free(&self, state: &mut State, address: u64) {
         let base = self.engine.program_map.load(Ordering::Acquire) as u64;
         let offset = address.checked_sub(base).filter(|_| base != 0).map(|offset| offset as usize);
+        if state.frees_more(offset) {
+            self.engine.accept_first(state);
+        }
         if let Some((offset, bytes)) = state.free(offset, address) {
             self.engine.memory.zero(offset, bytes);
         }

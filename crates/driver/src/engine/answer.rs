@@ -7,7 +7,7 @@ use crate::channel::Channel;
 use crate::state::State;
 use crate::state::transaction::{Arrival, Verdict, Via};
 use crate::state::work::Tid;
-use baton_abi::control::End;
+use baton_abi::control::{End, ProcessId};
 use baton_abi::lane::{AT_THE_DOOR, Kind, Message};
 use baton_shm::mailbox::{Reader, Seen};
 use baton_shm::mapping::Mapping;
@@ -61,6 +61,14 @@ impl Engine {
             for tid in state.callers() {
                 self.accept_answer(state, tid);
             }
+        }
+    }
+
+    /// Takes what a peer that is gone has answered: its death does not undo it. Nobody takes its
+    /// lanes again, so those who sleep on them are among the callers.
+    pub(super) fn accept_last_words(&self, state: &mut State, peer: ProcessId) {
+        for tid in state.callers_of(peer) {
+            self.accept_answer(state, tid);
         }
     }
 

@@ -253,7 +253,7 @@ impl State {
                 if let Some(node) = self.nodes.get_mut(id) {
                     *node.local.of(strength) -= 1;
                 }
-                self.node_changed(id);
+                self.node_dropped(id, strength);
             }
         }
     }

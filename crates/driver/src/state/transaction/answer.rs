@@ -93,6 +93,14 @@ impl State {
         self.threads.iter().filter(calls).map(|(tid, _)| tid).collect()
     }
 
+    /// Threads that a process has not answered.
+    pub fn callers_of(&self, peer: ProcessId) -> Vec<Tid> {
+        let calls = |(_, thread): &(Tid, &Thread)| {
+            thread.calls_on().is_some_and(|calling| calling.peer == peer)
+        };
+        self.threads.iter().filter(calls).map(|(tid, _)| tid).collect()
+    }
+
     pub(super) fn pop_call(&mut self, tid: Tid) {
         if let Some(Frame::Calling(calling)) = self.thread(tid).stack.pop() {
             self.tokens.remove(&calling.token);
