@@ -448,6 +448,7 @@ fn waits_alike(step: &Step, world: &World) -> bool {
     }
     let doing = &process.threads[step.thread as usize];
     let others = process.threads.iter().filter(|thread| thread.waits_for_anything());
-    let alike = |other: &Thread| other.busy.as_ref() == Some(&step.act) && other.looper == doing.looper;
+    let alike =
+        |other: &Thread| other.busy.as_ref() == Some(&step.act) && other.looper == doing.looper;
     !doing.stack.is_empty() || others.into_iter().all(alike)
 }

@@ -71,18 +71,23 @@ impl Engine {
             Event::Barrier { number } => {
                 self.barrier_seen.fetch_max(number, Ordering::AcqRel);
             }
-            Event::References { .. } => {
+            Event::References { holder: (process, holding), .. } => {
                 let mut state = self.lock();
                 self.gather(&mut state);
                 // What came before it stands before what it leads to.
-                self.accept(&mut state, None);
+                let later = self.accept(&mut state, None);
+                if later.is_some() && holding.is_none() {
+                    self.accept(&mut state, Some(process));
+                }
                 state.event(event);
                 self.carry_out(&mut state);
             }
             Event::Dead { process } => {
                 let mut state = self.lock();
                 self.gather(&mut state);
-                self.accept(&mut state, None);
+                if self.accept(&mut state, None).is_some() {
+                    self.accept(&mut state, Some(process));
+                }
                 self.accept_last_words(&mut state, process);
                 state.event(event);
                 self.carry_out(&mut state);

@@ -62,24 +62,25 @@ impl State {
         }
     }
 
-    /// The calls under way by a handle.
-    pub fn callers_by(&self, handle: u32) -> Vec<(Tid, Via)> {
+    /// The calls under way by a handle: whose, the level of its stack, and the lane of one that may
+    /// not have been taken in yet. What a thread has called further out was, or it would not serve.
+    pub fn callers_by(&self, handle: u32) -> Vec<(Tid, usize, Option<Via>)> {
         let calls = |(tid, thread): (Tid, &Thread)| {
-            let of = |frame: &Frame| match frame {
+            let innermost = thread.stack.len().saturating_sub(1);
+            let of = move |(level, frame): (usize, &Frame)| match frame {
                 Frame::Calling(calling) if calling.handle == Some(handle) => {
-                    Some((tid, calling.via))
+                    Some((tid, level, (level == innermost).then_some(calling.via)))
                 }
                 _ => None,
             };
-            thread.stack.iter().find_map(of)
+            thread.stack.iter().enumerate().filter_map(of).collect::<Vec<_>>()
         };
-        self.threads.iter().filter_map(calls).collect()
+        self.threads.iter().flat_map(calls).collect()
     }
 
-    /// The thread's call by a handle was taken in: the right to call is needed no longer.
-    pub fn taken(&mut self, tid: Tid, via: Via) {
-        let of = |frame: &&mut Frame| matches!(frame, Frame::Calling(c) if c.via == via);
-        if let Some(Frame::Calling(calling)) = self.thread(tid).stack.iter_mut().find(of) {
+    /// A call was taken in: the right to call is needed no longer.
+    pub fn taken(&mut self, tid: Tid, level: usize) {
+        if let Some(Frame::Calling(calling)) = self.thread(tid).stack.get_mut(level) {
             let handle = calling.handle.take();
             self.end_sending(handle);
         }
