@@ -139,7 +139,7 @@ impl Engine {
                 if let Some((kind, errno)) = refused {
                     // Descriptors are installed when it is read: by then it was complete.
                     let code = if errno == Errno::MFILE { 0 } else { AT_THE_DOOR };
-                    if !self.answer(via, kind, errno, code) {
+                    if !self.answer(via, kind, Some(errno), code) {
                         areas.outbox().give_back();
                     }
                 }

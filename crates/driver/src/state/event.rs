@@ -31,15 +31,15 @@ impl State {
                 if peer.is_unused() {
                     self.peers.remove(&process);
                 }
-                let before = self.nodes.get_mut(id).map(|node| {
-                    let before = (node.remote_strong, node.remote_held);
-                    (node.remote_strong, node.remote_held) = (strong, held);
-                    before
-                });
-                match before {
-                    Some((true, _)) if !strong => self.node_dropped(id, Strength::Strong),
-                    Some((_, true)) if !held => self.node_dropped(id, Strength::Weak),
-                    _ => self.node_changed(id),
+                let Some(node) = self.nodes.get_mut(id) else { return };
+                let (was_strong, was_held) = (node.remote_strong, node.remote_held);
+                (node.remote_strong, node.remote_held) = (strong, held);
+                self.node_changed(id);
+                if was_strong && !strong {
+                    self.node_dropped(id, Strength::Strong);
+                }
+                if was_held && !held {
+                    self.node_dropped(id, Strength::Weak);
                 }
             }
             Event::Dead { process } => self.peer_gone(process),

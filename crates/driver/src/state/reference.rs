@@ -204,7 +204,7 @@ impl State {
 
     pub(super) fn return_grants(&mut self, handle: u32) {
         let Some(reference) = self.references.get_mut(handle) else { return };
-        let unused = reference.counts == Counts::default() && reference.sending > 0;
+        let unused = reference.counts.strong == 0 && reference.sending > 0;
         let Some(((strong, grants), over)) = reference.surplus() else {
             if unused {
                 self.effect(Effect::EndSending(handle));

@@ -47,13 +47,14 @@ impl State {
         self.wake(tid);
     }
 
-    /// The call has failed at the other end.
+    /// The call has failed at the other end. Of who has left or died there is no errno (0): that is
+    /// no failure to be asked for.
     pub fn answered_with(&mut self, tid: Tid, kind: Kind, errno: i32) {
         self.pop_call(tid);
         let command = refusal_command(kind);
         let error = &mut self.thread(tid).error;
         // What has failed since the call stays to be asked for.
-        if error.command == 0 {
+        if error.command == 0 && errno != 0 {
             (error.command, error.param) = (command, errno);
         }
         // As in the kernel, of one at a time.
@@ -136,7 +137,7 @@ impl State {
 
     pub(in crate::state) fn settle(&mut self, tid: Tid) {
         if self.thread(tid).calls_on().is_some_and(|calling| calling.dead) {
-            self.answered_with(tid, Kind::Dead, -Errno::SRCH.raw_os_error());
+            self.answered_with(tid, Kind::Dead, 0);
         }
     }
 }
