@@ -164,6 +164,9 @@ fn gather<'a>(
     data: &'a mut Vec<u8>,
     offsets: &'a mut Vec<u64>,
 ) -> Result<Outgoing<'a>, Errno> {
+    let parts = [transaction.data_size, transaction.offsets_size, buffers_size];
+    let sum = |sum: u64, part: u64| sum.checked_add(part.checked_next_multiple_of(8)?);
+    parts.into_iter().try_fold(0, sum).ok_or(Errno::INVAL)?;
     let limit = |bytes: u64| {
         usize::try_from(bytes).ok().filter(|&b| b <= MAX_PAYLOAD_BYTES).ok_or(Errno::NOSPC)
     };

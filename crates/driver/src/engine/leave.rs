@@ -75,7 +75,7 @@ impl Engine {
 }
 
 /// A message that nobody will take: its references and its descriptors go.
-fn drop_message(state: &mut State, channel: &Channel, message: &Message) {
+pub(super) fn drop_message(state: &mut State, channel: &Channel, message: &Message) {
     state.drop_ticket(channel.peer, TicketId(message.ticket));
     drop(channel.take_fds(message));
 }
