@@ -463,6 +463,21 @@ TEST(commands_extended_error_no_space)
 	ping(client, 0, manager);
 }
 
+// GET_EXTENDED_ERROR of a call whose server dies: nothing, it was not the call that failed.
+TEST(commands_extended_error_killed)
+{
+	struct thread *manager = manager_new(), *client = process_new("client");
+	bc_transaction(client, 0, 7, 0, NULL);
+	flush(client);
+	expect_txn(manager, 7);
+	process_kill(manager);
+	expect_br(client, BR_TRANSACTION_COMPLETE);
+	expect_br(client, BR_DEAD_REPLY);
+	struct binder_extended_error error = extended_error(client);
+	expect_eq(error.command, BR_OK);
+	expect_eq(error.param, 0);
+}
+
 // GET_EXTENDED_ERROR of a call to a dead node: BR_DEAD_REPLY, EINVAL.
 TEST(commands_extended_error_dead)
 {

@@ -48,10 +48,35 @@ TEST(freeze_sync_call)
 	expect_errno(freeze(c.system, c.server, true, 0), 0);
 	bc_transaction(c.client, c.handle, 7, 0, NULL);
 	expect_br(c.client, BR_FROZEN_REPLY);
+	struct binder_extended_error error = extended_error(c.client);
+	expect_eq(error.command, BR_FROZEN_REPLY);
+	expect_eq(error.param, 0);
 	expect_nothing(c.client);
 	expect_nothing(c.server);
 	expect_errno(freeze(c.system, c.server, false, 0), 0);
 	ping(c.client, c.handle, c.server);
+}
+
+// A process that calls while it counts as frozen cannot be called back.
+TEST(freeze_call_back)
+{
+	struct cast c = cast();
+	struct parcel *object = parcel_new();
+	put_binder(object, 0x30, 0x40);
+	expect_errno(freeze(c.system, c.server, true, 0), 0);
+	bc_transaction(c.server, 0, 7, 0, object);
+	read_begin(c.server);
+	const struct binder_transaction_data *txn = expect_txn(c.manager, 7);
+	uint32_t back = flat_at(c.manager, txn, 0, BINDER_TYPE_HANDLE)->handle;
+	bc_transaction(c.manager, back, 8, 0, NULL);
+	expect_br(c.manager, BR_FROZEN_REPLY);
+	expect(frozen_info(c.system, c.server).sync_recv & 1);
+	bc_reply(c.manager, 0, NULL);
+	expect_br(c.manager, BR_TRANSACTION_COMPLETE);
+	expect_node(c.server, BR_INCREFS, 0x30, 0x40);
+	expect_node(c.server, BR_ACQUIRE, 0x30, 0x40);
+	expect_br(c.server, BR_TRANSACTION_COMPLETE);
+	expect_reply(c.server);
 }
 
 // A one-way call to a frozen process is taken and delivered after the thaw.

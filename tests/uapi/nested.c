@@ -160,6 +160,37 @@ TEST(nested_call_back_to_waiting_thread)
 	finish_completed(client, manager, txn);
 }
 
+// A handle that is given up during a call within a call is free once that call was taken.
+TEST(nested_handle_given_up_during_inner_call)
+{
+	struct thread *manager = manager_new(), *client = process_new("client");
+	const struct binder_transaction_data *txn;
+	uint32_t handle = send_object(client, manager, OUT, &txn);
+	struct parcel *lent = parcel_new(), *another = parcel_new();
+	put_binder(lent, 0xb0, 0xb1);
+	put_binder(another, 0xc0, 0xc1);
+	bc_transaction(manager, handle, BACK, 0, lent);
+	flush(manager);
+	expect_node(client, BR_INCREFS, 0xa0, 0xa1);
+	expect_node(client, BR_ACQUIRE, 0xa0, 0xa1);
+	expect_br(client, BR_TRANSACTION_COMPLETE);
+	const struct binder_transaction_data *back = expect_txn(client, BACK);
+	uint32_t theirs = flat_at(client, back, 0, BINDER_TYPE_HANDLE)->handle;
+	bc_transaction(client, theirs, OUT + 1, 0, NULL);
+	flush(client);
+	expect_node(manager, BR_INCREFS, 0xb0, 0xb1);
+	expect_node(manager, BR_ACQUIRE, 0xb0, 0xb1);
+	expect_br(manager, BR_TRANSACTION_COMPLETE);
+	expect_eq(expect_txn(manager, OUT + 1)->target.ptr, 0xb0);
+	bc_free_buffer(client, back);
+	flush(client);
+	bc_reply(manager, 0, another);
+	flush(manager);
+	expect_br(client, BR_TRANSACTION_COMPLETE);
+	const struct binder_transaction_data *reply = expect_reply(client);
+	expect_eq(flat_at(client, reply, 0, BINDER_TYPE_HANDLE)->handle, theirs);
+}
+
 // The same through a third process: A -> B -> C -> A comes to A's waiting thread.
 TEST(nested_call_back_through_third_process)
 {

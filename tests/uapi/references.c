@@ -302,6 +302,32 @@ TEST(references_unbalanced_commands)
 	expect_node(server, BR_DECREFS, PTR, COOKIE);
 }
 
+// A buffer's count that the program has given up as well is not taken twice.
+TEST(references_count_of_a_buffer_given_up)
+{
+	struct thread *manager = manager_new(), *server = process_new("server");
+	struct parcel *object = parcel_new();
+	put_binder(object, PTR, COOKIE);
+	bc_transaction(server, 0, 7, TF_ONE_WAY, object);
+	expect_node(server, BR_INCREFS, PTR, COOKIE);
+	expect_node(server, BR_ACQUIRE, PTR, COOKIE);
+	expect_br(server, BR_TRANSACTION_COMPLETE);
+	bc_ptr_cookie(server, BC_INCREFS_DONE, PTR, COOKIE);
+	bc_ptr_cookie(server, BC_ACQUIRE_DONE, PTR, COOKIE);
+	flush(server);
+	const struct binder_transaction_data *txn = expect_txn(manager, 7);
+	uint32_t handle = flat_at(manager, txn, 0, BINDER_TYPE_HANDLE)->handle;
+	bc_u32(manager, BC_INCREFS, handle);
+	bc_u32(manager, BC_RELEASE, handle);
+	bc_free_buffer(manager, txn);
+	bc_transaction(manager, handle, 8, TF_ONE_WAY, NULL);
+	expect_br(manager, BR_FAILED_REPLY);
+	bc_u32(manager, BC_DECREFS, handle);
+	flush(manager);
+	expect_node(server, BR_RELEASE, PTR, COOKIE);
+	expect_node(server, BR_DECREFS, PTR, COOKIE);
+}
+
 // A weak handle: BR_INCREFS alone, and BR_DECREFS alone at its end.
 TEST(references_weak_binder)
 {

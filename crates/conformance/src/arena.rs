@@ -10,7 +10,6 @@
 //! call's own buffers are read and written by the driver under test meanwhile, so nothing here is
 //! a Rust reference but the atomics.
 
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -20,6 +19,8 @@ pub const PROCESSES: usize = 8;
 pub const THREADS: usize = 8;
 /// Room in a slot for what commands point to.
 pub const ROOM: usize = 1 << 20;
+/// Where it lies, in every run: what a parcel says of its own buffers may be seen by its receiver.
+const PLACE: usize = 0x1000_0000_0000;
 const HEADER: usize = 4096;
 const SLOT: usize = HEADER + ROOM;
 
@@ -51,11 +52,14 @@ impl Arena {
     /// Maps it; children of `fork` have it at the same address.
     pub fn new() -> Arena {
         let bytes = HEADER + PROCESSES * THREADS * SLOT;
-        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new map, where the system has room for it.
-        let base = unsafe {
-            libc::mmap(null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-        };
+        let flags = libc::MAP_SHARED
+            | libc::MAP_ANONYMOUS
+            | libc::MAP_NORESERVE
+            | libc::MAP_FIXED_NOREPLACE;
+        let place = PLACE as *mut libc::c_void;
+        // SAFETY: a new map, in the place of none.
+        let base =
+            unsafe { libc::mmap(place, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         assert_ne!(base, libc::MAP_FAILED, "no memory for the arena");
         Arena { base: base as usize }
     }

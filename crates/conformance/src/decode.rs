@@ -13,6 +13,7 @@
 use crate::world::{Buffer, Call, World, target};
 use baton_abi::uapi::*;
 use bytemuck::{AnyBitPattern, pod_read_unaligned};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Decodes what a thread has read.
@@ -149,14 +150,14 @@ impl Decoder<'_> {
         };
         let offsets = offsets.chunks_exact(8).map(|at| part::<u64>(at, 0) as usize);
         let offsets: Vec<_> = offsets.collect();
-        let mut contents: Vec<Vec<u8>> = Vec::new();
+        let mut contents: Contents = BTreeMap::new();
         let mut lengths = Vec::new();
-        for &at in &offsets {
+        for (index, &at) in offsets.iter().enumerate() {
             let Some(object) = bytes.get(at..) else { continue };
             if object.len() < 4 {
                 continue;
             }
-            let length = self.object(object, &mut contents, text);
+            let length = self.object(index as u64, object, data.buffer, &mut contents, text);
             lengths.push((at, length));
         }
         for (at, length) in lengths {
@@ -164,14 +165,21 @@ impl Decoder<'_> {
             bytes[at..end].fill(0);
         }
         let _ = write!(text, " #{:x}", hash(&bytes));
-        for content in contents {
-            let _ = write!(text, " #{:x}", hash(&self.without_addresses(content, data.buffer)));
+        for content in contents.values() {
+            let _ = write!(text, " #{:x}", hash(content));
         }
     }
 
-    /// One object's text; its length. Buffers' contents are gathered, as an array that comes later
-    /// says where descriptors are in them.
-    fn object(&mut self, bytes: &[u8], contents: &mut Vec<Vec<u8>>, text: &mut String) -> usize {
+    /// One object's text; its length. Buffers' contents are gathered by index, as objects that come
+    /// later say where the driver has put descriptors and addresses in them.
+    fn object(
+        &mut self,
+        index: u64,
+        bytes: &[u8],
+        transaction: u64,
+        contents: &mut Contents,
+        text: &mut String,
+    ) -> usize {
         match part::<u32>(bytes, 0) {
             kind @ (BINDER_TYPE_BINDER | BINDER_TYPE_WEAK_BINDER) => {
                 let object: FlatObject = part(bytes, 0);
@@ -204,7 +212,14 @@ impl Decoder<'_> {
                 let (parent, offset) = (object.parent, object.parent_offset);
                 let _ = write!(text, " [buffer {at} {length} {flags:x} {parent} {offset}]");
                 let content = crate::peek::peek(pid, object.buffer, length as usize);
-                contents.push(content.unwrap_or_else(|| b"unreadable".to_vec()));
+                if flags & BUFFER_FLAG_HAS_PARENT != 0
+                    && let Some(place) = place(contents, parent, offset, 8)
+                {
+                    // By how far it leads from the transaction's beginning.
+                    let address: u64 = part(place, 0);
+                    place.copy_from_slice(&address.wrapping_sub(transaction).to_ne_bytes());
+                }
+                contents.insert(index, content.unwrap_or_else(|| b"unreadable".to_vec()));
                 size_of::<BufferObject>()
             }
             BINDER_TYPE_FDA => {
@@ -219,14 +234,11 @@ impl Decoder<'_> {
         }
     }
 
-    /// The parent's index counts all objects, here only buffers: what is wanted is the last buffer
-    /// with room, which in valid scenarios is the parent.
-    fn array(&mut self, object: &FdArrayObject, contents: &mut [Vec<u8>], text: &mut String) {
+    fn array(&mut self, object: &FdArrayObject, contents: &mut Contents, text: &mut String) {
         let _ = write!(text, " [array {} {}", object.parent, object.parent_offset);
-        let start = object.parent_offset as usize;
-        let Some(content) = contents.last_mut() else { return };
-        for at in 0..object.num_fds as usize {
-            let Some(place) = content.get_mut(start + at * 4..start + at * 4 + 4) else { break };
+        for at in 0..object.num_fds {
+            let offset = object.parent_offset + at * 4;
+            let Some(place) = place(contents, object.parent, offset, 4) else { break };
             let fd = part::<i32>(place, 0);
             place.fill(0);
             let name = self.file(fd);
@@ -240,19 +252,15 @@ impl Decoder<'_> {
         self.world.processes[self.process].add_file(fd);
         describe_file(self.world, pid, fd)
     }
+}
 
-    /// Words that are addresses in the receive buffer, as the driver has put them there, by how far
-    /// they lead from the transaction's beginning.
-    fn without_addresses(&self, mut content: Vec<u8>, address: u64) -> Vec<u8> {
-        for word in content.chunks_exact_mut(8) {
-            let value: u64 = part(word, 0);
-            if self.world.processes[self.process].offset(value).is_some() {
-                let from_here = value.wrapping_sub(address);
-                word.copy_from_slice(&from_here.to_ne_bytes());
-            }
-        }
-        content
-    }
+/// What lies in the buffers of a transaction, by their objects' indices.
+type Contents = BTreeMap<u64, Vec<u8>>;
+
+/// Bytes of a buffer.
+fn place(contents: &mut Contents, index: u64, offset: u64, bytes: usize) -> Option<&mut [u8]> {
+    let at = usize::try_from(offset).ok()?;
+    contents.get_mut(&index)?.get_mut(at..at.checked_add(bytes)?)
 }
 
 /// Which pipe a descriptor is an end of.

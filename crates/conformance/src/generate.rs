@@ -117,6 +117,10 @@ impl Generator {
     }
 
     fn of_kind(&mut self, kind: Kind, world: &World) -> Option<Step> {
+        self.any_of_kind(kind, world).filter(|step| waits_alike(step, world))
+    }
+
+    fn any_of_kind(&mut self, kind: Kind, world: &World) -> Option<Step> {
         match kind {
             Kind::Read => {
                 let mostly = !self.random.once_in(3);
@@ -168,7 +172,11 @@ impl Generator {
         Step { process, thread, act: Act::Exchange(exchange) }
     }
 
+    /// Mostly enough, and where threads wait always: rule `small-read-buffer`.
     fn read_bytes(&mut self) -> u32 {
+        if !self.profile.nonblocking {
+            return 256;
+        }
         if self.wrong() { self.random.below(100).max(4) as u32 } else { 256 }
     }
 
@@ -249,8 +257,10 @@ impl Generator {
                         self.random.below(64) as i64 * 8 + 4,
                     )));
                 }
+                // Rule `taken-in-later`: what lies where another one lay is not defined without polling.
+                let again = wrong && self.profile.nonblocking;
                 let live: Vec<_> = (0..process.buffers.len() as u32)
-                    .filter(|n| wrong || !process.buffers[*n as usize].freed)
+                    .filter(|n| again || !process.buffers[*n as usize].freed)
                     .collect();
                 Command::Free(BufferName::Received(self.random.one_of(&live)?))
             }
@@ -425,4 +435,20 @@ impl Generator {
         let read = if self.random.once_in(3) { 4 + self.random.below(300) as u32 } else { 0 };
         Act::Exchange(Exchange { write, cut, read, bad })
     }
+}
+
+/// Whether the step's thread would wait for whatever comes to its process only as others do that
+/// wait for it there: which of them takes it is not defined. Rule `oldest-looper-first`.
+fn waits_alike(step: &Step, world: &World) -> bool {
+    let Some(process) = world.processes.get(step.process as usize) else { return true };
+    let Act::Exchange(exchange) = &step.act else { return true };
+    let calls = |command: &Command| matches!(command, Command::Transaction { flags, .. } if flags & TF_ONE_WAY == 0);
+    if process.nonblocking || exchange.read == 0 || exchange.write.iter().any(calls) {
+        return true;
+    }
+    let doing = &process.threads[step.thread as usize];
+    let others = process.threads.iter().filter(|thread| thread.waits_for_anything());
+    let alike =
+        |other: &Thread| other.busy.as_ref() == Some(&step.act) && other.looper == doing.looper;
+    !doing.stack.is_empty() || others.into_iter().all(alike)
 }

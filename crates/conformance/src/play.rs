@@ -6,7 +6,7 @@ use crate::crew::{Crew, Stuck};
 use crate::decode::Decoder;
 use crate::encode::{self, Layout, READ, READ_BYTES};
 use crate::step::{Act, Command, Control, Exchange, Step};
-use crate::world::{Life, Thread, World, target};
+use crate::world::{ENTERED, LEFT, Life, REGISTERED, Thread, World, target};
 use baton_abi::uapi::*;
 use bytemuck::pod_read_unaligned;
 
@@ -178,8 +178,9 @@ impl<'a> Stage<'a> {
                         process.owed.remove(at);
                     }
                 }
-                Command::Register | Command::Enter => doing.looper = true,
-                Command::Leave => doing.looper = false,
+                Command::Register => doing.looper |= REGISTERED,
+                Command::Enter => doing.looper |= ENTERED,
+                Command::Leave => doing.looper |= LEFT,
                 Command::RequestDeath(handle, cookie) => process.deaths.push((*handle, *cookie)),
                 Command::ClearDeath(handle, cookie) => {
                     process.deaths.retain(|death| *death != (*handle, *cookie));
@@ -259,7 +260,7 @@ impl<'a> Stage<'a> {
             Act::Control(control) if result >= 0 => {
                 if control == Control::ThreadExit {
                     let doing = &mut process.threads[thread];
-                    (doing.stack, doing.refused, doing.looper) = (Vec::new(), 0, false);
+                    (doing.stack, doing.refused, doing.looper) = (Vec::new(), 0, 0);
                 }
                 if matches!(control, Control::Manage | Control::ManageExt { .. }) {
                     process.manages = true;

@@ -191,6 +191,23 @@ pub const PROFILES: &[Profile] = &[
             (Kind::Call, 6),
             (Kind::Reply, 6),
             (Kind::Free, 16),
+            (Kind::Acknowledge, 4),
+        ],
+        cargo: Cargo::Heavy,
+        ..BASE
+    },
+    Profile {
+        name: "floods",
+        // Rule `spam-by-sender`: one sender.
+        processes: 2,
+        // Rule `reply-without-room`: what callers get fits.
+        map_bytes: [SMALL, &[1024 * 1024]],
+        weights: &[
+            (Kind::Read, 30),
+            (Kind::OneWay, 30),
+            (Kind::Call, 6),
+            (Kind::Reply, 6),
+            (Kind::Free, 16),
             (Kind::Spam, 2),
             (Kind::Acknowledge, 4),
         ],

@@ -73,13 +73,20 @@ pub struct Thread {
     pub stack: Vec<Call>,
     /// Two-way transactions of which it will hear that they were refused.
     pub refused: u32,
-    /// It has entered or registered as a looper.
-    pub looper: bool,
+    /// What it has said of being a looper: [`REGISTERED`], [`ENTERED`], [`LEFT`].
+    pub looper: u8,
     /// The last transaction that it sent was one-way: a refusal is more likely that one's.
     pub sent_one_way: bool,
     /// Something may lie there for it.
     pub expects: bool,
 }
+
+/// `BC_REGISTER_LOOPER`.
+pub const REGISTERED: u8 = 1;
+/// `BC_ENTER_LOOPER`.
+pub const ENTERED: u8 = 2;
+/// `BC_EXIT_LOOPER`.
+pub const LEFT: u8 = 4;
 
 /// One call, seen from one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +98,11 @@ pub enum Call {
 }
 
 impl Thread {
+    /// It waits for whatever comes to its process.
+    pub fn waits_for_anything(&self) -> bool {
+        self.busy.is_some() && self.stack.is_empty()
+    }
+
     /// It owes an answer.
     pub fn serves(&self) -> bool {
         self.stack.contains(&Call::In)

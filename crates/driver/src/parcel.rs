@@ -244,11 +244,16 @@ fn send_array(data: &[u8], at: usize, sent: &mut Sent, fix_ups: &mut FixUps) -> 
     let array: FdArrayObject = read(data, at).ok_or(Errno::INVAL)?;
     let parent = fix_ups.parent(array.parent).ok_or(Errno::INVAL)?;
     let bytes = array.num_fds.checked_mul(4).ok_or(Errno::INVAL)?;
-    if !fix_ups.allows(array.parent, array.parent_offset)
-        || !lies_within(array.parent_offset, bytes, parent.object.length)
-        || !array.parent_offset.is_multiple_of(4)
-    {
+    // As in the kernel, an array of none may lie anywhere.
+    let lies = array.num_fds == 0
+        || lies_within(array.parent_offset, bytes, parent.object.length)
+            && array.parent_offset.is_multiple_of(4);
+    if !fix_ups.allows(array.parent, array.parent_offset) || !lies {
         return Err(Errno::INVAL);
+    }
+    if array.num_fds == 0 {
+        fix_ups.last = Some((array.parent, array.parent_offset));
+        return Ok(());
     }
     let from = parent.at + array.parent_offset as usize;
     let mut fds = Vec::new();
@@ -376,9 +381,9 @@ fn array_places(
 ) -> Result<impl Iterator<Item = usize> + use<>, Malformed> {
     let parent = placed.iter().find(|p| p.index == array.parent).ok_or(Malformed)?;
     let bytes = array.num_fds.checked_mul(4).ok_or(Malformed)?;
-    if !lies_within(array.parent_offset, bytes, parent.object.length) {
+    if bytes > 0 && !lies_within(array.parent_offset, bytes, parent.object.length) {
         return Err(Malformed);
     }
-    let from = parent.at + array.parent_offset as usize;
+    let from = if bytes > 0 { parent.at + array.parent_offset as usize } else { parent.at };
     Ok((from..from + bytes as usize).step_by(4))
 }

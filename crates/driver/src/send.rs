@@ -323,7 +323,7 @@ impl Engine {
                 if !posted {
                     // The thread that called us has left.
                     let mut state = self.lock();
-                    state.answered_with(tid, Kind::Dead, -Errno::INVAL.raw_os_error());
+                    state.answered_with(tid, Kind::Dead, 0);
                     self.unlock(state);
                     self.cancel(&channel, &prepared);
                 }
@@ -455,12 +455,12 @@ impl Engine {
             let mut ends = channel.ends();
             let account = channel.one_way_account(&mut ends);
             let largest = channel.front_word(front::LARGEST_FREE) as usize;
-            let free = (channel.front_word(front::ONE_WAY_FREE) as usize).min(largest);
+            let free = channel.front_word(front::ONE_WAY_FREE) as usize;
             let size = channel.front_word(front::BUFFER_BYTES) as usize;
             if size == 0 {
                 return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
             }
-            if account.pending_bytes + bytes <= free {
+            if account.pending_bytes + bytes <= free.min(largest) {
                 let left = free - account.pending_bytes - bytes;
                 let ours = account.pending_bytes + account.taken_bytes + bytes;
                 let many = account.pending + account.taken + 1 > 50;

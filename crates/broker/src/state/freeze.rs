@@ -109,7 +109,7 @@ impl State {
 
     /// Says nothing if the asker has nothing to do with the target, or it thawed meanwhile.
     pub(super) fn frozen_touched(&mut self, from: ProcessId, target: ProcessId, two_way: bool) {
-        let connected = self.processes[&from].channels.connects(target);
+        let connected = from == target || self.processes[&from].channels.connects(target);
         if !connected && !self.holds_of(from, target) {
             return;
         }

@@ -80,6 +80,9 @@ impl Device {
             _ => {}
         }
         let mut state = engine.lock();
+        if !matches!(command, BC_FREE_BUFFER | BC_REGISTER_LOOPER | BC_ENTER_LOOPER) {
+            engine.accept_first(&mut state);
+        }
         let result = self.run_locally(&mut state, tid, command, at);
         engine.unlock(state);
         result
@@ -128,6 +131,9 @@ impl Device {
     fn free(&self, state: &mut State, address: u64) {
         let base = self.engine.program_map.load(Ordering::Acquire) as u64;
         let offset = address.checked_sub(base).filter(|_| base != 0).map(|offset| offset as usize);
+        if state.frees_more(offset) {
+            self.engine.accept_first(state);
+        }
         if let Some((offset, bytes)) = state.free(offset, address) {
             self.engine.memory.zero(offset, bytes);
         }
@@ -158,6 +164,9 @@ fn gather<'a>(
     data: &'a mut Vec<u8>,
     offsets: &'a mut Vec<u64>,
 ) -> Result<Outgoing<'a>, Errno> {
+    let parts = [transaction.data_size, transaction.offsets_size, buffers_size];
+    let sum = |sum: u64, part: u64| sum.checked_add(part.checked_next_multiple_of(8)?);
+    parts.into_iter().try_fold(0, sum).ok_or(Errno::INVAL)?;
     let limit = |bytes: u64| {
         usize::try_from(bytes).ok().filter(|&b| b <= MAX_PAYLOAD_BYTES).ok_or(Errno::NOSPC)
     };

@@ -36,6 +36,12 @@ impl Engine {
         None
     }
 
+    /// Takes in what is older than the work that a command is about to queue.
+    pub fn accept_first(&self, state: &mut State) {
+        // What waits for an event still does; the next look finds it.
+        self.accept(state, None);
+    }
+
     /// The oldest message of all. A message that was posted because of another one is younger, and
     /// whoever sees it sees the other; hence the second look when the first finds something.
     pub(super) fn oldest(
@@ -133,7 +139,7 @@ impl Engine {
                 if let Some((kind, errno)) = refused {
                     // Descriptors are installed when it is read: by then it was complete.
                     let code = if errno == Errno::MFILE { 0 } else { AT_THE_DOOR };
-                    if !self.answer(via, kind, errno, code) {
+                    if !self.answer(via, kind, Some(errno), code) {
                         areas.outbox().give_back();
                     }
                 }

@@ -7,7 +7,7 @@ use crate::channel::Channel;
 use crate::state::State;
 use crate::state::transaction::{Arrival, Verdict, Via};
 use crate::state::work::Tid;
-use baton_abi::control::End;
+use baton_abi::control::{End, ProcessId};
 use baton_abi::lane::{AT_THE_DOOR, Kind, Message};
 use baton_shm::mailbox::{Reader, Seen};
 use baton_shm::mapping::Mapping;
@@ -15,8 +15,8 @@ use rustix::io::Errno;
 
 impl Engine {
     /// Posts an error in an answer's place. False if the caller has left.
-    pub(super) fn answer(&self, via: Via, kind: Kind, errno: Errno, code: u32) -> bool {
-        let param = -errno.raw_os_error();
+    pub(super) fn answer(&self, via: Via, kind: Kind, errno: Option<Errno>, code: u32) -> bool {
+        let param = errno.map_or(0, |errno| -errno.raw_os_error());
         let message = Message { kind: kind as u32, code, param, ..Message::default() };
         self.post_answer(via, &message, |_, _| {})
     }
@@ -55,6 +55,14 @@ impl Engine {
             for tid in state.callers() {
                 self.accept_answer(state, tid);
             }
+        }
+    }
+
+    /// Takes what a peer that is gone has answered: its death does not undo it. Nobody takes its
+    /// lanes again, so those who sleep on them are among the callers.
+    pub(super) fn accept_last_words(&self, state: &mut State, peer: ProcessId) {
+        for tid in state.callers_of(peer) {
+            self.accept_answer(state, tid);
         }
     }
 
@@ -106,9 +114,9 @@ impl Engine {
         sent: Message,
     ) {
         let at_the_door = message.code == AT_THE_DOOR;
-        let errno = message.param.clamp(-4095, -1);
+        let errno = message.param.clamp(-4095, 0);
         if at_the_door {
-            state.never_sent(tid, kind, errno);
+            state.never_sent(tid, kind, errno.min(-1));
         } else {
             state.answered_with(tid, kind, errno);
         }
@@ -168,7 +176,7 @@ impl Engine {
             self.take_in(state, channel, message, areas.map, areas.inbox, via, Some(tid))?;
         areas.inbox().clear();
         if let Some((kind, errno)) = taken
-            && !self.answer(via, kind, errno, AT_THE_DOOR)
+            && !self.answer(via, kind, Some(errno), AT_THE_DOOR)
         {
             self.caller_has_left(state, tid, via);
         }

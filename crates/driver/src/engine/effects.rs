@@ -2,6 +2,7 @@
 
 use super::{Engine, lock, tid};
 use crate::state::thread::{ExtendedError, Waiting};
+use crate::state::transaction::Via;
 use crate::state::work::Tid;
 use crate::state::{Effect, State};
 use baton_abi::lane::{Attendance, front};
@@ -53,9 +54,11 @@ impl Engine {
             Effect::Tell(request) => self.broker.tell(&request),
             Effect::Leave(via, open) => self.leave_lane(state, via, &open),
             Effect::EndSending(handle) => {
-                for (tid, via) in state.callers_by(handle) {
-                    if self.channel(via.channel).is_some_and(|c| c.was_taken(via.lane)) {
-                        state.taken(tid, via);
+                let was_taken =
+                    |via: Via| self.channel(via.channel).is_some_and(|c| c.was_taken(via.lane));
+                for (tid, level, via) in state.callers_by(handle) {
+                    if via.is_none_or(was_taken) {
+                        state.taken(tid, level);
                     }
                 }
             }

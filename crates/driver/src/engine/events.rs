@@ -71,17 +71,24 @@ impl Engine {
             Event::Barrier { number } => {
                 self.barrier_seen.fetch_max(number, Ordering::AcqRel);
             }
-            Event::References { holder: (process, None), .. } => {
+            Event::References { holder: (process, holding), .. } => {
                 let mut state = self.lock();
                 self.gather(&mut state);
-                self.accept(&mut state, Some(process));
+                // What came before it stands before what it leads to.
+                let later = self.accept(&mut state, None);
+                if later.is_some() && holding.is_none() {
+                    self.accept(&mut state, Some(process));
+                }
                 state.event(event);
                 self.carry_out(&mut state);
             }
             Event::Dead { process } => {
                 let mut state = self.lock();
                 self.gather(&mut state);
-                self.accept(&mut state, Some(process));
+                if self.accept(&mut state, None).is_some() {
+                    self.accept(&mut state, Some(process));
+                }
+                self.accept_last_words(&mut state, process);
                 state.event(event);
                 self.carry_out(&mut state);
                 for channel in self.channels_with(process) {
@@ -208,6 +215,7 @@ impl Engine {
         self.accept_answers(&mut state);
         if over {
             tracing::debug!(target: "binder", "{}: process {} has hung up", self.identity.pid, channel.peer.0);
+            self.accept_last_words(&mut state, channel.peer);
             self.lose_channel(&mut state, &channel);
         }
         self.carry_out(&mut state);

@@ -22,7 +22,6 @@ use crate::state::transaction::Via;
 use crate::state::work::Tid;
 use baton_abi::control::{End, TicketId};
 use baton_abi::lane::{Kind, Message};
-use rustix::io::Errno;
 
 impl Engine {
     /// A thread has left with this open on a lane, innermost first.
@@ -47,7 +46,7 @@ impl Engine {
             // Whoever is served next on this lane finds it as new.
             lane.inbox().reset();
         }
-        let left_too = owes && !self.answer(via, Kind::Dead, Errno::PIPE, 0);
+        let left_too = owes && !self.answer(via, Kind::Dead, None, 0);
         match channel.end {
             End::Server => {
                 channel.end_serving(via.lane);
@@ -65,7 +64,7 @@ impl Engine {
         let Some(channel) = self.channel(via.channel) else { return };
         let calling = state.thread(tid).calls_on().filter(|calling| calling.via == via).copied();
         if let Some(calling) = calling {
-            state.answered_with(tid, Kind::Dead, -Errno::PIPE.raw_os_error());
+            state.answered_with(tid, Kind::Dead, 0);
             if calling.owns_lane {
                 channel.renew_lane(via.lane);
             }
@@ -76,7 +75,7 @@ impl Engine {
 }
 
 /// A message that nobody will take: its references and its descriptors go.
-fn drop_message(state: &mut State, channel: &Channel, message: &Message) {
+pub(super) fn drop_message(state: &mut State, channel: &Channel, message: &Message) {
     state.drop_ticket(channel.peer, TicketId(message.ticket));
     drop(channel.take_fds(message));
 }

@@ -161,6 +161,11 @@ impl Engine {
         channels.by_id.values().map(claim).collect()
     }
 
+    /// Whether this process is frozen, as its callers see it.
+    pub(super) fn is_frozen(&self) -> bool {
+        self.front.word(front::FROZEN).load(Ordering::SeqCst) != 0
+    }
+
     /// A broker that did not seal our front page cannot write it.
     pub(super) fn see_freeze(&self, event: &Event) {
         if let Event::Frozen { process, frozen } = *event

@@ -2,11 +2,12 @@
 
 use super::Engine;
 use super::accept::Stop;
+use super::leave::drop_message;
 use crate::channel::Channel;
 use crate::state::State;
 use crate::state::transaction::{Arrival, Received, Room, Verdict, Via};
 use crate::state::work::Tid;
-use baton_abi::control::{Granted, ProcessId};
+use baton_abi::control::{Granted, ProcessId, Request};
 use baton_abi::lane::{ChainEntry, Kind, Message, TO_FROZEN};
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_shm::mapping::Mapping;
@@ -29,6 +30,13 @@ impl Engine {
         on: Option<Tid>,
     ) -> Result<Option<(Kind, Errno)>, Stop> {
         let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
+        if on.is_some() && self.is_frozen() {
+            // Its sender sees the front page of those only whom it calls itself.
+            drop_message(state, channel, message);
+            let target = self.identity.process;
+            self.broker.tell(&Request::FrozenTouched { target, two_way: true });
+            return Ok(Some((Kind::Frozen, Errno::AGAIN)));
+        }
         let mut chain = vec![ChainEntry::default(); usize::from(message.chain)];
         map.read(at + parts.chain_at, bytemuck::cast_slice_mut(&mut chain));
         if chain.iter().any(|entry| entry.process == self.identity.process.0) {

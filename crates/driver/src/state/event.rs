@@ -1,7 +1,7 @@
 //! What the broker says: its events, and the tickets that they bring.
 
 use super::State;
-use baton_abi::control::{Event, Granted, ProcessId, TicketId};
+use baton_abi::control::{Event, Granted, ProcessId, Strength, TicketId};
 
 impl State {
     /// One event of the broker's stream. Channels are the runner's, and `Barrier` is its own
@@ -31,10 +31,16 @@ impl State {
                 if peer.is_unused() {
                     self.peers.remove(&process);
                 }
-                if let Some(node) = self.nodes.get_mut(id) {
-                    (node.remote_strong, node.remote_held) = (strong, held);
-                }
+                let Some(node) = self.nodes.get_mut(id) else { return };
+                let (was_strong, was_held) = (node.remote_strong, node.remote_held);
+                (node.remote_strong, node.remote_held) = (strong, held);
                 self.node_changed(id);
+                if was_strong && !strong {
+                    self.node_dropped(id, Strength::Strong);
+                }
+                if was_held && !held {
+                    self.node_dropped(id, Strength::Weak);
+                }
             }
             Event::Dead { process } => self.peer_gone(process),
             Event::Frozen { process, frozen } => self.freeze_changed(process, frozen),

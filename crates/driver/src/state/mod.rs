@@ -41,7 +41,7 @@ pub enum Effect {
     /// A thread has left that had this open on a lane, innermost first: the innermost caller is to be
     /// told, and what comes for the thread from now on has nobody.
     Leave(Via, Vec<Half>),
-    /// Only calls under way keep this handle: those that were taken in need it no longer.
+    /// Only calls under way need this handle strongly: those that were taken in no longer do.
     EndSending(u32),
     /// Publish what a channel's client has in the receive buffer.
     Account(baton_abi::control::ChannelId),

@@ -108,6 +108,16 @@ impl Node {
         self.manages == 0 && differs
     }
 
+    /// Whether the last count of this strength has gone from a node that the program knows of: a
+    /// reader looks at it then, though there may be nothing to tell.
+    pub fn is_to_be_looked_at(&self, gone: Strength) -> bool {
+        let left = match gone {
+            Strength::Strong => self.is_strong(),
+            Strength::Weak => self.remote_held || self.in_transit.weak > 0 || self.local.weak > 0,
+        };
+        self.manages == 0 && self.is_known() && !left
+    }
+
     /// Whether the program was told of a reference.
     pub fn is_known(&self) -> bool {
         self.has_strong || self.has_weak
@@ -264,6 +274,18 @@ impl State {
         }
     }
 
+    /// A count of the node has gone.
+    pub(super) fn node_dropped(&mut self, id: NodeId, gone: Strength) {
+        self.node_changed(id);
+        if let Some(node) = self.nodes.get_mut(id)
+            && node.queued.is_none()
+            && node.is_to_be_looked_at(gone)
+        {
+            node.queued = Some(Queue::Process);
+            self.push_process(Work::Node(id));
+        }
+    }
+
     /// Takes a node's news from where they wait.
     pub(super) fn unqueue_node(&mut self, id: NodeId) {
         let queued = self.nodes.get_mut(id).and_then(|node| node.queued.take());
@@ -303,7 +325,7 @@ impl State {
         if !node.acknowledge(strength) {
             return self.complain(format!("{name} u{ptr:016x} node has no pending request"));
         }
-        self.node_changed(id);
+        self.node_dropped(id, strength);
     }
 
     /// Makes a node of this process the context manager's: it is told of no references to it.

@@ -163,13 +163,19 @@ impl State {
         if pinned > 0 && reference.counts.weak == 0 && reference.counts.strong == pinned {
             return self.invalid_handle(command, handle);
         }
-        let pinned = if strength == Strength::Strong { pinned } else { 0 };
+        let pinned = self.pinned(handle, strength);
+        let reference = self.references.get_mut(handle).expect("just seen");
         let count = reference.counts.of(strength);
         if *count <= pinned {
             return self.complain(format!("{} invalid dec, ref {handle}", command_name(command)));
         }
         *count -= 1;
         self.return_grants(handle);
+    }
+
+    /// Counts that calls to handle 0 keep, and nobody gives up.
+    fn pinned(&self, handle: u32, strength: Strength) -> u32 {
+        u32::from(strength == Strength::Strong && self.manager == Some(handle))
     }
 
     /// A handle that the program has: not one that only calls to handle 0 keep.
@@ -204,7 +210,7 @@ impl State {
 
     pub(super) fn return_grants(&mut self, handle: u32) {
         let Some(reference) = self.references.get_mut(handle) else { return };
-        let unused = reference.counts == Counts::default() && reference.sending > 0;
+        let unused = reference.counts.strong == 0 && reference.sending > 0;
         let Some(((strong, grants), over)) = reference.surplus() else {
             if unused {
                 self.effect(Effect::EndSending(handle));
@@ -244,16 +250,21 @@ impl State {
     pub(super) fn let_go(&mut self, granted: &Granted) {
         match *granted {
             Granted::Handle { handle, strength, .. } => {
-                if let Some(reference) = self.references.get_mut(handle) {
-                    *reference.counts.of(strength) -= 1;
+                let pinned = self.pinned(handle, strength);
+                let Some(reference) = self.references.get_mut(handle) else { return };
+                let count = reference.counts.of(strength);
+                if *count <= pinned {
+                    // The program has given up what was not its own.
+                    return self.complain(format!("invalid dec, ref {handle}"));
                 }
+                *count -= 1;
                 self.return_grants(handle);
             }
             Granted::Own { node: id, strength } => {
                 if let Some(node) = self.nodes.get_mut(id) {
                     *node.local.of(strength) -= 1;
                 }
-                self.node_changed(id);
+                self.node_dropped(id, strength);
             }
         }
     }

@@ -103,7 +103,7 @@ impl World {
         if !waits {
             *inbox = Inbox::default();
         }
-        let left_too = owes && !self.answer(party, via, Kind::Dead, Errno::PIPE);
+        let left_too = owes && !self.answer(party, via, Kind::Dead, None);
         let channel = self.channels.get_mut(&via.channel).expect("open");
         match end {
             End::Server => {
@@ -121,7 +121,7 @@ impl World {
         let calling =
             party.state.thread(tid).calls_on().filter(|calling| calling.via == via).copied();
         if let Some(calling) = calling {
-            party.state.answered_with(tid, Kind::Dead, -Errno::PIPE.raw_os_error());
+            party.state.answered_with(tid, Kind::Dead, 0);
             if calling.owns_lane {
                 channel.renew_lane(via.lane as usize);
             }
@@ -136,9 +136,15 @@ impl World {
 
     // ---- posting ----------------------------------------------------------------------------
 
-    pub fn answer(&mut self, party: &mut Party, via: Via, kind: Kind, errno: Errno) -> bool {
-        let message =
-            Message { kind: kind as u32, param: -errno.raw_os_error(), ..Message::default() };
+    pub fn answer(
+        &mut self,
+        party: &mut Party,
+        via: Via,
+        kind: Kind,
+        errno: Option<Errno>,
+    ) -> bool {
+        let param = errno.map_or(0, |errno| -errno.raw_os_error());
+        let message = Message { kind: kind as u32, param, ..Message::default() };
         self.post_answer(party, via, Letter { message, ..Letter::default() })
     }
 
@@ -261,7 +267,7 @@ impl World {
             channel.inbox(End::Server, lane).letter = None;
         }
         if let Taken::Told(kind, errno) = taken
-            && !self.answer(party, via, kind, errno)
+            && !self.answer(party, via, kind, Some(errno))
         {
             let channel = self.channels.get_mut(&id).expect("listed");
             channel.inbox(End::Client, lane).given_back = true;
@@ -360,7 +366,7 @@ impl World {
                     Taken::Told(kind, errno) => {
                         let channel = self.channels.get_mut(&via.channel).expect("open");
                         channel.inbox(end, lane).letter = None;
-                        if !self.answer(party, via, kind, errno) {
+                        if !self.answer(party, via, kind, Some(errno)) {
                             self.caller_has_left(party, tid, via);
                         }
                         return None;

@@ -123,7 +123,7 @@ impl World {
         party.thread(tid).underway.push_back(pins);
         match reply_to {
             Some(via) => {
-                let posted = self.answer(party, via, refusal.kind(), refusal.errno);
+                let posted = self.answer(party, via, refusal.kind(), Some(refusal.errno));
                 party.state.reply_refused(tid);
                 if !posted {
                     self.caller_has_left(party, tid, via);
@@ -362,7 +362,7 @@ impl World {
         if !taken {
             // Who waited on the lane has left.
             self.cancel(party, &sending);
-            party.state.answered_with(tid, Kind::Dead, -Errno::PIPE.raw_os_error());
+            party.state.answered_with(tid, Kind::Dead, 0);
         } else if !nested {
             self.channels.get_mut(&via.channel).expect("routed").ready |= 1 << via.lane;
             self.announce(via.channel, named);

@@ -47,13 +47,14 @@ impl State {
         self.wake(tid);
     }
 
-    /// The call has failed at the other end.
+    /// The call has failed at the other end. Of who has left or died there is no errno (0): that is
+    /// no failure to be asked for.
     pub fn answered_with(&mut self, tid: Tid, kind: Kind, errno: i32) {
         self.pop_call(tid);
         let command = refusal_command(kind);
         let error = &mut self.thread(tid).error;
         // What has failed since the call stays to be asked for.
-        if error.command == 0 {
+        if error.command == 0 && errno != 0 {
             (error.command, error.param) = (command, errno);
         }
         // As in the kernel, of one at a time.
@@ -62,24 +63,25 @@ impl State {
         }
     }
 
-    /// The calls under way by a handle.
-    pub fn callers_by(&self, handle: u32) -> Vec<(Tid, Via)> {
+    /// The calls under way by a handle: whose, the level of its stack, and the lane of one that may
+    /// not have been taken in yet. What a thread has called further out was, or it would not serve.
+    pub fn callers_by(&self, handle: u32) -> Vec<(Tid, usize, Option<Via>)> {
         let calls = |(tid, thread): (Tid, &Thread)| {
-            let of = |frame: &Frame| match frame {
+            let innermost = thread.stack.len().saturating_sub(1);
+            let of = move |(level, frame): (usize, &Frame)| match frame {
                 Frame::Calling(calling) if calling.handle == Some(handle) => {
-                    Some((tid, calling.via))
+                    Some((tid, level, (level == innermost).then_some(calling.via)))
                 }
                 _ => None,
             };
-            thread.stack.iter().find_map(of)
+            thread.stack.iter().enumerate().filter_map(of).collect::<Vec<_>>()
         };
-        self.threads.iter().filter_map(calls).collect()
+        self.threads.iter().flat_map(calls).collect()
     }
 
-    /// The thread's call by a handle was taken in: the right to call is needed no longer.
-    pub fn taken(&mut self, tid: Tid, via: Via) {
-        let of = |frame: &&mut Frame| matches!(frame, Frame::Calling(c) if c.via == via);
-        if let Some(Frame::Calling(calling)) = self.thread(tid).stack.iter_mut().find(of) {
+    /// A call was taken in: the right to call is needed no longer.
+    pub fn taken(&mut self, tid: Tid, level: usize) {
+        if let Some(Frame::Calling(calling)) = self.thread(tid).stack.get_mut(level) {
             let handle = calling.handle.take();
             self.end_sending(handle);
         }
@@ -89,6 +91,14 @@ impl State {
     pub fn callers(&self) -> Vec<Tid> {
         let calls = |(_, thread): &(Tid, &Thread)| {
             thread.calls_on().is_some() && thread.waiting == Waiting::No
+        };
+        self.threads.iter().filter(calls).map(|(tid, _)| tid).collect()
+    }
+
+    /// Threads that a process has not answered.
+    pub fn callers_of(&self, peer: ProcessId) -> Vec<Tid> {
+        let calls = |(_, thread): &(Tid, &Thread)| {
+            thread.calls_on().is_some_and(|calling| calling.peer == peer)
         };
         self.threads.iter().filter(calls).map(|(tid, _)| tid).collect()
     }
@@ -127,7 +137,7 @@ impl State {
 
     pub(in crate::state) fn settle(&mut self, tid: Tid) {
         if self.thread(tid).calls_on().is_some_and(|calling| calling.dead) {
-            self.answered_with(tid, Kind::Dead, -Errno::SRCH.raw_os_error());
+            self.answered_with(tid, Kind::Dead, 0);
         }
     }
 }

@@ -257,7 +257,7 @@ impl State {
     pub fn refused(&mut self, tid: Tid, refusal: Refusal) {
         let thread = self.thread(tid);
         thread.error.command = refusal.command;
-        thread.error.param = -refusal.errno.raw_os_error();
+        thread.error.param = refusal.param();
         thread.failed = true;
         thread.todo.push(Work::Refused(refusal.command));
     }

@@ -136,6 +136,11 @@ impl Refusal {
         Refusal { command: BR_DEAD_REPLY, errno: Errno::INVAL }
     }
 
+    /// `binder_extended_error.param`: a frozen target is no error, and says none.
+    pub fn param(self) -> i32 {
+        if self.command == BR_FROZEN_REPLY { 0 } else { -self.errno.raw_os_error() }
+    }
+
     /// As an answer in a lane.
     pub fn kind(self) -> Kind {
         match self.command {

@@ -5,7 +5,7 @@ use crate::state::buffer::Offset;
 use crate::state::thread::Frame;
 use crate::state::work::{Tid, Work};
 use crate::state::{Effect, Return, State};
-use baton_abi::control::{ChannelId, NodeId};
+use baton_abi::control::{ChannelId, NodeId, Strength};
 
 impl State {
     pub(in crate::state) fn start_serving(&mut self, tid: Tid, mut incoming: Incoming) -> Return {
@@ -33,6 +33,12 @@ impl State {
             buffer.delivered = true;
             buffer.fds.clear();
         }
+    }
+
+    /// Whether freeing this buffer may lead to work.
+    pub fn frees_more(&self, offset: Option<Offset>) -> bool {
+        let buffer = offset.and_then(|offset| self.contents.get(&offset));
+        buffer.is_some_and(|buffer| buffer.one_way.is_some() || !buffer.held.is_empty())
     }
 
     /// BC_FREE_BUFFER: `Some` with the bytes to wipe, if the sender asked for that.
@@ -93,7 +99,7 @@ impl State {
             if let Some(node) = self.nodes.get_mut(id) {
                 node.local.strong -= 1;
             }
-            self.node_changed(id);
+            self.node_dropped(id, Strength::Strong);
         }
         for granted in &buffer.held {
             self.let_go(granted);
