@@ -263,6 +263,7 @@ pub fn area_at(lane: usize, inbox_of: crate::control::End) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::End;
 
     #[test]
     fn the_largest_message_fits_its_area() {
@@ -291,5 +292,23 @@ mod tests {
         assert_eq!(check(|m| m.chain = MAX_CHAIN as u16 + 1), None);
         assert_eq!(check(|m| m.fds = MAX_FDS as u16 + 1), None);
         assert!(check(|m| m.data_bytes = 5).is_some_and(|p| p.offsets_at == p.data_at + 8));
+    }
+
+    /// Cache lines that go from one processor to the other and back for a call of four bytes while
+    /// nobody sleeps. A sleep adds the bell's, which the server alone writes.
+    #[test]
+    fn a_short_call_moves_five_lines() {
+        const LINE_BYTES: usize = 64;
+        let lines = |at: usize, bytes: usize| at / LINE_BYTES..(at + bytes).div_ceil(LINE_BYTES);
+        let message = |chain| Message { data_bytes: 4, chain, ..Message::default() };
+        let end = |chain| message(chain).parts().map_or(usize::MAX, |parts| parts.end);
+        let request = lines(area_at(0, End::Server), end(1));
+        let reply = lines(area_at(0, End::Client), end(0));
+        let ready = lines(header::READY, 8);
+        assert_eq!((request.len(), reply.len(), ready.len()), (2, 2, 1));
+        // What the ring's two sides write is on lines of their own.
+        let words = [header::READY, header::RING_TAIL, header::RING_HEAD, header::ONE_WAY_BYTES];
+        let lines = words.map(|word| word / LINE_BYTES);
+        assert!(lines.is_sorted() && lines.windows(2).all(|pair| pair[0] != pair[1]));
     }
 }
