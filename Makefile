@@ -7,7 +7,7 @@ RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked $(RSBINDER) --target-dir target/rsbinder/inline
-SCRIPTS := .ci/run scripts/demo scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
+SCRIPTS := .ci/run scripts/coverage-conformance scripts/demo scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
 	tests/clients/build tests/clients/run tools/binder-vm
 
 .PHONY: help
@@ -18,6 +18,7 @@ help:
 	@echo 'make test       all tests'
 	@echo 'make test-clients  programs of others, fetched over the network'
 	@echo 'make conformance   the same scenarios on Baton and on the kernel, in a guest: SEEDS= KERNEL= FAMILY='
+	@echo 'make coverage-conformance   what of the engine and the broker those scenarios reach'
 	@echo 'make lint       what clippy, rustdoc and shellcheck have to say'
 	@echo 'make fmt        format the sources'
 	@echo 'make fuzz       fuzz every decoder of foreign bytes for a while'
@@ -79,6 +80,11 @@ test-conformance: conformance-programs
 conformance: conformance-programs
 	@echo 'conformance: the same scenarios on Baton and on the kernel'
 	@$(CONFORMANCE) --seeds '$(or $(SEEDS),$(FIXED_SEEDS))' $(KERNEL:%=--kernel %) $(FAMILY:%=--family %)
+
+# What of the engine and the broker these scenarios alone reach.
+.PHONY: coverage-conformance
+coverage-conformance: setup
+	@SEEDS='$(or $(SEEDS),$(FIXED_SEEDS))' scripts/coverage-conformance
 
 conformance-programs: setup build
 	@RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --quiet --release \
