@@ -7,7 +7,7 @@ use crate::seeds::Seeds;
 use crate::shrink::{Found, shrink};
 use crate::sides::{Parts, Play, Side};
 use crate::tally::Tally;
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -135,7 +135,7 @@ impl CompareArgs {
             return;
         }
         for Judgment { tally, .. } in judgments {
-            let sum = tally.sum();
+            let sum = tally.all;
             eprintln!(
                 "conformance: seeds {}..{} done, {}: {} steps, {} different",
                 self.seeds.first, seeds.end, tally.kernel, sum.steps, sum.different
@@ -172,12 +172,13 @@ impl Judgment {
 
 /// The tables, and then the differences as short as they get.
 fn print(arguments: &CompareArgs, judgments: &[Judgment]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     if arguments.json {
         let tallies: Vec<_> = judgments.iter().map(|judgment| &judgment.tally).collect();
-        println!("{}", serde_json::to_string_pretty(&tallies)?);
+        writeln!(out, "{}", serde_json::to_string_pretty(&tallies)?)?;
     } else {
         for judgment in judgments {
-            println!("{}", judgment.tally);
+            writeln!(out, "{}", judgment.tally)?;
         }
     }
     for Judgment { kernel, tally, found } in judgments {
@@ -189,7 +190,7 @@ fn print(arguments: &CompareArgs, judgments: &[Judgment]) -> io::Result<()> {
             if arguments.json {
                 eprintln!("{text}");
             } else {
-                println!("{text}");
+                writeln!(out, "{text}")?;
             }
         }
     }
