@@ -7,7 +7,7 @@ RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked $(RSBINDER) --target-dir target/rsbinder/inline
-SCRIPTS := .ci/run scripts/demo scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
+SCRIPTS := .ci/run scripts/coverage-conformance scripts/demo scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
 	tests/clients/build tests/clients/run tools/binder-vm
 
 .PHONY: help
@@ -17,7 +17,8 @@ help:
 	@echo 'make build      build baton: $(BATON)'
 	@echo 'make test       all tests'
 	@echo 'make test-clients  programs of others, fetched over the network'
-	@echo 'make conformance   the same scenarios on Baton and on the kernel, in a guest'
+	@echo 'make conformance   the same scenarios on Baton and on the kernel, in a guest: SEEDS= KERNEL= FAMILY='
+	@echo 'make coverage-conformance   what of the engine and the broker those scenarios reach'
 	@echo 'make lint       what clippy, rustdoc and shellcheck have to say'
 	@echo 'make fmt        format the sources'
 	@echo 'make fuzz       fuzz every decoder of foreign bytes for a while'
@@ -36,8 +37,8 @@ build:
 	@echo 'build: baton'
 	@$(CARGO) build --release --quiet
 
-.PHONY: test test-workspace test-instructions test-loom test-uapi test-rsbinder
-test: test-workspace test-instructions test-loom test-uapi test-rsbinder
+.PHONY: test test-workspace test-instructions test-loom test-uapi test-rsbinder test-conformance
+test: test-workspace test-instructions test-loom test-uapi test-rsbinder test-conformance
 
 test-workspace: setup
 	@echo 'test: workspace'
@@ -64,17 +65,30 @@ test-rsbinder: setup build
 	@echo 'test: rsbinder programs, system calls made through libc'
 	@tests/rsbinder/run --form libc
 
-# Beside the kernel's own driver, in a guest: SEEDS= of each family, KERNEL= generic or rt. Not part of
-# `test`: it fetches Debian's kernels, and takes minutes.
-.PHONY: conformance
-conformance: setup build
+# Beside the kernel's own drivers, in guests. The first run fetches Debian's kernels.
+CONFORMANCE := BATON_LOG=off target/release/conformance compare --baton $(BATON) --binder-vm tools/binder-vm \
+	--in-guest target/conformance/$(GUEST_TARGET)/release/conformance
+# 330 scenarios, 33,000 steps.
+FIXED_SEEDS := 22
+
+test-conformance: conformance-programs
+	@echo 'test: beside the kernels'
+	@$(CONFORMANCE) --seeds $(FIXED_SEEDS)
+
+# SEEDS=: how many of each family, or FIRST..END. KERNEL=: generic or rt. FAMILY=: one of them.
+.PHONY: conformance conformance-programs
+conformance: conformance-programs
 	@echo 'conformance: the same scenarios on Baton and on the kernel'
+	@$(CONFORMANCE) --seeds '$(or $(SEEDS),$(FIXED_SEEDS))' $(KERNEL:%=--kernel %) $(FAMILY:%=--family %)
+
+# What of the engine and the broker these scenarios alone reach.
+.PHONY: coverage-conformance
+coverage-conformance: setup
+	@SEEDS='$(or $(SEEDS),$(FIXED_SEEDS))' scripts/coverage-conformance
+
+conformance-programs: setup build
 	@RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --quiet --release \
 		--target $(GUEST_TARGET) --target-dir target/conformance --package baton-conformance
-	@BATON_LOG=off target/release/conformance compare --baton $(BATON) \
-		--binder-vm tools/binder-vm \
-		--in-guest target/conformance/$(GUEST_TARGET)/release/conformance \
-		--kernel $(or $(KERNEL),generic) --seeds $(or $(SEEDS),10)
 
 .PHONY: test-clients
 test-clients: setup build

@@ -1,7 +1,13 @@
-//! Transcripts side by side.
+//! Transcripts side by side: step by step, in the order of the scenario.
+//!
+//! What one reading brought is compared as it stands: the order of returns is the kernel's, and defined.
+//! The lines of a step, one for each thread that it let go on, are compared as a set: they are sorted by
+//! process and thread on both sides, as the threads end side by side and which of them was first is not
+//! to be seen.
 
+use crate::rules::{Rule, Scene, explain};
 use crate::step::Step;
-use crate::transcript::apart;
+use crate::transcript::{CLOSING, DRIVER, STUCK};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -12,74 +18,102 @@ pub struct Played {
     pub steps: Vec<Vec<String>>,
 }
 
-/// What a scenario came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Digest {
-    /// Number of steps.
-    pub steps: u64,
-    /// Everything but places in receive buffers.
-    pub rest: String,
-    /// These.
-    pub places: String,
-}
-
-/// A run's output: digests by scenario, and whole transcripts if it printed them.
+/// What one side has printed.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// By scenario.
-    pub digests: BTreeMap<String, Digest>,
-    /// What was printed of each.
+    /// The driver, as it calls itself.
+    pub driver: String,
+    /// Scenarios by name.
     pub played: BTreeMap<String, Played>,
+    current: Played,
 }
 
 impl Run {
-    /// From what `play` has printed.
-    pub fn parse(text: &str) -> Run {
-        let mut run = Run::default();
-        let mut current = Played::default();
-        for line in text.lines() {
-            if line.starts_with("> ") {
-                current.steps.push(vec![line.to_owned()]);
-            } else if let (true, Some(step)) = (line.starts_with("  "), current.steps.last_mut()) {
-                step.push(line.to_owned());
-            } else if let Some((name, digest)) = closing(line) {
-                run.digests.insert(name.clone(), digest);
-                run.played.insert(name, std::mem::take(&mut current));
-            }
+    /// Takes the next line of a run in; whether a scenario has ended with it.
+    pub fn take(&mut self, line: &str) -> bool {
+        if line.starts_with("> ") {
+            self.current.steps.push(vec![line.to_owned()]);
+        } else if let (true, Some(step)) = (line.starts_with("  "), self.current.steps.last_mut()) {
+            step.push(line.to_owned());
+        } else if let Some(driver) = line.strip_prefix(DRIVER) {
+            driver.clone_into(&mut self.driver);
+        } else if let Some(name) = line.strip_prefix(CLOSING) {
+            self.played.insert(name.to_owned(), std::mem::take(&mut self.current));
+            return true;
         }
-        run
+        false
     }
 }
 
-/// `= NAME steps N digest D places P`
-fn closing(line: &str) -> Option<(String, Digest)> {
-    let (name, rest) = line.strip_prefix("= ")?.split_once(" steps ")?;
-    let (steps, rest) = rest.split_once(" digest ")?;
-    let (rest, places) = rest.split_once(" places ")?;
-    let (rest, places) = (rest.to_owned(), places.to_owned());
-    Some((name.to_owned(), Digest { steps: steps.parse().ok()?, rest, places }))
+/// How two transcripts of a scenario compare.
+#[derive(Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// Steps compared: all, or up to and with the first that differs without a reason.
+    pub steps: u64,
+    /// Of these, the same on both sides.
+    pub equal: u64,
+    /// The same but for what rules explain: how many steps each has had a part in.
+    pub by_rule: BTreeMap<&'static str, u64>,
+    /// Steps that rules explain.
+    pub explained: u64,
+    /// The step that differs, counted from 0. What comes after it is another scenario on either side.
+    pub different: Option<usize>,
 }
 
-/// The first step at which two transcripts differ in more than places in receive buffers.
-pub fn first_difference(one: &Played, other: &Played) -> Option<usize> {
-    let longest = one.steps.len().max(other.steps.len());
-    let rest = |played: &Played, at| {
-        played.steps.get(at).map(|lines: &Vec<String>| apart(&lines.join("\n")).0)
-    };
-    (0..longest).find(|at| rest(one, *at) != rest(other, *at))
+/// Compares two transcripts. `kernel_driver` is what the kernel's side calls itself.
+pub fn compare(kernel: &Played, baton: &Played, kernel_driver: &str) -> Verdict {
+    let mut verdict = Verdict::default();
+    for at in 0..kernel.steps.len().max(baton.steps.len()) {
+        verdict.steps += 1;
+        match compare_step(kernel, baton, kernel_driver, at) {
+            Some(rules) if rules.is_empty() => verdict.equal += 1,
+            Some(rules) => {
+                verdict.explained += 1;
+                for rule in rules {
+                    *verdict.by_rule.entry(rule.name).or_default() += 1;
+                }
+            }
+            None => {
+                verdict.different = Some(at);
+                break;
+            }
+        }
+    }
+    verdict
+}
+
+/// The rules by which the step is the same on both sides; none if it is not.
+fn compare_step(
+    kernel: &Played,
+    baton: &Played,
+    kernel_driver: &str,
+    at: usize,
+) -> Option<Vec<&'static Rule>> {
+    let (theirs, ours) = (kernel.steps.get(at)?, baton.steps.get(at)?);
+    let is_stuck = |step: &[String]| step.iter().any(|line| line.trim_start() == STUCK);
+    if is_stuck(theirs) || is_stuck(ours) {
+        return None;
+    }
+    if theirs == ours {
+        return Some(Vec::new());
+    }
+    explain(&Scene { kernel_driver, steps: &steps_until(kernel, at), theirs, ours })
+}
+
+fn steps_until(played: &Played, at: usize) -> Vec<Step> {
+    let lines = played.steps[..=at].iter().filter_map(|step| step.first()?.strip_prefix("> "));
+    lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 /// The steps of a transcript, to be played again.
 pub fn steps(played: &Played) -> Vec<Step> {
-    let lines = played.steps.iter().filter_map(|step| step.first()?.strip_prefix("> "));
-    lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
+    played.steps.len().checked_sub(1).map_or_else(Vec::new, |last| steps_until(played, last))
 }
 
 /// Both transcripts, up to and with the step at which they differ.
-pub fn side_by_side(kernel: &Played, baton: &Played, kernel_name: &str) -> String {
+pub fn side_by_side(kernel: &Played, baton: &Played, kernel_name: &str, at: usize) -> String {
     let mut text = String::new();
-    let Some(at) = first_difference(kernel, baton) else { return "no difference".to_owned() };
-    for step in &kernel.steps[..at] {
+    for step in kernel.steps.iter().take(at) {
         text.push_str(&step.join("\n"));
         text.push('\n');
     }
@@ -88,4 +122,58 @@ pub fn side_by_side(kernel: &Played, baton: &Played, kernel_name: &str) -> Strin
         let _ = writeln!(text, "---- {name}\n{step}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn played(text: &str) -> Played {
+        let mut run = Run::default();
+        for line in text.lines() {
+            run.take(line);
+        }
+        assert!(run.take("= one 1"));
+        run.played.remove("one 1").expect("closed")
+    }
+
+    const OPENING: &str = r#"> {"process":0,"thread":0,"act":{"Open":{"nonblocking":false}}}
+  p0.t0 ok
+"#;
+
+    fn check(kernel: &str, baton: &str) -> Verdict {
+        let (kernel, baton) = (format!("{OPENING}{kernel}"), format!("{OPENING}{baton}"));
+        compare(&played(&kernel), &played(&baton), "linux 6.1.0-56-amd64")
+    }
+
+    #[test]
+    fn the_same_is_equal() {
+        let step = "> {\"process\":0,\"thread\":0,\"act\":\"Poll\"}\n  p0.t0 events 5";
+        assert_eq!(check(step, step), Verdict { steps: 2, equal: 2, ..Verdict::default() });
+    }
+
+    #[test]
+    fn a_difference_ends_the_comparison() {
+        let (one, other) =
+            ("> \"a\"\n  p0.t0 ok\n> \"b\"\n  x", "> \"a\"\n  p0.t0 EINTR\n> \"b\"\n  x");
+        let verdict = check(one, other);
+        assert_eq!((verdict.steps, verdict.equal, verdict.different), (2, 1, Some(1)));
+    }
+
+    #[test]
+    fn a_transcript_that_is_shorter_differs() {
+        assert_eq!(check("> \"a\"\n  p0.t0 ok", "").different, Some(1));
+    }
+
+    #[test]
+    fn who_is_stuck_differs_even_from_the_stuck() {
+        let stuck = "> \"a\"\n  stuck";
+        assert_eq!(check(stuck, stuck).different, Some(1));
+    }
+
+    #[test]
+    fn another_step_is_no_matter_of_rules() {
+        let (one, other) = ("> \"a +10\"\n  p0.t0 ok", "> \"a +20\"\n  p0.t0 ok");
+        assert_eq!(check(one, other).different, Some(1));
+    }
 }

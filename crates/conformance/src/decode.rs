@@ -37,12 +37,7 @@ impl Decoder<'_> {
             if !text.is_empty() {
                 text.push_str(", ");
             }
-            // Kernels before 6.2 know only the one of the two.
-            let named = match command {
-                BR_TRANSACTION_PENDING_FROZEN => BR_TRANSACTION_COMPLETE,
-                other => other,
-            };
-            text.push_str(return_name(named).strip_prefix("BR_").unwrap_or("unknown"));
+            text.push_str(return_name(command).strip_prefix("BR_").unwrap_or("unknown"));
             self.one(command, payload, &mut text);
             bytes = rest;
         }

@@ -1,160 +1,198 @@
 //! The comparison: the same scenarios on both sides, a table by family, and what differs.
 
-use crate::compare::{Run, first_difference};
-use crate::shrink::shrink;
+use crate::compare::{Played, Run, compare as compare_played};
+use crate::profile::PROFILES;
+use crate::progress::Progress;
+use crate::seeds::Seeds;
+use crate::shrink::{Found, shrink};
 use crate::sides::{Parts, Play, Side};
-use std::collections::BTreeMap;
-use std::io;
+use crate::tally::Tally;
+use std::io::{self, Write};
+use std::ops::Range;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// What to compare.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Exit status: 0: no difference without a reason; 1: there is one; 2: the \
+                        command line is wrong; 3: a side could not be run.")]
 pub struct CompareArgs {
     #[command(flatten)]
     parts: Parts,
     /// Families; all if none is named
-    #[arg(long = "family")]
+    #[arg(long = "family", value_parser = family_names())]
     families: Vec<String>,
-    /// The first seed of each family
-    #[arg(long, default_value_t = 0)]
-    first: u64,
-    /// How many seeds of each
-    #[arg(long, default_value_t = 10)]
-    seeds: u64,
+    /// Seeds of each family: how many, or FIRST..END
+    #[arg(long, default_value = "10")]
+    seeds: Seeds,
     /// Steps of a random scenario
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
     /// The kernels to compare with; both if none is named
     #[arg(long = "kernel", value_parser = ["generic", "rt"])]
     kernels: Vec<String>,
-    /// How many differences to shrink and show
+    /// How many differences with each kernel to shrink and show
     #[arg(long, default_value_t = 3)]
     show: usize,
+    /// Seconds that the shrinking of one difference may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    shrink: u64,
+    /// Print the table for machines
+    #[arg(long)]
+    json: bool,
+}
+
+fn family_names() -> Vec<&'static str> {
+    PROFILES.iter().map(|profile| profile.name).collect()
 }
 
 /// Compares, and says how it went.
 pub fn compare(arguments: &CompareArgs) -> ExitCode {
     match judge(arguments) {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
         Err(error) => {
             eprintln!("conformance: {error}");
-            ExitCode::from(2)
+            ExitCode::from(3)
         }
     }
 }
 
-fn judge(arguments: &CompareArgs) -> io::Result<usize> {
-    let all = ["generic", "rt"];
-    let wanted = |name: &&&str| {
-        arguments.kernels.is_empty() || arguments.kernels.iter().any(|k| k == **name)
-    };
-    let kernels: Vec<_> = all.iter().filter(wanted).map(|name| Side::Kernel(name)).collect();
-    let mut play = vec!["--digest".to_owned()];
-    for (option, value) in [
-        ("--first", arguments.first.to_string()),
-        ("--seeds", arguments.seeds.to_string()),
-        ("--steps", arguments.steps.to_string()),
-    ] {
-        play.extend([option.to_owned(), value]);
+/// The comparison with one kernel.
+struct Judgment {
+    kernel: Side,
+    tally: Tally,
+    /// Of the differences those that are to be shown.
+    found: Vec<Found>,
+}
+
+/// Whether there is no difference without a reason.
+fn judge(arguments: &CompareArgs) -> io::Result<bool> {
+    let mut judgments: Vec<_> = ["generic", "rt"]
+        .into_iter()
+        .filter(|name| arguments.kernels.is_empty() || arguments.kernels.iter().any(|k| k == name))
+        .map(|name| {
+            let kernel = Side::Kernel(name);
+            Judgment { kernel, tally: Tally::new(kernel.name()), found: Vec::new() }
+        })
+        .collect();
+    for judgment in &judgments {
+        judgment.kernel.prepare(&arguments.parts)?;
     }
-    for family in &arguments.families {
-        play.extend(["--family".to_owned(), family.clone()]);
+    for seeds in arguments.seeds.portions(arguments.steps_of_a_seed()) {
+        let (baton, kernels) = arguments.play(&seeds, &judgments)?;
+        for (judgment, run) in judgments.iter_mut().zip(kernels) {
+            judgment.take_in(&run, &baton, arguments.show)?;
+        }
+        arguments.tell(&seeds, &judgments);
     }
-    let play = Play::Arguments(play);
-    let parts = &arguments.parts;
-    let (baton, guests) = std::thread::scope(|scope| {
-        let baton = scope.spawn(|| Side::Baton.run(parts, &play));
-        let run = |kernel: &Side| (*kernel, kernel.run(parts, &play));
-        let guests: Vec<_> = kernels.iter().map(run).collect();
-        (baton.join().expect("no panic"), guests)
-    });
-    let baton = baton?;
-    let mut n_different = 0;
-    for (kernel, run) in guests {
-        let run = run?;
-        let different = table(kernel, &run, &baton);
-        n_different += different.len();
-        for name in different.iter().take(arguments.show) {
-            show(arguments, kernel, name)?;
+    print(arguments, &judgments)?;
+    Ok(judgments.iter().all(|judgment| judgment.tally.differences.is_empty()))
+}
+
+impl CompareArgs {
+    fn families(&self) -> impl Iterator<Item = &'static str> {
+        let wanted =
+            |name: &&str| self.families.is_empty() || self.families.iter().any(|f| f == name);
+        PROFILES.iter().map(|profile| profile.name).filter(wanted)
+    }
+
+    fn steps_of_a_seed(&self) -> u64 {
+        self.families().count() as u64 * u64::from(self.steps)
+    }
+
+    /// Plays these seeds everywhere at once.
+    fn play(&self, seeds: &Range<u64>, judgments: &[Judgment]) -> io::Result<(Run, Vec<Run>)> {
+        let n_seeds = seeds.end - seeds.start;
+        let mut play = Vec::new();
+        for (option, value) in
+            [("--first", seeds.start), ("--seeds", n_seeds), ("--steps", self.steps.into())]
+        {
+            play.extend([option.to_owned(), value.to_string()]);
+        }
+        for family in self.families() {
+            play.extend(["--family".to_owned(), family.to_owned()]);
+        }
+        let play = Play::Arguments(play);
+        let n_scenarios = n_seeds * self.families().count() as u64;
+        let what = format!("seeds {}..{}", seeds.start, seeds.end);
+        let progress = Progress::new(what, n_scenarios);
+        let run = |side: Side| side.run(&self.parts, &play, &|| progress.played(&side.name()));
+        std::thread::scope(|scope| {
+            let kernels: Vec<_> =
+                judgments.iter().map(|judgment| scope.spawn(|| run(judgment.kernel))).collect();
+            let baton = run(Side::Baton);
+            let kernels = kernels.into_iter().map(|kernel| kernel.join().expect("no panic"));
+            // All are waited for, whoever fails first.
+            let kernels: Vec<_> = kernels.collect();
+            Ok((baton?, kernels.into_iter().collect::<io::Result<_>>()?))
+        })
+    }
+
+    /// Says what a portion of a long run came to: it can be taken up again from there.
+    fn tell(&self, seeds: &Range<u64>, judgments: &[Judgment]) {
+        if seeds.start == self.seeds.first && seeds.end == self.seeds.end {
+            return;
+        }
+        for Judgment { tally, .. } in judgments {
+            let sum = tally.all;
+            eprintln!(
+                "conformance: seeds {}..{} done, {}: {} steps, {} different",
+                self.seeds.first, seeds.end, tally.kernel, sum.steps, sum.different
+            );
         }
     }
-    Ok(n_different)
 }
 
-#[derive(Default)]
-struct Row {
-    scenarios: usize,
-    steps: u64,
-    equal: usize,
-    /// Equal but for places in receive buffers.
-    by_rule: usize,
-    different: usize,
+impl Judgment {
+    /// Compares what both sides have played.
+    fn take_in(&mut self, run: &Run, baton: &Run, show: usize) -> io::Result<()> {
+        self.tally.met(&run.driver);
+        let absent =
+            |name: &String| io::Error::other(format!("{name} was not played on both sides"));
+        if let Some(name) = baton.played.keys().find(|name| !run.played.contains_key(*name)) {
+            return Err(absent(name));
+        }
+        for (name, kernel) in &run.played {
+            let baton: &Played = baton.played.get(name).ok_or_else(|| absent(name))?;
+            let verdict = compare_played(kernel, baton, &run.driver);
+            self.tally.add(name, &verdict);
+            if verdict.different.is_none() {
+                continue;
+            }
+            eprintln!("conformance: {} differs from baton in {name}", self.kernel.name());
+            if self.found.len() < show {
+                let (kernel, baton) = (kernel.clone(), baton.clone());
+                self.found.push(Found { name: name.clone(), kernel, baton });
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Prints the table; the names of what differs.
-fn table(kernel: Side, run: &Run, baton: &Run) -> Vec<String> {
-    let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
-    let mut different = Vec::new();
-    for (name, digest) in &run.digests {
-        let family = name.split(' ').next().unwrap_or(name);
-        let row = rows.entry(family).or_default();
-        row.scenarios += 1;
-        row.steps += digest.steps;
-        match baton.digests.get(name) {
-            Some(ours) if ours == digest => row.equal += 1,
-            Some(ours) if ours.rest == digest.rest => row.by_rule += 1,
-            _ => {
-                row.different += 1;
-                different.push(name.clone());
+/// The tables, and then the differences as short as they get.
+fn print(arguments: &CompareArgs, judgments: &[Judgment]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        let tallies: Vec<_> = judgments.iter().map(|judgment| &judgment.tally).collect();
+        writeln!(out, "{}", serde_json::to_string_pretty(&tallies)?)?;
+    } else {
+        for judgment in judgments {
+            writeln!(out, "{}", judgment.tally)?;
+        }
+    }
+    for Judgment { kernel, tally, found } in judgments {
+        for found in found {
+            let (family, seed) = found.name.split_once(' ').unwrap_or((&found.name, "?"));
+            let within = Duration::from_secs(arguments.shrink);
+            let shown = shrink(&arguments.parts, *kernel, &tally.driver, found, within)?;
+            let text = format!("==== {family}, seed {seed}, {} and baton\n{shown}", kernel.name());
+            if arguments.json {
+                eprintln!("{text}");
+            } else {
+                writeln!(out, "{text}")?;
             }
         }
     }
-    println!("\n{} and baton", kernel.name());
-    println!(
-        "{:<12}{:>11}{:>10}{:>8}{:>9}{:>11}",
-        "family", "scenarios", "steps", "equal", "by rule", "different"
-    );
-    let mut sum = Row::default();
-    for (family, row) in &rows {
-        print_row(family, row);
-        sum.scenarios += row.scenarios;
-        sum.steps += row.steps;
-        sum.equal += row.equal;
-        sum.by_rule += row.by_rule;
-        sum.different += row.different;
-    }
-    print_row("all", &sum);
-    different
-}
-
-fn print_row(family: &str, row: &Row) {
-    let Row { scenarios, steps, equal, by_rule, different } = row;
-    println!("{family:<12}{scenarios:>11}{steps:>10}{equal:>8}{by_rule:>9}{different:>11}");
-}
-
-/// Plays a scenario again on both sides, whole, and prints the shortest one that still differs.
-fn show(arguments: &CompareArgs, kernel: Side, name: &str) -> io::Result<()> {
-    let (family, seed) = name.split_once(' ').unwrap_or((name, "0"));
-    let options = [
-        ("--family", family.to_owned()),
-        ("--first", seed.to_owned()),
-        ("--seeds", "1".to_owned()),
-        ("--steps", arguments.steps.to_string()),
-    ];
-    let play = options.into_iter().flat_map(|(option, value)| [option.to_owned(), value]);
-    let play = Play::Arguments(play.collect());
-    let parts = &arguments.parts;
-    let (mut guest, mut host) = (kernel.run(parts, &play)?, Side::Baton.run(parts, &play)?);
-    let found = guest.played.remove(name).unwrap_or_default();
-    let other = host.played.remove(name).unwrap_or_default();
-    println!("\n==== {family}, seed {seed}, {} and baton", kernel.name());
-    if first_difference(&found, &other).is_none() {
-        println!(
-            "no difference when it is played again: the answers depend on more than the steps"
-        );
-        return Ok(());
-    }
-    println!("{}", shrink(parts, kernel, &found, &other)?);
     Ok(())
 }

@@ -13,11 +13,16 @@ mod judge;
 mod peek;
 mod play;
 mod profile;
+mod progress;
 mod random;
+mod rules;
+mod seeds;
 mod shrink;
 mod sides;
+mod skips;
 mod step;
 mod stillness;
+mod tally;
 mod transcript;
 mod world;
 

@@ -4,59 +4,143 @@
 //! starting a guest costs more than playing many scenarios in it.
 
 use crate::arena::PROCESSES;
-use crate::compare::{Played, first_difference, side_by_side, steps};
+use crate::compare::{Played, compare, side_by_side, steps};
 use crate::sides::{Parts, Play, Side};
 use crate::step::{Act, Step};
 use std::io;
+use std::time::{Duration, Instant};
 
-/// The shortest scenario that was found, with both transcripts of it.
+/// A scenario that differs.
+#[derive(Debug)]
+pub struct Found {
+    /// Family and seed.
+    pub name: String,
+    /// As the kernel's driver played it.
+    pub kernel: Played,
+    /// As ours did.
+    pub baton: Played,
+}
+
+/// What shrinking goes by.
+struct Bench<'a> {
+    parts: &'a Parts,
+    kernel: Side,
+    driver: &'a str,
+    until: Instant,
+}
+
+/// The shortest scenario that was found within the time, with both transcripts of it.
 ///
 /// # Errors
 /// A side could not be run.
-pub fn shrink(parts: &Parts, kernel: Side, found: &Played, other: &Played) -> io::Result<String> {
-    let Some(at) = first_difference(found, other) else { return Ok("no difference".to_owned()) };
-    let mut shortest = steps(found);
-    shortest.truncate(at + 1);
-    let mut shown = side_by_side(found, other, &kernel.name());
-    for process in 0..PROCESSES as u8 {
-        let left: Vec<_> = shortest.iter().filter(|s| s.process != process).cloned().collect();
-        let both = play_both(parts, kernel, &[("candidate".to_owned(), left.clone())])?;
-        if let Some(at) = first_difference(&both[0].0, &both[0].1) {
-            shown = side_by_side(&both[0].0, &both[0].1, &kernel.name());
-            shortest = left;
-            shortest.truncate(at + 1);
-        }
-    }
-    let mut length = (shortest.len() / 2).max(1);
-    loop {
-        let before = shortest.len();
-        let alone: Vec<_> = (0..before.div_ceil(length)).map(|run| vec![run]).collect();
-        let results = play_without(parts, kernel, &shortest, length, &alone)?;
-        let dispensable: Vec<_> =
-            (0..alone.len()).filter(|run| results[*run].2.is_some()).collect();
-        // Those that can go one by one may not go together.
-        let halves = (0..4).map(|n| dispensable[..dispensable.len() * (n + 1) / 4].to_vec());
-        let others = (0..4).map(|n| dispensable[dispensable.len() * n / 4..].to_vec());
-        let together: Vec<_> = halves.chain(others).collect();
-        let more = play_without(parts, kernel, &shortest, length, &together)?;
-        for (steps, text, at) in results.into_iter().chain(more) {
-            if let Some(at) = at
-                && (at + 1).min(steps.len()) < shortest.len()
-            {
-                shortest = steps;
-                shortest.truncate(at + 1);
-                shown = text;
+pub fn shrink(
+    parts: &Parts,
+    kernel: Side,
+    driver: &str,
+    found: &Found,
+    within: Duration,
+) -> io::Result<String> {
+    let bench = Bench { parts, kernel, driver, until: Instant::now() + within };
+    let first = bench.judged(steps(&found.kernel), &found.kernel, &found.baton);
+    let Some(first) = first else { return Ok("no difference".to_owned()) };
+    let again = bench.play(vec![first.steps.clone()])?.pop().flatten();
+    let Some(mut shortest) = again else {
+        let shown = first.shown;
+        return Ok(format!("{shown}---- no difference when it is played again: it comes and goes"));
+    };
+    bench.leave_out_processes(&mut shortest)?;
+    bench.leave_out_runs(&mut shortest)?;
+    Ok(shortest.shown)
+}
+
+/// A scenario that differs in its last step.
+struct Differing {
+    steps: Vec<Step>,
+    shown: String,
+}
+
+impl Bench<'_> {
+    fn leave_out_processes(&self, shortest: &mut Differing) -> io::Result<()> {
+        for process in 0..PROCESSES as u8 {
+            let is_others = |step: &&Step| step.process != process;
+            let left: Vec<_> = shortest.steps.iter().filter(is_others).cloned().collect();
+            if left.len() < shortest.steps.len() && !self.is_late() {
+                self.play(vec![left])?.into_iter().flatten().for_each(|found| *shortest = found);
             }
         }
-        if shortest.len() == before {
-            if length == 1 {
-                return Ok(shown);
-            }
-            length = (length / 2).max(1);
-        } else {
-            length = length.min((shortest.len() / 2).max(1));
-        }
+        Ok(())
     }
+
+    fn leave_out_runs(&self, shortest: &mut Differing) -> io::Result<()> {
+        let mut length = (shortest.steps.len() / 2).max(1);
+        while !self.is_late() {
+            let before = shortest.steps.len();
+            let alone: Vec<_> = (0..before.div_ceil(length)).map(|run| vec![run]).collect();
+            let without = |sets: &[Vec<usize>]| {
+                let steps = &shortest.steps;
+                self.play(sets.iter().map(|set| leave_out(steps, length, set)).collect())
+            };
+            let results = without(&alone)?;
+            // Those that can go one by one may not go together.
+            let dispensable: Vec<_> =
+                (0..alone.len()).filter(|run| results[*run].is_some()).collect();
+            let quarters = |n: usize| dispensable.len() * n / 4;
+            let firsts = (1..=4).map(|n| dispensable[..quarters(n)].to_vec());
+            let lasts = (0..4).map(|n| dispensable[quarters(n)..].to_vec());
+            let more = without(&firsts.chain(lasts).collect::<Vec<_>>())?;
+            for found in results.into_iter().chain(more).flatten() {
+                if found.steps.len() < shortest.steps.len() {
+                    *shortest = found;
+                }
+            }
+            if shortest.steps.len() < before {
+                length = length.min((shortest.steps.len() / 2).max(1));
+            } else if length == 1 {
+                break;
+            } else {
+                length /= 2;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_late(&self) -> bool {
+        Instant::now() > self.until
+    }
+
+    /// The scenario up to the step in which it differs, if it does.
+    fn judged(&self, mut steps: Vec<Step>, kernel: &Played, baton: &Played) -> Option<Differing> {
+        let at = compare(kernel, baton, self.driver).different?;
+        steps.truncate(at + 1);
+        Some(Differing { steps, shown: side_by_side(kernel, baton, &self.kernel.name(), at) })
+    }
+
+    /// Plays all of these on both sides.
+    fn play(&self, candidates: Vec<Vec<Step>>) -> io::Result<Vec<Option<Differing>>> {
+        let named = candidates.iter().enumerate();
+        let named = named.map(|(n, steps)| (format!("candidate {n}"), steps.clone())).collect();
+        let play = Play::Scenarios(named);
+        let (baton, kernel) = std::thread::scope(|scope| {
+            let kernel = scope.spawn(|| self.kernel.run(self.parts, &play, &|| ()));
+            (Side::Baton.run(self.parts, &play, &|| ()), kernel.join().expect("no panic"))
+        });
+        let (mut baton, mut kernel) = (baton?, kernel?);
+        let judged = candidates.into_iter().enumerate().map(|(n, steps)| {
+            let name = format!("candidate {n}");
+            let (kernel, baton) = (kernel.played.remove(&name), baton.played.remove(&name));
+            self.judged(steps, &kernel.unwrap_or_default(), &baton.unwrap_or_default())
+        });
+        Ok(judged.collect())
+    }
+}
+
+/// The steps without those of these runs of `length`.
+fn leave_out(steps: &[Step], length: usize, runs: &[usize]) -> Vec<Step> {
+    let kept = steps
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| is_opening(&steps[..=*at]) || !runs.contains(&(at / length)));
+    kept.map(|(_, step)| step.clone()).collect()
 }
 
 /// Whether the last step is one by which a process comes in: a process that did it in part only is
@@ -69,52 +153,4 @@ fn is_opening(steps: &[Step]) -> bool {
         [.., Step { act: Act::Close, .. }] => true,
         _ => false,
     }
-}
-
-/// Steps, both transcripts side by side, and where they differ.
-type Judged = (Vec<Step>, String, Option<usize>);
-
-/// Plays the scenario without each of these sets of runs: what is left of it, both transcripts, and
-/// where they differ.
-fn play_without(
-    parts: &Parts,
-    kernel: Side,
-    steps: &[Step],
-    length: usize,
-    sets: &[Vec<usize>],
-) -> io::Result<Vec<Judged>> {
-    let without = |set: &Vec<usize>| {
-        let kept = steps
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| is_opening(&steps[..=*at]) || !set.contains(&(at / length)));
-        kept.map(|(_, step)| step.clone()).collect::<Vec<_>>()
-    };
-    let name = |n| format!("candidate {n}");
-    let candidates: Vec<_> =
-        sets.iter().enumerate().map(|(n, set)| (name(n), without(set))).collect();
-    let results = play_both(parts, kernel, &candidates)?;
-    let judged = candidates.into_iter().zip(results).map(|((_, steps), (found, other))| {
-        let text = side_by_side(&found, &other, &kernel.name());
-        (steps, text, first_difference(&found, &other))
-    });
-    Ok(judged.collect())
-}
-
-fn play_both(
-    parts: &Parts,
-    kernel: Side,
-    candidates: &[(String, Vec<Step>)],
-) -> io::Result<Vec<(Played, Played)>> {
-    let play = Play::Scenarios(candidates.to_vec());
-    let (guest, host) = std::thread::scope(|scope| {
-        let guest = scope.spawn(|| kernel.run(parts, &play));
-        (Side::Baton.run(parts, &play), guest.join().expect("no panic"))
-    });
-    let (mut guest, mut host) = (guest?, host?);
-    let mut take = |name: &String| {
-        let both = (guest.played.remove(name), host.played.remove(name));
-        (both.1.unwrap_or_default(), both.0.unwrap_or_default())
-    };
-    Ok(candidates.iter().map(|(name, _)| take(name)).collect())
 }

@@ -3,7 +3,7 @@
 use crate::compare::Run;
 use crate::step::Step;
 use std::fmt::Write;
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -20,8 +20,8 @@ pub struct Parts {
     /// tools/binder-vm
     #[arg(long, value_name = "FILE")]
     pub binder_vm: PathBuf,
-    /// Seconds that one run may take
-    #[arg(long, default_value_t = 3600)]
+    /// Seconds that one portion of a run may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
     pub timeout: u64,
 }
 
@@ -53,11 +53,26 @@ impl Side {
         }
     }
 
-    /// Plays it there.
+    /// Sees to it that it is there.
+    ///
+    /// # Errors
+    /// It is not; why has been said on standard error.
+    pub fn prepare(self, parts: &Parts) -> io::Result<()> {
+        let Side::Kernel(kernel) = self else { return Ok(()) };
+        let mut command = Command::new(&parts.binder_vm);
+        let status = command.args(["--kernel", kernel, "--fetch"]).status();
+        let status = status.map_err(|error| failed(&parts.binder_vm.display(), error))?;
+        if !status.success() {
+            return Err(io::Error::other(format!("no {} to compare with", self.name())));
+        }
+        Ok(())
+    }
+
+    /// Plays it there; `played` is called after each scenario.
     ///
     /// # Errors
     /// The run did not end well; its own words are on standard error.
-    pub fn run(self, parts: &Parts, play: &Play) -> io::Result<Run> {
+    pub fn run(self, parts: &Parts, play: &Play, played: &dyn Fn()) -> io::Result<Run> {
         let directory = tempfile::tempdir()?;
         let script = directory.path().join("script");
         let mut arguments = vec!["play".to_owned()];
@@ -72,30 +87,64 @@ impl Side {
         let has_script = matches!(play, Play::Scenarios(_));
         let (mut command, _broker) = match self {
             Side::Kernel(kernel) => {
-                let mut command = Command::new(&parts.binder_vm);
-                command.args(["--kernel", kernel, "--memory", "768", "--timeout"]);
-                command.arg(parts.timeout.to_string());
-                if has_script {
-                    command.arg("--file").arg(format!("{}:{GUEST_SCRIPT}", script.display()));
-                }
-                command.arg("--").arg(&parts.in_guest);
-                (command, None)
+                let script = has_script.then_some(script.as_path());
+                (in_guest(parts, kernel, script), None)
             }
             Side::Baton => {
                 let broker = Broker::start(&parts.baton, directory.path())?;
-                let mut command = Command::new("timeout");
-                command.arg(parts.timeout.to_string()).arg(&parts.baton).args(["run", "--"]);
-                command.arg(std::env::current_exe()?).env("BATON_SOCKET", &broker.socket);
                 arguments.extend(["--beside".to_owned(), broker.child.id().to_string()]);
-                (command, Some(broker))
+                (here(parts, &broker)?, Some(broker))
             }
         };
-        let output = command.args(arguments).stderr(Stdio::inherit()).output()?;
-        if !output.status.success() {
-            return Err(io::Error::other(format!("{}: {}", self.name(), output.status)));
-        }
-        Ok(Run::parse(&String::from_utf8_lossy(&output.stdout)))
+        command.args(arguments);
+        self.follow(command, played)
     }
+
+    /// Runs the command and takes in what it prints.
+    fn follow(self, mut command: Command, played: &dyn Fn()) -> io::Result<Run> {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| failed(&self.name(), error))?;
+        let mut run = Run::default();
+        for line in BufReader::new(child.stdout.take().expect("piped")).lines() {
+            if run.take(&line?) {
+                played();
+            }
+        }
+        let status = child.wait()?;
+        if !status.success() {
+            let played = run.played.len();
+            let why = if status.code() == Some(124) { "took too long" } else { "failed" };
+            let error = format!("{} {why} ({status}) after {played} scenarios", self.name());
+            return Err(io::Error::other(error));
+        }
+        Ok(run)
+    }
+}
+
+fn failed(what: &dyn std::fmt::Display, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+/// This program in a guest.
+fn in_guest(parts: &Parts, kernel: &str, script: Option<&Path>) -> Command {
+    let mut command = Command::new(&parts.binder_vm);
+    // Actors act one at a time: a second processor would only cost.
+    command.args(["--kernel", kernel, "--cpus", "1", "--memory", "768", "--timeout"]);
+    command.arg(parts.timeout.to_string());
+    if let Some(script) = script {
+        command.arg("--file").arg(format!("{}:{GUEST_SCRIPT}", script.display()));
+    }
+    command.arg("--").arg(&parts.in_guest);
+    command
+}
+
+/// This program on this machine, with the broker.
+fn here(parts: &Parts, broker: &Broker) -> io::Result<Command> {
+    let mut command = Command::new("timeout");
+    command.arg(parts.timeout.to_string()).arg(&parts.baton).args(["run", "--"]);
+    command.arg(std::env::current_exe()?);
+    command.env("BATON_SOCKET", &broker.socket).env("BATON_LOG", "off");
+    Ok(command)
 }
 
 const GUEST_SCRIPT: &str = "/script";
@@ -122,7 +171,8 @@ impl Broker {
         let socket = directory.join("broker");
         let mut command = Command::new(baton);
         command.arg("broker").env("BATON_SOCKET", &socket).stdin(Stdio::null());
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.map_err(|error| failed(&baton.display(), error))?;
         let broker = Broker { child, socket };
         let until = Instant::now() + Duration::from_secs(15);
         while !broker.socket.exists() {

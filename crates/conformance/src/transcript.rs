@@ -1,17 +1,14 @@
-//! What a run prints: for each scenario its steps, what came of each, and a digest of it all.
+//! What a run prints: the driver, and for each scenario its steps with what came of each.
 //!
 //! ```text
+//! driver linux 6.1.0-56-amd64
 //! scenario calls 17
 //! > {"process":0,"thread":0,"act":{"Start":{"threads":2}}}
 //!   p0.t1 ok wrote 0/0 read 4: NOOP
-//! = calls 17 steps 120 digest 8a1f... places 30c2...
+//! = calls 17
 //! ```
-//!
-//! Where in the receive buffer something lies has a digest of its own, as there are rules by which
-//! only that differs.
 
 use crate::crew::{Crew, Judged};
-use crate::decode::hash;
 use crate::generate::Generator;
 use crate::play::Stage;
 use crate::profile::{PROFILES, Profile};
@@ -39,13 +36,17 @@ pub struct PlayArgs {
     /// Scenarios to play again: for each a line "scenario ..." and lines with a step each
     #[arg(long)]
     script: Option<PathBuf>,
-    /// Print digests only
-    #[arg(long)]
-    digest: bool,
     /// The driver is in user space, with this process beside those that use it; may be given again
     #[arg(long = "beside", value_name = "PID")]
     beside: Vec<u32>,
 }
+
+/// What a line with the driver's own name begins with.
+pub const DRIVER: &str = "driver ";
+/// The line after a scenario's last begins so.
+pub const CLOSING: &str = "= ";
+/// In place of what came of a step, if that has no end.
+pub const STUCK: &str = "stuck";
 
 /// Plays what is asked for.
 pub fn play(arguments: &PlayArgs) -> ExitCode {
@@ -57,12 +58,17 @@ pub fn play(arguments: &PlayArgs) -> ExitCode {
         let all = arguments.beside.iter().flat_map(threads);
         Judged::UserSpace(all.filter_map(|(pid, tid)| Probe::thread(pid, tid)).collect())
     };
+    let driver = match judged {
+        Judged::Kernel => format!("linux {}", release()),
+        Judged::UserSpace(_) => "baton".to_owned(),
+    };
     let mut crew = Crew::new(judged);
-    let mut out = Writer { out: BufWriter::new(io::stdout()), brief: arguments.digest };
-    let done = match &arguments.script {
+    let mut out = Writer { out: BufWriter::new(io::stdout()) };
+    let head = writeln!(out.out, "{DRIVER}{driver}");
+    let done = head.and_then(|()| match &arguments.script {
         Some(path) => scripts(path, &mut crew, &mut out),
         None => seeds(arguments, &mut crew, &mut out),
-    };
+    });
     match done.and_then(|()| out.out.flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -70,6 +76,11 @@ pub fn play(arguments: &PlayArgs) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn release() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    text.trim().to_owned()
 }
 
 fn seeds(arguments: &PlayArgs, crew: &mut Crew, out: &mut Writer) -> io::Result<()> {
@@ -113,7 +124,6 @@ pub fn parse(text: &str) -> io::Result<Vec<(String, Vec<Step>)>> {
 
 struct Writer {
     out: BufWriter<io::Stdout>,
-    brief: bool,
 }
 
 impl Writer {
@@ -124,45 +134,19 @@ impl Writer {
         mut next: impl FnMut(&Stage) -> Option<Step>,
     ) -> io::Result<()> {
         let mut stage = Stage::new(crew);
-        let (mut n_steps, mut digest, mut places) = (0, 0, 0);
-        if !self.brief {
-            writeln!(self.out, "scenario {name}")?;
-        }
+        writeln!(self.out, "scenario {name}")?;
         while let Some(step) = next(&stage) {
-            let mut text = format!("> {}\n", serde_json::to_string(&step)?);
-            let record = stage.play(&step);
-            let stuck = record.is_err();
-            for line in record.unwrap_or_else(|_| vec!["stuck".to_owned()]) {
-                text.push_str("  ");
-                text.push_str(&line);
-                text.push('\n');
-            }
-            n_steps += 1;
-            let (rest, of_places) = apart(&text);
-            digest = hash(rest.as_bytes()) ^ u64::rotate_left(digest, 5);
-            places = hash(of_places.as_bytes()) ^ u64::rotate_left(places, 5);
-            if !self.brief {
-                self.out.write_all(text.as_bytes())?;
-            }
-            if stuck {
+            writeln!(self.out, "> {}", serde_json::to_string(&step)?)?;
+            let Ok(record) = stage.play(&step) else {
+                writeln!(self.out, "  {STUCK}")?;
                 break;
+            };
+            for line in record {
+                writeln!(self.out, "  {line}")?;
             }
         }
-        writeln!(self.out, "= {name} steps {n_steps} digest {digest:x} places {places:x}")
+        writeln!(self.out, "{CLOSING}{name}")?;
+        // Who looks on sees how far it is.
+        self.out.flush()
     }
-}
-
-/// A text without the places in receive buffers (`+1f0`), and these.
-pub fn apart(text: &str) -> (String, String) {
-    let (mut rest, mut places) = (String::with_capacity(text.len()), String::new());
-    for word in text.split_inclusive([' ', '\n']) {
-        let is_place = |digits: &str| digits.trim_end().bytes().all(|b| b.is_ascii_hexdigit());
-        if word.strip_prefix('+').is_some_and(is_place) {
-            places.push_str(word);
-            rest.push_str("+ ");
-        } else {
-            rest.push_str(word);
-        }
-    }
-    (rest, places)
 }

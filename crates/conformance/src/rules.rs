@@ -1,0 +1,216 @@
+//! Where Baton differs from the kernel's driver on purpose, by name. The reasons stand under the same names
+//! in docs/differences.md.
+//!
+//! A rule that *explains* is one that the comparison applies to a step in which the sides differ. One that
+//! is *avoided* stands at a place of the generator: what came would depend on more than the steps, so
+//! no scenario leads there.
+
+use crate::step::{Act, Step};
+
+/// A rule.
+#[derive(Debug)]
+pub struct Rule {
+    /// As in docs/differences.md.
+    pub name: &'static str,
+    /// What it does.
+    pub does: Does,
+}
+
+/// What a rule does for the comparison.
+#[derive(Debug)]
+pub enum Does {
+    /// Gives a line without what may differ, or `None` if it does not speak of this line.
+    Explains(fn(&Scene, Whose, &str) -> Option<String>),
+    /// Nothing: the generator sees to it.
+    Avoided,
+}
+
+/// Whose line it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// The kernel's driver's.
+    Kernel,
+    /// Ours.
+    Baton,
+}
+
+/// A step in which the sides differ, and what led there.
+#[derive(Debug)]
+pub struct Scene<'a> {
+    /// What the kernel's side calls itself: "linux", and its release.
+    pub kernel_driver: &'a str,
+    /// All steps up to and with this one.
+    pub steps: &'a [Step],
+    /// The kernel's lines; the step's own line first.
+    pub theirs: &'a [String],
+    /// Ours.
+    pub ours: &'a [String],
+}
+
+/// All rules that the comparison needs.
+pub const RULES: &[Rule] = &[
+    Rule { name: "taken-in-later", does: Does::Explains(places_of_late_takers) },
+    Rule { name: "pending-frozen", does: Does::Explains(as_before_pending_frozen) },
+    Rule { name: "dead-at-once", does: Does::Avoided },
+    Rule { name: "equal-holes", does: Does::Avoided },
+    Rule { name: "oldest-looper-first", does: Does::Avoided },
+    Rule { name: "reply-without-room", does: Does::Avoided },
+    Rule { name: "small-read-buffer", does: Does::Avoided },
+    Rule { name: "spam-by-sender", does: Does::Avoided },
+    Rule { name: "unread-at-exit", does: Does::Avoided },
+];
+
+/// The fewest rules by which the step is the same on both sides: one, or else all that apply.
+pub fn explain(scene: &Scene) -> Option<Vec<&'static Rule>> {
+    if scene.theirs.first() != scene.ours.first() || scene.theirs.len() != scene.ours.len() {
+        return None;
+    }
+    let explains = |rule: &&Rule| matches!(rule.does, Does::Explains(_));
+    let all: Vec<&'static Rule> = RULES.iter().filter(explains).collect();
+    if let Some(rule) = all.iter().find(|rule| makes_equal(scene, &[rule])) {
+        return Some(vec![rule]);
+    }
+    if !makes_equal(scene, &all) {
+        return None;
+    }
+    // Those without which it would not be the same.
+    let needed = |rule: &&&'static Rule| {
+        let others: Vec<_> = all.iter().filter(|other| other.name != rule.name).copied().collect();
+        !makes_equal(scene, &others)
+    };
+    Some(all.iter().filter(needed).copied().collect())
+}
+
+fn makes_equal(scene: &Scene, rules: &[&Rule]) -> bool {
+    let canonical = |whose, line: &String| {
+        rules.iter().fold(line.clone(), |line, rule| match rule.does {
+            Does::Explains(canonical) => canonical(scene, whose, &line).unwrap_or(line),
+            Does::Avoided => line,
+        })
+    };
+    scene.theirs.iter().zip(scene.ours).skip(1).all(|(theirs, ours)| {
+        theirs == ours || canonical(Whose::Kernel, theirs) == canonical(Whose::Baton, ours)
+    })
+}
+
+/// Where in the receive buffer something lies, of processes whose threads wait in the driver: nobody
+/// takes in for them while they are busy.
+fn places_of_late_takers(scene: &Scene, _whose: Whose, line: &str) -> Option<String> {
+    let process = process_of(line)?;
+    let of_it = scene.steps.iter().filter(|step| step.process == process);
+    let waits = of_it.fold(false, |waits, step| match step.act {
+        Act::Open { nonblocking } => !nonblocking,
+        _ => waits,
+    });
+    waits.then(|| without_places(line))
+}
+
+/// A one-way transaction to a frozen process: kernels before 6.2 have no word of its own for it.
+fn as_before_pending_frozen(scene: &Scene, whose: Whose, line: &str) -> Option<String> {
+    let knows_it = release(scene.kernel_driver)? >= (6, 2);
+    (whose == Whose::Baton && !knows_it)
+        .then(|| line.replace("TRANSACTION_PENDING_FROZEN", "TRANSACTION_COMPLETE"))
+}
+
+/// `  p3.t0 ...`
+fn process_of(line: &str) -> Option<u8> {
+    line.trim_start().strip_prefix('p')?.split_once('.')?.0.parse().ok()
+}
+
+/// Version and patch level of "linux 6.1.0-56-amd64".
+pub fn release(driver: &str) -> Option<(u32, u32)> {
+    let mut numbers = driver.strip_prefix("linux ")?.split(['.', '-']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// A line without places in the receive buffer (`+1f0`).
+fn without_places(line: &str) -> String {
+    let is_place = |word: &str| {
+        word.strip_prefix('+').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))
+    };
+    let words = line.split(' ').map(|word| if is_place(word) { "+" } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    const OLD: &str = "linux 6.1.0-56-amd64";
+    const NEW: &str = "linux 6.12.3";
+
+    fn check(driver: &str, opening: &[Act], theirs: &str, ours: &str) -> Option<Vec<&'static str>> {
+        let step = |act: &Act| Step { process: 1, thread: 0, act: act.clone() };
+        let steps: Vec<_> = opening.iter().map(step).collect();
+        let lines = |line: &str| ["> the step".to_owned(), format!("  {line}")];
+        let (theirs, ours) = (lines(theirs), lines(ours));
+        let scene = Scene { kernel_driver: driver, steps: &steps, theirs: &theirs, ours: &ours };
+        Some(explain(&scene)?.iter().map(|rule| rule.name).collect())
+    }
+
+    #[test]
+    fn places_may_differ_where_threads_wait() {
+        let waiting = [Act::Open { nonblocking: false }];
+        let (one, other) = ("p1.t0 at +10 2+0 bytes", "p1.t0 at +58 2+0 bytes");
+        let differ = |acts: &[Act]| check(OLD, acts, one, other);
+        assert_eq!(differ(&waiting), Some(vec!["taken-in-later"]));
+        assert_eq!(differ(&[Act::Open { nonblocking: true }]), None);
+        let (waiting_once, polling) = (waiting[0].clone(), Act::Open { nonblocking: true });
+        assert_eq!(differ(&[waiting_once, Act::Close, polling]), None);
+        assert_eq!(check(OLD, &waiting, one, "p1.t0 at +58 3+0 bytes"), None);
+        assert_eq!(check(OLD, &waiting, one, "p1.t0 at outside 2+0 bytes"), None);
+        assert_eq!(check(OLD, &waiting, "p2.t0 at +10", "p2.t0 at +20"), None);
+    }
+
+    #[test]
+    fn old_kernels_do_not_say_pending_frozen() {
+        let (complete, frozen) = ("p1.t0 TRANSACTION_COMPLETE", "p1.t0 TRANSACTION_PENDING_FROZEN");
+        assert_eq!(check(OLD, &[], complete, frozen), Some(vec!["pending-frozen"]));
+        assert_eq!(check(OLD, &[], frozen, complete), None);
+        assert_eq!(check(NEW, &[], complete, frozen), None);
+    }
+
+    #[test]
+    fn two_rules_are_both_named() {
+        let acts = [Act::Open { nonblocking: false }];
+        let (one, other) =
+            ("p1.t0 TRANSACTION_COMPLETE, at +8", "p1.t0 TRANSACTION_PENDING_FROZEN, at +0");
+        assert_eq!(check(OLD, &acts, one, other), Some(vec!["taken-in-later", "pending-frozen"]));
+    }
+
+    /// In docs/differences.md, names that the comparison knows are bold and italic.
+    #[test]
+    fn docs_and_table_have_the_same_rules() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let told = std::fs::read_to_string(root.join("../../docs/differences.md")).unwrap();
+        let told: BTreeSet<_> = told.split("***").skip(1).step_by(2).collect();
+        let known: BTreeSet<_> = RULES.iter().map(|rule| rule.name).collect();
+        assert_eq!(known.len(), RULES.len());
+        assert_eq!(known, told);
+    }
+
+    /// Places of the generator name their rule: "Rule `name`", "Rules `one` and `other`".
+    #[test]
+    fn rules_that_are_avoided_stand_in_the_sources_and_the_table() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut named = BTreeSet::new();
+        for file in std::fs::read_dir(sources).unwrap() {
+            let path = file.unwrap().path();
+            if path.ends_with("rules.rs") {
+                continue;
+            }
+            for line in std::fs::read_to_string(path).unwrap().lines() {
+                let comment = line.split_once("//").map_or("", |(_, comment)| comment);
+                let Some(at) = comment.to_lowercase().find("rule") else { continue };
+                named.extend(comment[at..].split('`').skip(1).step_by(2).map(str::to_owned));
+            }
+        }
+        let avoided = RULES.iter().filter(|rule| matches!(rule.does, Does::Avoided));
+        let avoided: BTreeSet<_> = avoided.map(|rule| rule.name.to_owned()).collect();
+        let known: BTreeSet<_> = RULES.iter().map(|rule| rule.name.to_owned()).collect();
+        assert_eq!(avoided.difference(&named).count(), 0, "{avoided:?} and {named:?}");
+        assert_eq!(named.difference(&known).count(), 0, "{named:?} and {known:?}");
+    }
+}
