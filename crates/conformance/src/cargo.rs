@@ -63,11 +63,17 @@ fn thing(generator: &mut Generator, world: &World, process: u8, items: &mut Vec<
         2 => items.push(Item::File(file(generator, world, process))),
         3 => {
             let n = generator.random.below(4);
-            let files = (0..n).map(|_| file(generator, world, process)).collect();
-            items.push(Item::Buffer { content: Content::Files(files), parent: None });
+            let mut files: Vec<_> = (0..n).map(|_| file(generator, world, process)).collect();
             let n_files = if generator.wrong() { generator.random.below(6) } else { n };
             let parent = if generator.wrong() { generator.random.below(5) } else { n_objects };
             let offset = if generator.wrong() { generator.random.below(9) } else { 0 };
+            for (at, file) in (0..).step_by(4).zip(&mut files) {
+                if parent != n_objects || at < offset || at >= offset + n_files * 4 {
+                    // It will be seen as it is: no number that one side may not have.
+                    *file = FileName::Number(-1);
+                }
+            }
+            items.push(Item::Buffer { content: Content::Files(files), parent: None });
             items.push(Item::Array { n_files, parent, offset });
         }
         4 => {

@@ -215,6 +215,7 @@ impl Engine {
         self.accept_answers(&mut state);
         if over {
             tracing::debug!(target: "binder", "{}: process {} has hung up", self.identity.pid, channel.peer.0);
+            self.gather(&mut state);
             self.accept_last_words(&mut state, channel.peer);
             self.lose_channel(&mut state, &channel);
         }
