@@ -311,6 +311,30 @@ TEST(fds_array)
 	expect_eq(open_fds(manager), before);
 }
 
+// The ioctl that frees an array's buffer does not wait: descriptors are closed on the way back.
+TEST(fds_array_freed_before_a_read)
+{
+	struct thread *manager = accepting_manager(), *client = process_new("client");
+	int fds[2];
+	acquaint(client, manager);
+	expect_errno(sys_pipe(client, fds), 0);
+	struct parcel *p = parcel_new();
+	int native[4] = {2, 1, fds[1], 77};
+	put_u32(p, 1);
+	put_u32(p, 2);
+	size_t parent = put_ptr(p, arena_copy(native, sizeof(native)), sizeof(native));
+	put_fda(p, 1, parent, 8);
+	bc_transaction(client, 0, 7, 0, p);
+	flush(client);
+	const struct binder_transaction_data *txn = expect_txn(manager, 7);
+	uint32_t free_buffer[3] = {BC_FREE_BUFFER};
+	memcpy(free_buffer + 1, &txn->data.ptr.buffer, sizeof(txn->data.ptr.buffer));
+	struct binder_write_read *bwr = write_read_new(free_buffer, sizeof(free_buffer), 256);
+	expect_errno(write_read(manager, bwr), 0);
+	expect_eq(bwr->read_consumed, 4);
+	expect_nothing(manager);
+}
+
 // An array with a closed descriptor in it fails as a whole.
 TEST(fds_array_with_closed_descriptor)
 {

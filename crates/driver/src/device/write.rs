@@ -105,7 +105,7 @@ impl Device {
                     if command == BC_ACQUIRE_DONE { Strength::Strong } else { Strength::Weak };
                 state.acknowledge(node.ptr, node.cookie, strength);
             }
-            BC_FREE_BUFFER => self.free(state, user::read(at)?),
+            BC_FREE_BUFFER => self.free(state, tid, user::read(at)?),
             BC_REGISTER_LOOPER => state.register_looper(tid),
             BC_ENTER_LOOPER => state.enter_looper(tid),
             BC_EXIT_LOOPER => state.exit_looper(tid),
@@ -128,11 +128,15 @@ impl Device {
         Ok(())
     }
 
-    fn free(&self, state: &mut State, address: u64) {
+    fn free(&self, state: &mut State, tid: Tid, address: u64) {
         let base = self.engine.program_map.load(Ordering::Acquire) as u64;
         let offset = address.checked_sub(base).filter(|_| base != 0).map(|offset| offset as usize);
         if state.frees_more(offset) {
             self.engine.accept_first(state);
+        }
+        if state.frees_descriptors(offset) {
+            // The kernel closes them on the thread's way back to its program.
+            state.thread(tid).return_once = true;
         }
         if let Some((offset, bytes)) = state.free(offset, address) {
             self.engine.memory.zero(offset, bytes);

@@ -41,6 +41,12 @@ impl State {
         buffer.is_some_and(|buffer| buffer.one_way.is_some() || !buffer.held.is_empty())
     }
 
+    /// Whether freeing this buffer closes descriptors.
+    pub fn frees_descriptors(&self, offset: Option<Offset>) -> bool {
+        let buffer = offset.and_then(|offset| self.contents.get(&offset));
+        buffer.is_some_and(|buffer| buffer.delivered && !buffer.array_fds.is_empty())
+    }
+
     /// BC_FREE_BUFFER: `Some` with the bytes to wipe, if the sender asked for that.
     pub fn free(&mut self, offset: Option<Offset>, address: u64) -> Option<(Offset, usize)> {
         let known = offset.and_then(|offset| Some((offset, self.contents.get(&offset)?)));
