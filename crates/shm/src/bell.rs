@@ -18,7 +18,7 @@
 //! (a)(b) and (c)(d) are separated by SeqCst fences: either the sleeper sees the message in (b) or
 //! the ringer sees the sleeper in (d) (Dekker). `elsewhere` counts all of the owner's sleepers,
 //! also those that sleep on other bells only. A ringer whose wake found nobody must tell the owner
-//! by other means; [`Ring::Nobody`] says so.
+//! by other means; [`Ring::Missed`] and [`Ring::Nobody`] say so.
 
 use crate::futex;
 use crate::sync::{AtomicU32, Ordering, fence};
@@ -37,7 +37,9 @@ pub enum Ring {
     Woken,
     /// No thread sleeps: those that are awake look before they do.
     NoSleeper,
-    /// One is about to sleep, or sleeps elsewhere, and may not look again.
+    /// One is about to sleep here, or has just been woken: ring again, or tell it by other means.
+    Missed,
+    /// One sleeps elsewhere, or is about to, and may not look again.
     Nobody,
 }
 
@@ -76,7 +78,7 @@ impl<'a> Bell<'a> {
     pub fn ring(self, elsewhere: &AtomicU32) -> Ring {
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            return if futex::wake(self.bell, 1) > 0 { Ring::Woken } else { Ring::Nobody };
+            return if futex::wake(self.bell, 1) > 0 { Ring::Woken } else { Ring::Missed };
         }
         match elsewhere.load(Ordering::SeqCst) {
             0 => Ring::NoSleeper,

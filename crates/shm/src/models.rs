@@ -154,11 +154,12 @@ impl Bells {
         Bell::new(&self.bells[stranger], &self.sleepers[stranger])
     }
 
-    /// The stranger publishes and rings; what the wake cannot promise, `Ring::Nobody` reports, and
+    /// The stranger publishes and rings; what the wake cannot promise, `Ring` reports, and
     /// the owner's control thread, told over the socket, rings every bell.
     fn post(&self, stranger: usize) {
         self.messages[stranger].store(1, Ordering::Release);
-        if self.bell(stranger).ring(&self.elsewhere) == Ring::Nobody {
+        let ring = self.bell(stranger).ring(&self.elsewhere);
+        if matches!(ring, Ring::Missed | Ring::Nobody) {
             self.bell(0).ring_own();
             self.bell(1).ring_own();
         }

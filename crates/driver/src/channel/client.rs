@@ -5,9 +5,12 @@ use baton_abi::lane::*;
 use baton_shm::bell::Ring;
 use baton_shm::mapping::Mapping;
 use baton_shm::ring::Corrupt;
-use baton_shm::sync::Ordering;
+use baton_shm::sync::{AtomicU32, Ordering};
 use bytemuck::bytes_of;
 use rustix::io::Errno;
+
+/// How often a sleeper that was missed is rung for again.
+const MISSES: u32 = 2;
 
 impl Channel {
     /// Takes a lane that nobody uses. `None` if all are in use.
@@ -77,17 +80,31 @@ impl Channel {
     pub fn announce(&self, must_look: bool) -> bool {
         let Some(front) = &self.front else { return false };
         let attended = front.word(front::ATTENDANCE).load(Ordering::Acquire);
-        let ring = self.bell().map_or(Ring::Nobody, |bell| bell.ring(front.word(front::SLEEPERS)));
-        let seen = match ring {
+        let seen = match self.ring(front.word(front::SLEEPERS)) {
             _ if attended != Attendance::Loopers as u32 => false,
             Ring::Woken => return true,
             Ring::NoSleeper => !must_look,
-            Ring::Nobody => false,
+            Ring::Missed | Ring::Nobody => false,
         };
         if !seen {
             self.ring_socket();
         }
         false
+    }
+
+    /// A looper that is just about to sleep is given the time for it: to wake it then is cheaper than
+    /// the doorbell.
+    fn ring(&self, elsewhere: &AtomicU32) -> Ring {
+        let Some(bell) = self.bell() else { return Ring::Nobody };
+        let mut ring = bell.ring(elsewhere);
+        for _ in 0..MISSES {
+            if ring != Ring::Missed {
+                break;
+            }
+            std::thread::yield_now();
+            ring = bell.ring(elsewhere);
+        }
+        ring
     }
 
     /// How far the call on this lane has come.
