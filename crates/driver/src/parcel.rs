@@ -100,6 +100,10 @@ struct FixUps {
     placed: Vec<Placed>,
     /// Index of the innermost open PTR, and the first byte in it that is not fixed up yet.
     last: Option<(u64, u64)>,
+    /// PTRs whose bytes cannot be read, and why the first cannot: as in the kernel they are read
+    /// after all objects have been looked at.
+    unread: Vec<u64>,
+    why: Option<Errno>,
 }
 
 impl FixUps {
@@ -178,6 +182,9 @@ fn pass(
             _ => sent.objects.push(named(kind, read(data, at).ok_or(Errno::INVAL)?)),
         }
     }
+    if let Some(errno) = fix_ups.why {
+        return Err(errno);
+    }
     if sent.fds.len() > MAX_FDS || sent.objects.len() > baton_abi::control::MAX_OBJECTS {
         return Err(Errno::NOMEM);
     }
@@ -223,7 +230,10 @@ fn send_buffer(
         return Err(Errno::INVAL);
     }
     sent.buffers.resize(from + length.next_multiple_of(8), 0);
-    copy(object.buffer, &mut sent.buffers[from..from + length])?;
+    if let Err(errno) = copy(object.buffer, &mut sent.buffers[from..from + length]) {
+        fix_ups.unread.push(index);
+        fix_ups.why.get_or_insert(errno);
+    }
     if object.flags & BUFFER_FLAG_HAS_PARENT != 0 {
         let parent = fix_ups.parent(object.parent).ok_or(Errno::INVAL)?;
         if !fix_ups.allows(object.parent, object.parent_offset)
@@ -254,6 +264,9 @@ fn send_array(data: &[u8], at: usize, sent: &mut Sent, fix_ups: &mut FixUps) -> 
     if array.num_fds == 0 {
         fix_ups.last = Some((array.parent, array.parent_offset));
         return Ok(());
+    }
+    if fix_ups.unread.contains(&array.parent) {
+        return Err(Errno::INVAL);
     }
     let from = parent.at + array.parent_offset as usize;
     let mut fds = Vec::new();
@@ -386,4 +399,20 @@ fn array_places(
     }
     let from = if bytes > 0 { parent.at + array.parent_offset as usize } else { parent.at };
     Ok((from..from + bytes as usize).step_by(4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytemuck::Zeroable;
+
+    #[test]
+    fn objects_behind_a_buffer_that_cannot_be_read_are_looked_at() {
+        let buffer = BufferObject { kind: BINDER_TYPE_PTR, length: 8, ..Zeroable::zeroed() };
+        let binder = FlatObject { kind: BINDER_TYPE_BINDER, binder: 1, ..Zeroable::zeroed() };
+        let mut data = [bytes_of(&buffer), bytes_of(&binder)].concat();
+        let offsets = [0, size_of::<BufferObject>() as u64];
+        let sent = send(&mut data, &offsets, 8, |_, _| Err(Errno::FAULT));
+        assert_eq!((sent.failed, sent.objects.len()), (Some(Errno::FAULT), 1));
+    }
 }
