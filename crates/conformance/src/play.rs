@@ -248,6 +248,10 @@ impl<'a> Stage<'a> {
                 status
             }
             Act::Poll if result >= 0 => format!("events {result:x}"),
+            Act::CloseFile(_) => {
+                process.forget_closed_files();
+                status
+            }
             Act::Pipe if result >= 0 => {
                 let both = [result as i32, (result >> 32) as i32];
                 both.iter().for_each(|fd| process.add_file(*fd));
@@ -280,6 +284,7 @@ impl<'a> Stage<'a> {
     ) -> String {
         let argument: WriteRead = pod_read_unaligned(&slot.take(0, size_of::<WriteRead>()));
         self.wrote(number, thread, exchange, argument.write_consumed);
+        self.world.processes[number].forget_closed_files();
         let (wrote, read) = (argument.write_consumed, argument.read_consumed);
         let bytes = slot.take(READ, (read as usize).min(READ_BYTES));
         let mut decoder = Decoder { world: &mut self.world, process: number, thread };

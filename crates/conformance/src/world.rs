@@ -191,6 +191,15 @@ impl Process {
         }
     }
 
+    /// A step is over: files that it has closed are known no more, whatever gets their numbers.
+    pub fn forget_closed_files(&mut self) {
+        for file in self.files.iter_mut().filter(|file| file.fd >= 0) {
+            if target(self.pid, file.fd) != file.target {
+                file.fd = -1;
+            }
+        }
+    }
+
     /// A file has come.
     pub fn add_file(&mut self, fd: i32) {
         for file in self.files.iter_mut().filter(|file| file.fd == fd) {
