@@ -451,6 +451,20 @@ TEST(commands_extended_error)
 	ping(client, 0, manager);
 }
 
+// GET_EXTENDED_ERROR with a bad pointer takes the failure all the same.
+TEST(commands_extended_error_bad_argument)
+{
+	struct thread *client = process_new("client");
+	struct thread *manager = manager_new();
+	bc_transaction(client, 99, 7, 0, NULL);
+	expect_br(client, BR_FAILED_REPLY);
+	expect_errno(sys_ioctl(client, BINDER_GET_EXTENDED_ERROR, (void *)8), EFAULT);
+	struct binder_extended_error error = extended_error(client);
+	expect_eq(error.command, BR_OK);
+	expect_eq(error.param, 0);
+	ping(client, 0, manager);
+}
+
 // GET_EXTENDED_ERROR of a transaction that does not fit: ENOSPC.
 TEST(commands_extended_error_no_space)
 {

@@ -1,4 +1,6 @@
 // Nodes, handles, strong and weak references.
+#include <poll.h>
+
 #include "harness.h"
 
 enum { PTR = 0x1000, COOKIE = 0x2000 };
@@ -124,6 +126,32 @@ TEST(references_wrong_acknowledgement)
 	bc_ptr_cookie(client, BC_ACQUIRE_DONE, PTR, COOKIE);
 	expect_node(client, BR_RELEASE, PTR, COOKIE);
 	expect_node(client, BR_DECREFS, PTR, COOKIE);
+}
+
+// An acknowledgement of a node that nobody else names has a reader look at it, even one
+// that is refused: there is work, though nothing to tell.
+TEST(references_acknowledged_node_is_looked_at)
+{
+	struct thread *manager = manager_new(), *client = process_new("client");
+	bc_transaction(client, 0, 7, TF_ONE_WAY, one_binder(PTR, COOKIE));
+	expect_node(client, BR_INCREFS, PTR, COOKIE);
+	expect_node(client, BR_ACQUIRE, PTR, COOKIE);
+	expect_br(client, BR_TRANSACTION_COMPLETE);
+	bc_free_buffer(manager, expect_txn(manager, 7));
+	flush(manager);
+	expect_nothing(client);
+	bc_ptr_cookie(client, BC_INCREFS_DONE, PTR, COOKIE);
+	for (int i = 0; i < 3; i++) {
+		flush(client);
+		expect_eq(sys_poll(client, POLLIN, 0), POLLIN);
+		expect_nothing(client);
+		expect_eq(sys_poll(client, POLLIN, 0), 0);
+		bc_ptr_cookie(client, BC_INCREFS_DONE, PTR, COOKIE + (i & 1)); // unasked, or wrong
+	}
+	bc_ptr_cookie(client, BC_ACQUIRE_DONE, PTR, COOKIE);
+	expect_node(client, BR_RELEASE, PTR, COOKIE);
+	expect_node(client, BR_DECREFS, PTR, COOKIE);
+	expect_nothing(client);
 }
 
 // A handle acquired outlives the buffer; its last BC_RELEASE and BC_DECREFS are told.

@@ -36,7 +36,7 @@ impl Device {
                 engine.lock().spam_detection = enable != 0;
             }
             BINDER_GET_EXTENDED_ERROR => {
-                user::readable(argument, size_of::<ExtendedError>())?;
+                // As the kernel: taken though it may not be told.
                 let mut state = engine.lock();
                 let error = std::mem::take(&mut state.thread(tid()).error);
                 let command = if error.command == 0 { BR_OK } else { error.command };

@@ -307,6 +307,12 @@ impl State {
         if news.returns.is_empty() { Return::Nothing } else { Return::Node(news) }
     }
 
+    /// The program or a buffer of its own has named the node: the kernel looks then whether anyone
+    /// needs its name, whatever came of it.
+    pub(super) fn node_named(&mut self, id: NodeId) {
+        self.node_dropped(id, Strength::Weak);
+    }
+
     /// BC_ACQUIRE_DONE and BC_INCREFS_DONE.
     pub fn acknowledge(&mut self, ptr: u64, cookie: u64, strength: Strength) {
         let name = match strength {
@@ -318,14 +324,15 @@ impl State {
         };
         let node = self.nodes.get_mut(id).expect("indexed");
         if node.cookie != cookie {
-            let line =
-                format!("{name} u{ptr:016x} cookie mismatch {cookie:016x} != {:016x}", node.cookie);
-            return self.complain(line);
+            let known = node.cookie;
+            let line = format!("{name} u{ptr:016x} cookie mismatch {cookie:016x} != {known:016x}");
+            self.complain(line);
+        } else if !node.acknowledge(strength) {
+            self.complain(format!("{name} u{ptr:016x} node has no pending request"));
+        } else {
+            self.node_dropped(id, strength);
         }
-        if !node.acknowledge(strength) {
-            return self.complain(format!("{name} u{ptr:016x} node has no pending request"));
-        }
-        self.node_dropped(id, strength);
+        self.node_named(id);
     }
 
     /// Makes a node of this process the context manager's: it is told of no references to it.

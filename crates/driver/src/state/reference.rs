@@ -265,6 +265,7 @@ impl State {
                     *node.local.of(strength) -= 1;
                 }
                 self.node_dropped(id, strength);
+                self.node_named(id);
             }
         }
     }
