@@ -19,17 +19,19 @@ pub struct Buffers {
     one_way_free: usize,
     /// The free range that is in no index; empty if there is none.
     apart: Free,
-    free_by_offset: BTreeMap<Offset, usize>,
+    free_by_offset: BTreeMap<Offset, Free>,
     free_by_size: BTreeSet<Free>,
     used_bytes: usize,
     n_used: usize,
     changes: u64,
 }
 
-/// A free range. Of those that are large enough the smallest is taken, and of these the first.
+/// A free range. Of those that are large enough the smallest is taken, and of these the oldest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Free {
     bytes: usize,
+    /// The change since which it is a range of this place and size: no two have the same.
+    since: u64,
     offset: Offset,
 }
 
@@ -61,8 +63,8 @@ impl Buffers {
     /// The mapping has been made.
     pub fn map(&mut self, bytes: usize) {
         debug_assert_eq!(self.n_used, 0);
-        let apart = Free { bytes, offset: 0 };
         let changes = self.changes + 1;
+        let apart = Free { bytes, since: changes, offset: 0 };
         *self = Buffers { bytes, one_way_free: bytes / 2, apart, changes, ..Buffers::default() };
     }
 
@@ -105,10 +107,12 @@ impl Buffers {
         if one_way && bytes > self.one_way_free {
             return Err(NoRoom::OneWayFull);
         }
-        let indexed = self.free_by_size.range(Free { bytes, offset: 0 }..).next().copied();
+        let indexed = self.free_by_size.range(Free { bytes, ..Free::default() }..).next().copied();
         let apart = Some(self.apart).filter(|apart| apart.bytes >= bytes);
         let range = indexed.into_iter().chain(apart).min().ok_or(NoRoom::Full)?;
-        let rest = Free { bytes: range.bytes - bytes, offset: range.offset + bytes };
+        self.changes += 1;
+        let since = self.changes;
+        let rest = Free { bytes: range.bytes - bytes, since, offset: range.offset + bytes };
         if Some(range) == apart {
             self.apart = rest;
         } else {
@@ -120,7 +124,6 @@ impl Buffers {
         }
         self.used_bytes += bytes;
         self.n_used += 1;
-        self.changes += 1;
         Ok(range.offset)
     }
 
@@ -132,22 +135,22 @@ impl Buffers {
         if one_way {
             self.one_way_free += bytes;
         }
-        let mut range = Free { bytes, offset };
-        let before = self.free_by_offset.range(..offset).next_back();
-        if let Some(before) = before.map(|(&offset, &bytes)| Free { bytes, offset })
-            && before.end() == offset
-        {
+        let mut range = Free { bytes, since: self.changes, offset };
+        let before = self.free_by_offset.range(..offset).next_back().map(|(_, &before)| before);
+        if let Some(before) = before.filter(|before| before.end() == offset) {
             self.remove_free(before);
-            range = Free { bytes: before.bytes + range.bytes, offset: before.offset };
+            range.bytes += before.bytes;
+            range.offset = before.offset;
         }
-        if let Some(&bytes) = self.free_by_offset.get(&range.end()) {
-            self.remove_free(Free { bytes, offset: range.end() });
-            range.bytes += bytes;
+        if let Some(&after) = self.free_by_offset.get(&range.end()) {
+            self.remove_free(after);
+            range.bytes += after.bytes;
         }
         if self.apart.bytes == 0 || self.apart.offset == range.end() {
-            self.apart = Free { bytes: range.bytes + self.apart.bytes, offset: range.offset };
+            self.apart = Free { bytes: range.bytes + self.apart.bytes, ..range };
         } else if self.apart.end() == range.offset {
             self.apart.bytes += range.bytes;
+            self.apart.since = range.since;
         } else {
             self.insert_free(range);
         }
@@ -155,7 +158,7 @@ impl Buffers {
 
     fn insert_free(&mut self, range: Free) {
         if range.bytes > 0 {
-            self.free_by_offset.insert(range.offset, range.bytes);
+            self.free_by_offset.insert(range.offset, range);
             self.free_by_size.insert(range);
         }
     }
@@ -197,6 +200,38 @@ mod tests {
         assert_eq!(buffers.allocate(512, false), Ok(a));
     }
 
+    /// Two holes of 256 bytes; whichever is older is taken first, be it cut or whole.
+    #[test]
+    fn of_equal_ranges_the_oldest_is_taken() {
+        for (bytes, later_first) in [(256, false), (256, true), (8, false), (8, true)] {
+            let mut buffers = Buffers::default();
+            buffers.map(1024);
+            let mut places = [0; 4].map(|_| buffers.allocate(256, false).unwrap());
+            if later_first {
+                places.swap(0, 2);
+            }
+            let [older, _, younger, _] = places;
+            buffers.release(older, 256, false);
+            buffers.release(younger, 256, false);
+            assert_eq!(buffers.allocate(bytes, false), Ok(older), "{bytes} bytes");
+        }
+    }
+
+    /// A range that has grown or been cut is a new one.
+    #[test]
+    fn a_range_is_as_old_as_its_size() {
+        let mut buffers = Buffers::default();
+        buffers.map(1024);
+        let [first, second, _, end] =
+            [128, 128, 256, 512].map(|bytes| buffers.allocate(bytes, false).unwrap());
+        buffers.release(first, 128, false);
+        buffers.release(end, 512, false);
+        buffers.allocate(256, false).unwrap();
+        buffers.release(second, 128, false);
+        // Now 256 bytes at `first`, merged last, and 256 at the end, cut before that.
+        assert_eq!(buffers.allocate(8, false), Ok(end + 256));
+    }
+
     #[test]
     fn one_way_takes_half_and_gives_it_back() {
         let mut buffers = Buffers::default();
@@ -232,7 +267,7 @@ mod tests {
         assert_ne!(buffers.allocate(bytes, false), buffers.allocate(bytes, false));
     }
 
-    /// Against a list of all ranges, in the order of the mapping.
+    /// Against a list of all gaps, in the order of the mapping.
     #[test]
     fn a_random_history_is_that_of_a_naive_list() {
         use std::hash::{BuildHasher, RandomState};
@@ -248,25 +283,35 @@ mod tests {
         let mut buffers = Buffers::default();
         buffers.map(1024);
         let mut used: BTreeMap<Offset, usize> = BTreeMap::new();
-        for _ in 0..20_000 {
+        let mut gaps = naive_gaps(&used, &[], 0);
+        for now in 1..20_000 {
             if below(2) == 0
                 && let Some((&offset, &bytes)) = used.iter().nth(below(used.len().max(1)))
             {
                 used.remove(&offset);
                 buffers.release(offset, bytes, false);
-                continue;
+            } else {
+                let bytes = 8 * (1 + below(16));
+                let best = gaps.iter().filter(|gap| gap.bytes >= bytes).min();
+                let expected = best.map(|gap| gap.offset);
+                assert_eq!(buffers.allocate(bytes, false).ok(), expected);
+                used.extend(expected.map(|offset| (offset, bytes)));
             }
-            let bytes = 8 * (1 + below(16));
-            let mut gaps = Vec::new();
-            let mut at = 0;
-            for (&offset, &bytes) in used.iter().chain([(&1024, &0)]) {
-                gaps.push((offset - at, at));
-                at = offset + bytes;
-            }
-            let best = gaps.into_iter().filter(|(size, _)| *size >= bytes).min();
-            assert_eq!(buffers.allocate(bytes, false).ok(), best.map(|(_, offset)| offset));
-            used.extend(best.map(|(_, offset)| (offset, bytes)));
+            gaps = naive_gaps(&used, &gaps, now);
             assert_eq!(buffers.used(), (used.values().sum(), used.len()));
         }
+    }
+
+    /// What lies between `used`; a gap that was there `before` is as old as it was.
+    fn naive_gaps(used: &BTreeMap<Offset, usize>, before: &[Free], now: u64) -> Vec<Free> {
+        let mut gaps = Vec::new();
+        let mut at = 0;
+        for (&offset, &bytes) in used.iter().chain([(&1024, &0)]) {
+            let same = |gap: &&Free| (gap.offset, gap.end()) == (at, offset);
+            let since = before.iter().find(same).map_or(now, |gap| gap.since);
+            gaps.extend((offset > at).then_some(Free { bytes: offset - at, since, offset: at }));
+            at = offset + bytes;
+        }
+        gaps
     }
 }
