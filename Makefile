@@ -3,6 +3,7 @@
 CARGO ?= cargo
 BATON := target/release/baton
 GUEST_TARGET := $(shell uname -m)-unknown-linux-gnu
+GUEST_BATON := target/guest/$(GUEST_TARGET)/release/baton
 RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
@@ -23,6 +24,8 @@ help:
 	@echo 'make fmt        format the sources'
 	@echo 'make fuzz       fuzz every decoder of foreign bytes for a while'
 	@echo 'make bench      measure calls beside other ways to make them'
+	@echo 'make bench-guest   and beside the kernel'"'"'s own Binder, in a guest'
+	@echo 'make bench-guest-instructions   the same, counted in instructions'
 
 .PHONY: demo
 demo:
@@ -122,3 +125,20 @@ fuzz: setup
 .PHONY: bench
 bench: build
 	@$(BATON) bench rpc
+
+# A guest is an emulator here: only ratios of its figures tell something. KERNEL= generic or rt.
+.PHONY: guest-baton bench-guest bench-guest-instructions
+guest-baton:
+	@echo 'build: a static baton'
+	@RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --quiet --release \
+		--target $(GUEST_TARGET) --target-dir target/guest --package baton-cli
+
+bench-guest: guest-baton
+	@tools/binder-vm --kernel $(or $(KERNEL),generic) --timeout 900 $(GUEST_BATON) bench rpc --quick \
+		--calls 500 --peers kernel-binder,futex,futex-spin,pipe,unix
+
+# At a real-time priority nobody is asked whose turn it is: a call costs the same each time.
+bench-guest-instructions: guest-baton
+	@tools/binder-vm --kernel $(or $(KERNEL),rt) --instructions --timeout 900 \
+		--file $(GUEST_BATON):/prog/baton /usr/bin/chrt -f 50 /prog/baton bench rpc --quick --instructions \
+		--check --peers kernel-binder,futex,pipe,unix
