@@ -3,7 +3,6 @@
 CARGO ?= cargo
 BATON := target/release/baton
 GUEST_TARGET := $(shell uname -m)-unknown-linux-gnu
-GUEST_BATON := target/guest/$(GUEST_TARGET)/release/baton
 RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
@@ -126,19 +125,16 @@ fuzz: setup
 bench: build
 	@$(BATON) bench rpc
 
-# A guest is an emulator here: only ratios of its figures tell something. KERNEL= generic or rt.
-.PHONY: guest-baton bench-guest bench-guest-instructions
-guest-baton:
-	@echo 'build: a static baton'
-	@RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --quiet --release \
-		--target $(GUEST_TARGET) --target-dir target/guest --package baton-cli
-
-bench-guest: guest-baton
-	@tools/binder-vm --kernel $(or $(KERNEL),generic) --timeout 900 $(GUEST_BATON) bench rpc --quick \
-		--calls 500 --peers kernel-binder,futex,futex-spin,pipe,unix
+# Beside the kernel's own Binder, in a guest: an emulator, of which only ratios tell something. KERNEL=
+# generic or rt.
+IN_GUEST := tools/binder-vm --timeout 900 --file target/release/libbaton_preload.so:/prog/libbaton_preload.so
+GUEST_PEERS := kernel-binder,futex,futex-spin,pipe,unix
+.PHONY: bench-guest bench-guest-instructions
+bench-guest: build
+	@$(IN_GUEST) --kernel $(or $(KERNEL),generic) $(BATON) bench rpc --quick --calls 500 \
+		--peers $(GUEST_PEERS)
 
 # At a real-time priority nobody is asked whose turn it is: a call costs the same each time.
-bench-guest-instructions: guest-baton
-	@tools/binder-vm --kernel $(or $(KERNEL),rt) --instructions --timeout 900 \
-		--file $(GUEST_BATON):/prog/baton /usr/bin/chrt -f 50 /prog/baton bench rpc --quick --instructions \
-		--check --peers kernel-binder,futex,pipe,unix
+bench-guest-instructions: build
+	@$(IN_GUEST) --kernel $(or $(KERNEL),rt) --instructions --file $(BATON):/prog/baton \
+		/usr/bin/chrt -f 50 /prog/baton bench rpc --quick --instructions --check --peers $(GUEST_PEERS)

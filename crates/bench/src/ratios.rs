@@ -65,9 +65,11 @@ fn of_instructions() -> Vec<Definition> {
     let of = |system| small(system, Same);
     let (typed, bar) = (of(System::BatonTyped), Some(Bar::AtMost(1.15)));
     let kernel = of(System::KernelBinder);
+    let libc = of(System::BatonUapiLibc);
     vec![
         definition("guest_instructions_over_futex", typed, of(System::Futex), bar),
         definition("guest_instructions_kernel_binder_over_typed", kernel, typed, None),
+        definition("guest_instructions_kernel_binder_over_uapi_libc", kernel, libc, None),
     ]
 }
 
@@ -92,6 +94,7 @@ fn of_times() -> Vec<Definition> {
     all.extend([
         definition("kernel_binder_same_over_typed", small(KernelBinder, Same), typed(Same), twice),
         definition("kernel_binder_124_same_over_typed", kernel_124, common, None),
+        definition("kernel_binder_same_over_uapi_libc", small(KernelBinder, Same), libc, None),
     ]);
     for peer in System::ALL.into_iter().filter(|system| system.is_peer()) {
         for (placement, word) in [(Same, "same"), (Different, "diff")] {
@@ -182,6 +185,7 @@ mod tests {
             "rsbinder_rpc_same_over_typed",
             "kernel_binder_same_over_typed",
             "kernel_binder_124_same_over_typed",
+            "kernel_binder_same_over_uapi_libc",
         ] {
             assert_eq!(ratios.iter().filter(|ratio| ratio.name == name).count(), 1, "{name}");
         }
