@@ -23,6 +23,8 @@ help:
 	@echo 'make fmt        format the sources'
 	@echo 'make fuzz       fuzz every decoder of foreign bytes for a while'
 	@echo 'make bench      measure calls beside other ways to make them'
+	@echo 'make bench-guest   and beside the kernel'"'"'s own Binder, in a guest'
+	@echo 'make bench-guest-instructions   the same, counted in instructions'
 
 .PHONY: demo
 demo:
@@ -122,3 +124,17 @@ fuzz: setup
 .PHONY: bench
 bench: build
 	@$(BATON) bench rpc
+
+# Beside the kernel's own Binder, in a guest: an emulator, of which only ratios tell something. KERNEL=
+# generic or rt.
+IN_GUEST := tools/binder-vm --timeout 900 --file target/release/libbaton_preload.so:/prog/libbaton_preload.so
+GUEST_PEERS := kernel-binder,futex,futex-spin,pipe,unix
+.PHONY: bench-guest bench-guest-instructions
+bench-guest: build
+	@$(IN_GUEST) --kernel $(or $(KERNEL),generic) $(BATON) bench rpc --quick --calls 500 \
+		--peers $(GUEST_PEERS)
+
+# At a real-time priority nobody is asked whose turn it is: a call costs the same each time.
+bench-guest-instructions: build
+	@$(IN_GUEST) --kernel $(or $(KERNEL),rt) --instructions --file $(BATON):/prog/baton \
+		/usr/bin/chrt -f 50 /prog/baton bench rpc --quick --instructions --check --peers $(GUEST_PEERS)

@@ -5,6 +5,7 @@ use crate::processors::{Placement, Processors};
 use crate::system::System;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -29,6 +30,14 @@ pub enum PairError {
         what: &'static str,
         /// What to do.
         advice: &'static str,
+    },
+    /// This machine or this program cannot have it.
+    #[error("{what} is not there: {why}")]
+    NotHere {
+        /// The file.
+        what: &'static str,
+        /// Why it cannot be.
+        why: &'static str,
     },
     /// A process could not be started.
     #[error("start {0}: {1}")]
@@ -182,13 +191,34 @@ fn command(system: System, broker: &Path) -> Result<Command, PairError> {
             Ok(Command::new(program))
         }
         System::BatonUapiLibc | System::BatonUapiTrap => {
-            let library = beside(&own, "libbaton_preload.so", "`cargo build` builds it")?;
+            let what = "libbaton_preload.so";
+            if cfg!(target_feature = "crt-static") {
+                return Err(PairError::NotHere { what, why: "a static program loads no library" });
+            }
+            let library = beside(&own, what, "`cargo build` builds it")?;
             let mut command = Command::new(own);
             command.env("LD_PRELOAD", library).env("BATON_SOCKET", broker);
             command.env("BATON_CONTEXT", system.name());
             Ok(command)
         }
+        System::KernelBinder => {
+            has_kernel_binder()?;
+            let mut command = Command::new(own);
+            command.env_remove("LD_PRELOAD");
+            Ok(command)
+        }
         _ => Ok(Command::new(own)),
+    }
+}
+
+/// Whether the kernel has a Binder driver, and has made its device.
+fn has_kernel_binder() -> Result<(), PairError> {
+    match std::fs::metadata("/dev/binder") {
+        Ok(device) if device.file_type().is_char_device() => Ok(()),
+        _ => Err(PairError::NotHere {
+            what: "/dev/binder",
+            why: "this kernel has no Binder driver, or has made no device",
+        }),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::distribution::{Distribution, Spread};
 use crate::processors::Placement::{self, Different, Same};
 use crate::report::{Bar, Ratio};
 use crate::system::System;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One case of one system: a row, if it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +17,16 @@ pub struct Case {
     pub system: System,
 }
 
+/// What the clock counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counting {
+    /// Time.
+    #[default]
+    Time,
+    /// Instructions, one a nanosecond.
+    Instructions,
+}
+
 /// What was measured, and why the rest was not.
 #[derive(Debug, Default)]
 pub struct Results {
@@ -24,6 +34,10 @@ pub struct Results {
     pub measured: BTreeMap<Case, Distribution>,
     /// Systems that are not there or have failed.
     pub missing: BTreeMap<System, String>,
+    /// Systems whose absence is nobody's fault: bars are not of them.
+    pub excused: BTreeSet<System>,
+    /// What the times are of.
+    pub counting: Counting,
 }
 
 /// The bytes that ratios are of, unless they say otherwise: an `int`, as a status or a handle is.
@@ -46,12 +60,26 @@ fn small(system: System, placement: Placement) -> Case {
     Case { placement, payload_bytes: SMALL_BYTES, system }
 }
 
-fn definitions() -> Vec<Definition> {
+/// What holds of instructions, the kernel's included. They are of one processor.
+fn of_instructions() -> Vec<Definition> {
+    let of = |system| small(system, Same);
+    let (typed, bar) = (of(System::BatonTyped), Some(Bar::AtMost(1.15)));
+    let kernel = of(System::KernelBinder);
+    let libc = of(System::BatonUapiLibc);
+    vec![
+        definition("guest_instructions_over_futex", typed, of(System::Futex), bar),
+        definition("guest_instructions_kernel_binder_over_typed", kernel, typed, None),
+        definition("guest_instructions_kernel_binder_over_uapi_libc", kernel, libc, None),
+    ]
+}
+
+fn of_times() -> Vec<Definition> {
     use System::*;
     let typed = |placement| small(BatonTyped, placement);
     let common = Case { payload_bytes: COMMON_BYTES, ..typed(Same) };
     let (libc, trap) = (small(BatonUapiLibc, Same), small(BatonUapiTrap, Same));
     let (futex, unix) = (small(Futex, Same), small(Unix, Same));
+    let twice = Some(Bar::AtLeast(2.0));
     let (spin, unix_apart) = (small(FutexSpin, Different), small(Unix, Different));
     let mut all = vec![
         definition("typed_same_over_futex", typed(Same), futex, Some(Bar::AtMost(1.2))),
@@ -62,6 +90,12 @@ fn definitions() -> Vec<Definition> {
         definition("uapi_libc_same_over_futex", libc, futex, None),
         definition("uapi_trap_same_over_futex", trap, futex, None),
     ];
+    let kernel_124 = Case { system: KernelBinder, ..common };
+    all.extend([
+        definition("kernel_binder_same_over_typed", small(KernelBinder, Same), typed(Same), twice),
+        definition("kernel_binder_124_same_over_typed", kernel_124, common, None),
+        definition("kernel_binder_same_over_uapi_libc", small(KernelBinder, Same), libc, None),
+    ]);
     for peer in System::ALL.into_iter().filter(|system| system.is_peer()) {
         for (placement, word) in [(Same, "same"), (Different, "diff")] {
             let name = format!("{}_{word}_over_typed", peer.key());
@@ -77,16 +111,22 @@ impl Results {
     /// Every ratio that has a bar, and those of systems that were to be measured: medians over
     /// medians.
     pub fn ratios(&self) -> Vec<Ratio> {
-        let asked = |case: Case| {
+        let definitions = match self.counting {
+            Counting::Time => of_times(),
+            Counting::Instructions => of_instructions(),
+        };
+        definitions.into_iter().filter_map(|definition| self.ratio(definition)).collect()
+    }
+
+    fn ratio(&self, Definition { name, over, under, bar }: Definition) -> Option<Ratio> {
+        let cases = [over, under];
+        let bar = bar.filter(|_| cases.iter().all(|case| !self.excused.contains(&case.system)));
+        let asked = |case: &Case| {
             let measured = self.measured.keys().any(|known| known.system == case.system);
             measured || self.missing.contains_key(&case.system)
         };
-        let ratio =
-            |Definition { name, over, under, bar }| Ratio::new(name, self.divide(over, under), bar);
-        let asked = |definition: &Definition| {
-            definition.bar.is_some() || asked(definition.over) && asked(definition.under)
-        };
-        definitions().into_iter().filter(asked).map(ratio).collect()
+        let told = bar.is_some() || cases.iter().all(asked);
+        told.then(|| Ratio::new(name, self.divide(over, under), bar))
     }
 
     fn divide(&self, over: Case, under: Case) -> Result<(f64, Option<Spread>), String> {
@@ -143,6 +183,9 @@ mod tests {
             "futex_same_over_typed",
             "futex_spin_diff_over_typed",
             "rsbinder_rpc_same_over_typed",
+            "kernel_binder_same_over_typed",
+            "kernel_binder_124_same_over_typed",
+            "kernel_binder_same_over_uapi_libc",
         ] {
             assert_eq!(ratios.iter().filter(|ratio| ratio.name == name).count(), 1, "{name}");
         }
@@ -170,6 +213,32 @@ mod tests {
         // But for bars, which do not hold by not being measured.
         assert!(results.ratios().iter().all(|ratio| ratio.bar.is_some()));
         assert!(results.ratios().iter().any(|ratio| ratio.holds == Some(false)));
+    }
+
+    #[test]
+    fn the_kernels_binder_has_a_bar_unless_it_is_excused() {
+        let (typed, kernel) = (System::BatonTyped, System::KernelBinder);
+        let name = "kernel_binder_same_over_typed";
+        for (kernel_ns, holds) in [(2000, true), (1990, false)] {
+            let results = results(&[(typed, Same, 4, 1000), (kernel, Same, 4, kernel_ns)]);
+            assert_eq!(find(&results, name).holds, Some(holds));
+        }
+        let mut results = results(&[(typed, Same, 4, 1000)]);
+        results.missing.insert(kernel, "no device".into());
+        assert_eq!(find(&results, name).holds, Some(false));
+        results.excused.insert(kernel);
+        assert_eq!(find(&results, name).holds, None);
+    }
+
+    #[test]
+    fn instructions_have_ratios_of_their_own() {
+        let (typed, futex) = (System::BatonTyped, System::Futex);
+        for (typed_count, holds) in [(1150, true), (1160, false)] {
+            let mut results = results(&[(typed, Same, 4, typed_count), (futex, Same, 4, 1000)]);
+            results.counting = Counting::Instructions;
+            assert_eq!(find(&results, "guest_instructions_over_futex").holds, Some(holds));
+            assert!(results.ratios().iter().all(|ratio| ratio.name != "typed_same_over_futex"));
+        }
     }
 
     #[test]

@@ -6,9 +6,9 @@
 
 use crate::html;
 use crate::machine::Machine;
-use crate::pair::{Chunk, Pair, Place};
+use crate::pair::{Chunk, Pair, PairError, Place};
 use crate::processors::{Placement, Processors};
-use crate::ratios::{Case, Results};
+use crate::ratios::{COMMON_BYTES, Case, Counting, Results, SMALL_BYTES};
 use crate::report::{Figures, Outcome, Report, Row};
 use crate::system::System;
 use crate::table;
@@ -21,7 +21,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Payloads, in bytes: an `int`; a common request; a page; a large one.
-pub const PAYLOADS: [usize; 4] = [4, 124, 4096, 65536];
+pub const PAYLOADS: [usize; 4] = [SMALL_BYTES, COMMON_BYTES, 4096, 65536];
+/// Those of which instructions are counted: an emulator may copy a word at a time.
+const COUNTED_PAYLOADS: [usize; 2] = [SMALL_BYTES, COMMON_BYTES];
 
 /// How the benchmark is to run.
 #[derive(Debug, clap::Args)]
@@ -46,12 +48,21 @@ pub struct RpcArgs {
     /// Fail if a ratio does not hold what it must
     #[arg(long)]
     pub check: bool,
+    /// Take nanoseconds for instructions: what an emulator's clock can count
+    #[arg(long)]
+    pub instructions: bool,
     /// Rounds [default: 7, quick 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
     /// Calls of a round [default: 5000, quick 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub calls: Option<u32>,
+}
+
+impl RpcArgs {
+    fn counting(&self) -> Counting {
+        if self.instructions { Counting::Instructions } else { Counting::Time }
+    }
 }
 
 /// What to measure beside Baton.
@@ -123,6 +134,7 @@ struct Plan {
     rounds: u32,
     n_calls: u32,
     placements: Vec<Placement>,
+    payloads: &'static [usize],
 }
 
 impl Plan {
@@ -131,14 +143,18 @@ impl Plan {
         let mut placements = vec![Placement::Same, Placement::Different];
         placements.retain(|&placement| processors.server(placement).is_some());
         let (rounds, n_calls) = (args.rounds.unwrap_or(rounds), args.calls.unwrap_or(n_calls));
-        Plan { rounds, n_calls, placements }
+        let payloads = match args.counting() {
+            Counting::Time => &PAYLOADS[..],
+            Counting::Instructions => &COUNTED_PAYLOADS,
+        };
+        Plan { rounds, n_calls, placements, payloads }
     }
 
     /// In the order in which they are measured, each once a round.
     fn chunks(&self) -> impl Iterator<Item = Chunk> {
         let n_warm_up = (self.n_calls / 10).clamp(1, 500);
         let cases = self.placements.iter().flat_map(|&placement| {
-            PAYLOADS.into_iter().map(move |payload_bytes| (placement, payload_bytes))
+            self.payloads.iter().map(move |&payload_bytes| (placement, payload_bytes))
         });
         let chunk = move |(placement, payload_bytes)| {
             let chunk = Chunk { placement, payload_bytes, n_warm_up, n_calls: self.n_calls };
@@ -155,11 +171,19 @@ fn run(args: &RpcArgs) -> Result<(Report, Results), RpcError> {
     let socket = directory.path().join("broker.sock");
     let broker = Running::start(Config { contexts: contexts.into(), ..Config::at(socket) })?;
     let processors = Processors::choose().map_err(RpcError::Processors)?;
-    let machine = Machine::look();
+    let mut machine = Machine::look();
+    if args.counting() == Counting::Instructions {
+        machine.clock += " (an instruction is a nanosecond)";
+    }
     let mut systems = System::ALL.to_vec();
     systems.retain(|system| !system.is_peer() || args.peers.0.contains(system));
     let plan = Plan::new(args, &processors);
-    let results = measure(&systems, &plan, &processors, broker.socket(), directory.path());
+    let mut results = measure(&systems, &plan, &processors, broker.socket(), directory.path());
+    results.counting = args.counting();
+    // Few machines have one: who does not ask for it need not say so.
+    if !systems.contains(&System::KernelBinder) {
+        results.excused.insert(System::KernelBinder);
+    }
     let report = Report {
         bench: "rpc",
         version: env!("CARGO_PKG_VERSION"),
@@ -184,7 +208,12 @@ fn measure(
     for &system in systems {
         match Pair::start(system, Place { broker, directory }) {
             Ok(pair) => drop(pairs.insert(system, pair)),
-            Err(why) => drop(results.missing.insert(system, why.to_string())),
+            Err(why) => {
+                if matches!(why, PairError::NotHere { .. }) {
+                    results.excused.insert(system);
+                }
+                results.missing.insert(system, why.to_string());
+            }
         }
     }
     let chunks: Vec<Chunk> = plan.chunks().collect();
@@ -252,14 +281,15 @@ mod tests {
     fn peers_by_name() {
         assert_eq!(parse_peers("none"), Ok(Peers(vec![])));
         assert_eq!(parse_peers("unix,futex"), Ok(Peers(vec![System::Unix, System::Futex])));
-        assert_eq!(parse_peers("all").unwrap().0.len(), 13);
+        assert_eq!(parse_peers("all").unwrap().0.len(), 14);
         assert!(parse_peers("unix,dbus").is_err());
         assert!(parse_peers("baton-typed").is_err());
     }
 
     #[test]
     fn rounds_of_a_case_follow_each_other() {
-        let plan = Plan { rounds: 5, n_calls: 10, placements: vec![Placement::Same] };
+        let plan =
+            Plan { rounds: 5, n_calls: 10, placements: vec![Placement::Same], payloads: &PAYLOADS };
         let chunks: Vec<Chunk> = plan.chunks().collect();
         assert_eq!(chunks.len(), 5 * PAYLOADS.len());
         assert!(chunks[..5].iter().all(|chunk| chunk.payload_bytes == PAYLOADS[0]));

@@ -30,6 +30,8 @@ pub enum System {
     BatonUapiLibc,
     /// A Binder program on Baton, by an inline system call.
     BatonUapiTrap,
+    /// The same Binder program on the kernel's own driver.
+    KernelBinder,
     /// Two words of shared memory, both sides asleep on them.
     Futex,
     /// Two words of shared memory, both sides spinning.
@@ -60,10 +62,11 @@ pub enum System {
 
 impl System {
     /// All, ours first.
-    pub const ALL: [System; 16] = [
+    pub const ALL: [System; 17] = [
         System::BatonTyped,
         System::BatonUapiLibc,
         System::BatonUapiTrap,
+        System::KernelBinder,
         System::Futex,
         System::FutexSpin,
         System::Pipe,
@@ -85,6 +88,7 @@ impl System {
             System::BatonTyped => "baton-typed",
             System::BatonUapiLibc => "baton-uapi-libc",
             System::BatonUapiTrap => "baton-uapi-trap",
+            System::KernelBinder => "kernel-binder",
             System::Futex => "futex",
             System::FutexSpin => "futex-spin",
             System::Pipe => "pipe",
@@ -137,7 +141,9 @@ impl System {
     pub fn connect(self, directory: &Path, broker: &Path) -> io::Result<Box<dyn Client>> {
         Ok(match self {
             System::BatonTyped => Box::new(typed::connect(broker)?),
-            System::BatonUapiLibc => Box::new(uapi::connect(uapi::Form::Libc)?),
+            System::BatonUapiLibc | System::KernelBinder => {
+                Box::new(uapi::connect(uapi::Form::Libc)?)
+            }
             System::BatonUapiTrap => Box::new(uapi::connect(uapi::Form::Trap)?),
             System::Futex => Box::new(futex::connect(directory, futex::Waiting::Blocked)?),
             System::FutexSpin => Box::new(futex::connect(directory, futex::Waiting::Spinning)?),
@@ -152,7 +158,7 @@ impl System {
     pub fn listen(self, directory: &Path, broker: &Path) -> io::Result<Accept> {
         Ok(match self {
             System::BatonTyped => ready(typed::listen(broker)?),
-            System::BatonUapiLibc => ready(uapi::listen(uapi::Form::Libc)?),
+            System::BatonUapiLibc | System::KernelBinder => ready(uapi::listen(uapi::Form::Libc)?),
             System::BatonUapiTrap => ready(uapi::listen(uapi::Form::Trap)?),
             System::Futex => ready(futex::listen(directory, futex::Waiting::Blocked)?),
             System::FutexSpin => ready(futex::listen(directory, futex::Waiting::Spinning)?),

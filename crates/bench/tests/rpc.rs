@@ -25,9 +25,10 @@ fn main() -> ExitCode {
         let Subcommand::Bench(bench) = Words::parse().command;
         return bench.run();
     }
-    let tests: [(&str, fn()); 3] = [
+    let tests: [(&str, fn()); 4] = [
         ("a_run_in_json_and_as_a_page", a_run_in_json_and_as_a_page),
         ("a_bar_that_was_not_measured_fails_a_check", a_bar_that_was_not_measured_fails_a_check),
+        ("instructions_are_of_few_bytes", instructions_are_of_few_bytes),
         ("a_party_ends_with_its_starter", a_party_ends_with_its_starter),
     ];
     for (name, test) in tests {
@@ -73,6 +74,11 @@ fn a_run_in_json_and_as_a_page() {
     let ratios = report["ratios"].as_array().unwrap();
     let over_futex = ratios.iter().find(|ratio| ratio["name"] == "typed_same_over_futex").unwrap();
     assert!(over_futex["value"].is_f64() && over_futex["holds"].is_boolean(), "{over_futex}");
+    let kernel =
+        ratios.iter().find(|ratio| ratio["name"] == "kernel_binder_same_over_typed").unwrap();
+    if !std::path::Path::new("/dev/binder").exists() {
+        assert!(kernel["holds"].is_null() && kernel["why"].is_string(), "{kernel}");
+    }
     let page = std::fs::read_to_string(&file).unwrap();
     assert!(page.contains("<svg") && page.contains("class=\"curve baton-typed\""));
 }
@@ -87,6 +93,16 @@ fn a_bar_that_was_not_measured_fails_a_check() {
     let table = bench(&["--peers", "none"]);
     assert!(table.status.success());
     assert!(String::from_utf8(table.stdout).unwrap().contains("not measured"));
+}
+
+fn instructions_are_of_few_bytes() {
+    let report = json(&bench(&["--json", "--instructions", "--peers", "futex"]));
+    assert!(report["machine"]["clock"].as_str().unwrap().contains("instruction"));
+    let rows = report["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["payload_bytes"].as_u64().is_none_or(|bytes| bytes <= 124)));
+    let ratios = report["ratios"].as_array().unwrap();
+    assert_eq!(ratios[0]["name"], "guest_instructions_over_futex");
+    assert!(ratios[0]["value"].is_f64(), "{}", ratios[0]);
 }
 
 fn a_party_ends_with_its_starter() {

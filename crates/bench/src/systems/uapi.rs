@@ -1,8 +1,8 @@
 //! A small Binder program: what a client library does for a call, and nothing around it.
 //!
 //! It knows nothing of Baton: it opens `/dev/binder`, maps it, and makes one `BINDER_WRITE_READ`
-//! after the other, each of which writes all that there is to write and reads what comes. It also
-//! runs on a kernel's driver.
+//! after the other, each of which writes all that there is to write and reads what comes. So it is
+//! what runs on the kernel's driver, too.
 
 use crate::payload;
 use crate::system::{Client, Server};
