@@ -73,9 +73,10 @@ CONFORMANCE := BATON_LOG=off target/release/conformance compare --baton $(BATON)
 # 330 scenarios, 33,000 steps.
 FIXED_SEEDS := 22
 
+# What differs comes again: on a busy machine about one scenario in 3,000 does not, and a guest may not start.
 test-conformance: conformance-programs
 	@echo 'test: beside the kernels'
-	@$(CONFORMANCE) --seeds $(FIXED_SEEDS)
+	@$(CONFORMANCE) --seeds $(FIXED_SEEDS) --shrink 30 || { echo 'test: once more'; $(CONFORMANCE) --seeds $(FIXED_SEEDS); }
 
 # SEEDS=: how many of each family, or FIRST..END. KERNEL=: generic or rt. FAMILY=: one of them.
 .PHONY: conformance conformance-programs
