@@ -211,7 +211,10 @@ impl Engine {
             self.take_events();
         }
         let mut state = self.lock();
-        let later = self.accept(&mut state, over.then_some(channel.peer));
+        let mut later = self.accept(&mut state, None);
+        if over && later.is_some() {
+            later = self.accept(&mut state, Some(channel.peer)).or(later);
+        }
         self.accept_answers(&mut state);
         if over {
             tracing::debug!(target: "binder", "{}: process {} has hung up", self.identity.pid, channel.peer.0);
