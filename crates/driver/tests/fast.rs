@@ -2,6 +2,7 @@
 //! known as soon as anything happens that concerns it. Each test first calls until the fast path is taken.
 mod support;
 
+use baton_driver::observer::Observer;
 use baton_driver::process::{CallError, Handle, Parcel, Process, Request};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -196,5 +197,11 @@ fn calls_and_events_cross_without_harm() {
         }
         over.store(true, Ordering::Relaxed);
     });
+    // The last answers are counted before they are given: nothing is open any more.
+    let contexts = Observer::connect(&stage.broker.socket).unwrap().report().unwrap().contexts;
+    let processes = contexts.iter().flat_map(|context| &context.processes);
+    let ours = processes.filter(|process| process.pid == std::process::id());
+    let open: Vec<_> = ours.map(|process| process.engine.outstanding).collect();
+    assert!(open.len() >= 2 && open.iter().all(|open| *open == 0), "{open:?}");
     stage.server.close();
 }

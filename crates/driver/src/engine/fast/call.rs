@@ -72,11 +72,12 @@ impl Engine {
         let Start { cell, channel, via, lane, .. } = start;
         channel.set_progress(via.lane as usize, Progress::Departed);
         let by = (&self.fast.gate, route.epoch);
+        // Before anyone can seize it, who takes it off again.
+        self.count_outstanding(1);
         if !cell.begin_call(by, (*via, channel.peer), route.handle, start.token) {
             return self.turn_back(start);
         }
         // The point of no return.
-        self.count_outstanding(1);
         let (node, data_bytes) = (route.node.0, data.len() as u32);
         let (kind, stamp_ns) = (Kind::Request as u32, now_ns());
         let chain = 1;
@@ -110,7 +111,9 @@ impl Engine {
     /// The gate was shut just now.
     #[cold]
     fn turn_back(&self, start: &Start<'_>) -> Outcome {
-        if !start.cell.leave() {
+        if start.cell.leave() {
+            self.count_outstanding(-1);
+        } else {
             let mut state = self.lock();
             let under_way = state.disown_call(start.cell.tid, start.via);
             self.unlock(state);

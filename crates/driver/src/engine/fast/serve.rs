@@ -154,14 +154,19 @@ impl<T: Clone> Seats<T> {
         lane.map.read(caller_at, bytes_of_mut(&mut caller));
         let accepts_fds = message.flags & TF_ACCEPT_FDS != 0;
         let by = (&engine.fast.gate, self.epoch);
+        // Before anyone can seize it, who takes it off again.
+        engine.count_outstanding(1);
         if !cell.begin_service(by, (via, channel.peer), accepts_fds, caller.token) {
-            if !cell.leave() {
-                engine.lock().disown_service(tid());
+            if cell.leave() {
+                engine.count_outstanding(-1);
+            } else {
+                let mut state = engine.lock();
+                state.disown_service(tid());
+                engine.unlock(state);
             }
             return None;
         }
         // The point of no return.
-        engine.count_outstanding(1);
         engine.front.double_word(front::TRANSACTIONS).fetch_add(1, Ordering::Relaxed);
         let request =
             Inline::copy(&message, lane.map, caller_at + size_of::<ChainEntry>(), client.sender);
