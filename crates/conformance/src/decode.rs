@@ -190,6 +190,9 @@ impl Decoder<'_> {
                 let _ = write!(text, " [{weak}handle {handle} {cookie:x} {:x}]", object.flags);
                 let process = &mut self.world.processes[self.process];
                 process.handles.insert(handle as u32);
+                if handle == 0 {
+                    process.first_manager.get_or_insert(self.world.n_managers);
+                }
                 size_of::<FlatObject>()
             }
             BINDER_TYPE_FD => {

@@ -208,6 +208,10 @@ impl Generator {
             if handle == 0 && world.processes[process as usize].manages && !self.wrong() {
                 return None;
             }
+            // Rule `former-manager`.
+            if handle == 0 && world.holds_former_manager(process) {
+                return None;
+            }
             Command::Transaction { handle, code: self.n_codes, flags: flags | one_way, parcel }
         };
         Some(self.write(process, thread, vec![command]))
@@ -279,6 +283,10 @@ impl Generator {
                 let count = self.random.one_of(&all)?;
                 let from_nothing = !process.manages && self.random.once_in(4);
                 let handle = if from_nothing { 0 } else { self.handle(world, number) };
+                // Rule `former-manager`.
+                if handle == 0 && world.holds_former_manager(number) {
+                    return None;
+                }
                 Command::Count(count, handle)
             }
             Kind::Death => self.death(world, number),

@@ -142,6 +142,7 @@ impl<'a> Stage<'a> {
 
     /// What the commands that were taken mean for what is known.
     fn wrote(&mut self, number: usize, thread: usize, exchange: &Exchange, consumed: u64) {
+        let n_managers = self.world.n_managers;
         let process = &mut self.world.processes[number];
         let mut end = 0;
         for command in &exchange.write {
@@ -186,6 +187,7 @@ impl<'a> Stage<'a> {
                     process.deaths.retain(|death| *death != (*handle, *cookie));
                 }
                 Command::DeathDone(cookie) => process.told.retain(|told| told != cookie),
+                Command::Count(_, 0) => drop(process.first_manager.get_or_insert(n_managers)),
                 Command::Count(..) | Command::Raw(_) => {}
             }
         }
@@ -268,6 +270,7 @@ impl<'a> Stage<'a> {
                 }
                 if matches!(control, Control::Manage | Control::ManageExt { .. }) {
                     process.manages = true;
+                    self.world.n_managers += 1;
                 }
                 format!("{status}{}", told_by(control, &slot.take(0, 64)))
             }

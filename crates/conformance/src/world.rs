@@ -14,6 +14,8 @@ pub struct World {
     pub processes: Vec<Process>,
     /// Inodes of pipes, in the order in which they were made.
     pub pipes: Vec<String>,
+    /// How many context managers there have been.
+    pub n_managers: u32,
 }
 
 /// One process.
@@ -47,6 +49,8 @@ pub struct Process {
     pub told: Vec<u64>,
     /// It is or was the context manager.
     pub manages: bool,
+    /// Which manager its handle 0 stood for when it first held it: the n-th.
+    pub first_manager: Option<u32>,
 }
 
 /// Whether a process can act.
@@ -234,6 +238,12 @@ impl World {
             self.processes.resize_with(number + 1, Process::default);
         }
         &mut self.processes[number]
+    }
+
+    /// The process may hold handle 0 of a manager that was before the one that is.
+    pub fn holds_former_manager(&self, number: u8) -> bool {
+        let first = self.processes[number as usize].first_manager;
+        first.is_some_and(|manager| manager != self.n_managers)
     }
 
     /// The number of the process with this id.

@@ -100,10 +100,9 @@ struct FixUps {
     placed: Vec<Placed>,
     /// Index of the innermost open PTR, and the first byte in it that is not fixed up yet.
     last: Option<(u64, u64)>,
-    /// PTRs whose bytes cannot be read, and why the first cannot: as in the kernel they are read
-    /// after all objects have been looked at.
+    /// PTRs whose bytes cannot be read: as in the kernel that matters once all objects have been
+    /// looked at.
     unread: Vec<u64>,
-    why: Option<Errno>,
 }
 
 impl FixUps {
@@ -182,8 +181,9 @@ fn pass(
             _ => sent.objects.push(named(kind, read(data, at).ok_or(Errno::INVAL)?)),
         }
     }
-    if let Some(errno) = fix_ups.why {
-        return Err(errno);
+    if !fix_ups.unread.is_empty() {
+        // The kernel's error as well, though the address is at fault.
+        return Err(Errno::INVAL);
     }
     if sent.fds.len() > MAX_FDS || sent.objects.len() > baton_abi::control::MAX_OBJECTS {
         return Err(Errno::NOMEM);
@@ -230,9 +230,8 @@ fn send_buffer(
         return Err(Errno::INVAL);
     }
     sent.buffers.resize(from + length.next_multiple_of(8), 0);
-    if let Err(errno) = copy(object.buffer, &mut sent.buffers[from..from + length]) {
+    if copy(object.buffer, &mut sent.buffers[from..from + length]).is_err() {
         fix_ups.unread.push(index);
-        fix_ups.why.get_or_insert(errno);
     }
     if object.flags & BUFFER_FLAG_HAS_PARENT != 0 {
         let parent = fix_ups.parent(object.parent).ok_or(Errno::INVAL)?;
