@@ -412,6 +412,6 @@ mod tests {
         let mut data = [bytes_of(&buffer), bytes_of(&binder)].concat();
         let offsets = [0, size_of::<BufferObject>() as u64];
         let sent = send(&mut data, &offsets, 8, |_, _| Err(Errno::FAULT));
-        assert_eq!((sent.failed, sent.objects.len()), (Some(Errno::FAULT), 1));
+        assert_eq!((sent.failed, sent.objects.len()), (Some(Errno::INVAL), 1));
     }
 }
