@@ -144,6 +144,7 @@ impl<'a> Stage<'a> {
     fn wrote(&mut self, number: usize, thread: usize, exchange: &Exchange, consumed: u64) {
         let n_managers = self.world.n_managers;
         let process = &mut self.world.processes[number];
+        let has_waited = std::mem::take(&mut process.threads[thread].has_waited);
         let mut end = 0;
         for command in &exchange.write {
             end += command.bytes();
@@ -165,14 +166,7 @@ impl<'a> Stage<'a> {
                     doing.answers();
                     process.nodes.extend(parcel.nodes());
                 }
-                Command::Free(name) => {
-                    let address = process.buffer(*name);
-                    let mut same =
-                        process.buffers.iter_mut().filter(|b| b.address == address && !b.freed);
-                    if let Some(buffer) = same.next() {
-                        buffer.freed = true;
-                    }
-                }
+                Command::Free(name) if !has_waited => process.frees(*name),
                 Command::Acknowledge { strong, ptr, cookie } => {
                     let owed = process.owed.iter().position(|o| *o == (*strong, *ptr, *cookie));
                     if let Some(at) = owed {
@@ -188,7 +182,7 @@ impl<'a> Stage<'a> {
                 }
                 Command::DeathDone(cookie) => process.told.retain(|told| told != cookie),
                 Command::Count(_, 0) => drop(process.first_manager.get_or_insert(n_managers)),
-                Command::Count(..) | Command::Raw(_) => {}
+                Command::Free(_) | Command::Count(..) | Command::Raw(_) => {}
             }
         }
     }
@@ -208,9 +202,10 @@ impl<'a> Stage<'a> {
             let text = self.ended(number, thread, result);
             record.push(format!("p{number}.t{thread} {text}"));
         }
-        for (number, process) in self.world.processes.iter().enumerate() {
-            for (thread, doing) in process.threads.iter().enumerate() {
-                if doing.busy.is_some() {
+        for (number, process) in self.world.processes.iter_mut().enumerate() {
+            for thread in 0..process.threads.len() {
+                if process.threads[thread].busy.is_some() {
+                    process.waits(thread);
                     record.push(format!("p{number}.t{thread} waits"));
                 }
             }

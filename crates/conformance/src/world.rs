@@ -1,7 +1,7 @@
 //! What has been seen of each process so far: what names in a step mean, and what a generator may
 //! choose from.
 
-use crate::step::{BufferName, FileName};
+use crate::step::{Act, BufferName, Command, FileName};
 use std::collections::BTreeSet;
 
 /// An address that nothing is at.
@@ -71,7 +71,9 @@ pub struct Thread {
     /// Which of the arena's threads it is.
     pub seat: usize,
     /// What it is doing, while that has no end.
-    pub busy: Option<crate::step::Act>,
+    pub busy: Option<Act>,
+    /// That waits, and what it frees is known to be free.
+    pub has_waited: bool,
     /// Calls that it has been given and has not answered, and those that it has made and has had no
     /// answer to, the innermost last.
     pub stack: Vec<Call>,
@@ -180,6 +182,30 @@ impl Process {
             }
             BufferName::At(offset) => {
                 self.map.map_or(0, |(base, _)| base).wrapping_add_signed(offset)
+            }
+        }
+    }
+
+    /// `BC_FREE_BUFFER` was taken.
+    pub fn frees(&mut self, name: BufferName) {
+        let address = self.buffer(name);
+        let same = |buffer: &&mut Buffer| buffer.address == address && !buffer.freed;
+        if let Some(buffer) = self.buffers.iter_mut().find(same) {
+            buffer.freed = true;
+        }
+    }
+
+    /// The thread waits: its commands have been taken, and what they freed may be another buffer's
+    /// place before it ends.
+    pub fn waits(&mut self, thread: usize) {
+        let doing = &mut self.threads[thread];
+        let Some(Act::Exchange(exchange)) = &doing.busy else { return };
+        if std::mem::replace(&mut doing.has_waited, true) {
+            return;
+        }
+        for command in exchange.write.clone() {
+            if let Command::Free(name) = command {
+                self.frees(name);
             }
         }
     }
