@@ -100,7 +100,7 @@ pub mod front {
     pub const BUFFER_USED: usize = 140;
     /// u32: allocations.
     pub const BUFFERS: usize = 144;
-    /// u32: two-way transactions received and not answered.
+    /// u32: two-way transactions received and not answered, but for those in the slots.
     pub const OUTSTANDING: usize = 148;
     /// u32: threads.
     pub const THREADS: usize = 152;
@@ -108,8 +108,19 @@ pub mod front {
     pub const LOOPERS: usize = 156;
     /// u32: lanes in use as client.
     pub const LANES: usize = 160;
-    /// u64: transactions received.
+    /// u64: transactions received, but for those in the slots.
     pub const TRANSACTIONS: usize = 168;
+    /// Where the slots begin: each is one thread's, on a cache line of its own, so that it counts
+    /// without an atomic addition.
+    pub const SLOTS_AT: usize = 1024;
+    /// How many slots there are.
+    pub const SLOTS: usize = 48;
+    /// Size of one.
+    pub const SLOT_BYTES: usize = 64;
+    /// In a slot, u32: 1 while its thread has a call open that [`OUTSTANDING`] does not count.
+    pub const SLOT_OPEN: usize = 0;
+    /// In a slot, u64: transactions received that [`TRANSACTIONS`] does not count.
+    pub const SLOT_TRANSACTIONS: usize = 8;
 }
 
 /// Offsets of the words in a tally page, which an engine shares with nobody but its broker: unlike

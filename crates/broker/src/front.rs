@@ -77,7 +77,15 @@ impl Front {
     /// An allegation, but for its size. Not zero while it is frozen and clients cannot see so.
     pub fn outstanding(&self) -> u32 {
         let unseen = self.frozen && self.word(front::FROZEN) == 0;
-        self.word(front::OUTSTANDING).clamp(u32::from(unseen), MAX_OUTSTANDING)
+        let open = slots().map(|slot| self.word(slot + front::SLOT_OPEN).min(1)).sum::<u32>();
+        let counted = self.word(front::OUTSTANDING).saturating_add(open);
+        counted.clamp(u32::from(unseen), MAX_OUTSTANDING)
+    }
+
+    fn transactions(&self) -> u64 {
+        let count = |at| self.page.double_word(at).load(Ordering::Relaxed);
+        let of_threads = slots().map(|slot| count(slot + front::SLOT_TRANSACTIONS));
+        of_threads.fold(count(front::TRANSACTIONS), u64::wrapping_add)
     }
 
     /// What the engine says of itself.
@@ -90,7 +98,7 @@ impl Front {
             buffer_used_bytes: self.word(front::BUFFER_USED),
             buffers: self.word(front::BUFFERS),
             outstanding: self.outstanding(),
-            transactions: self.page.double_word(front::TRANSACTIONS).load(Ordering::Relaxed),
+            transactions: self.transactions(),
         }
     }
 
@@ -99,6 +107,11 @@ impl Front {
         // taken before it saw FROZEN. The others are only shown.
         self.page.word(at).load(Ordering::SeqCst)
     }
+}
+
+/// Where each thread's slot begins.
+fn slots() -> impl Iterator<Item = usize> {
+    (0..front::SLOTS).map(|slot| front::SLOTS_AT + slot * front::SLOT_BYTES)
 }
 
 fn map_tally(file: OwnedFd) -> Result<Mapping, Errno> {

@@ -593,8 +593,16 @@ impl Received<'_> {
 }
 
 impl Drop for Received<'_> {
+    #[inline]
     fn drop(&mut self) {
-        let Place::Buffer(incoming) = &self.place else { return };
+        if let Place::Buffer(incoming) = &self.place {
+            self.free(incoming);
+        }
+    }
+}
+
+impl Received<'_> {
+    fn free(&self, incoming: &Incoming) {
         let engine = &self.inner.engine;
         let mut fds = Vec::new();
         if incoming.sizes.1 > 0 {

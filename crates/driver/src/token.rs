@@ -3,36 +3,35 @@
 
 use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
-use std::cell::RefCell;
+use std::cell::Cell;
 
 /// How many a thread asks for at once.
 const AT_ONCE: usize = 32;
 
 thread_local! {
-    static STOCK: RefCell<Stock> = const { RefCell::new(Stock { tokens: [0; AT_ONCE], left: 0 }) };
+    static STOCK: [Cell<u64>; AT_ONCE] = const { [const { Cell::new(0) }; AT_ONCE] };
+    /// How many of them nobody has been given.
+    static LEFT: Cell<usize> = const { Cell::new(0) };
 }
 
-struct Stock {
-    tokens: [u64; AT_ONCE],
-    left: usize,
-}
-
-/// One that nobody has been given before. An error is the kernel's: it has no randomness yet.
+/// One that nobody has been given before, but for a signal handler in the middle of this. An error is
+/// the kernel's: it has no randomness yet.
+#[inline]
 pub fn next() -> Result<u64, Errno> {
-    STOCK.with(|stock| match stock.try_borrow_mut() {
-        Ok(mut stock) => stock.next(),
-        // In a signal handler that came in the middle of this.
-        Err(_) => Stock { tokens: [0; AT_ONCE], left: 0 }.next(),
-    })
+    if LEFT.get() == 0 {
+        refill()?;
+    }
+    let left = LEFT.get() - 1;
+    LEFT.set(left);
+    Ok(STOCK.with(|stock| stock[left % AT_ONCE].get()))
 }
 
-impl Stock {
-    fn next(&mut self) -> Result<u64, Errno> {
-        if self.left == 0 {
-            let bytes = bytemuck::bytes_of_mut(&mut self.tokens);
-            self.left = rustix::rand::getrandom(bytes, GetRandomFlags::empty())? / size_of::<u64>();
-        }
-        self.left = self.left.checked_sub(1).ok_or(Errno::AGAIN)?;
-        Ok(self.tokens[self.left])
-    }
+#[cold]
+fn refill() -> Result<(), Errno> {
+    let mut tokens = [0; AT_ONCE];
+    let bytes = bytemuck::bytes_of_mut(&mut tokens);
+    let filled = rustix::rand::getrandom(bytes, GetRandomFlags::empty())? / size_of::<u64>();
+    STOCK.with(|stock| stock.iter().zip(tokens).for_each(|(place, token)| place.set(token)));
+    LEFT.set(filled);
+    if filled == 0 { Err(Errno::AGAIN) } else { Ok(()) }
 }

@@ -77,10 +77,11 @@ impl Consumer {
         Ok(filled.min(self.size - self.head % self.size) as usize)
     }
 
-    /// `bytes` have been copied and may be overwritten.
-    pub fn release(&mut self, head: &AtomicU64, bytes: usize) {
+    /// `bytes` have been copied and may be overwritten. Up to which position that is so.
+    pub fn release(&mut self, head: &AtomicU64, bytes: usize) -> u64 {
         self.head += bytes as u64;
         head.store(self.head, Ordering::Release);
+        self.head
     }
 }
 

@@ -22,7 +22,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Most descriptor messages that wait here for their transaction; the others wait in the socket.
@@ -47,6 +47,8 @@ pub struct Channel {
     /// Where the server's loopers sleep. Nothing until the client's end has heard of it, or if there
     /// were no descriptors for it: then the doorbell does.
     bell: OnceLock<Mapping>,
+    /// The processor on which this end last said that it runs, and one.
+    shown_processor: AtomicU32,
     /// Server: how often the process's loopers had slept when this client last wanted something.
     wanted_at: AtomicU64,
     /// Client: how long answers take.
@@ -55,8 +57,12 @@ pub struct Channel {
     progress: [AtomicU8; LANES],
     /// Client: lanes not in use.
     free: AtomicU64,
-    /// Server: lanes being served.
-    serving: AtomicU64,
+    /// Server: whether each lane is being served.
+    serving: [AtomicBool; LANES],
+    /// Server: the oldest one-way record waits for room in the receive buffer.
+    pub full: AtomicBool,
+    /// Server: where the one-way ring has been read up to.
+    one_way_read: AtomicU64,
     stash: Mutex<Stash>,
     work: Mutex<Ends>,
 }
@@ -99,8 +105,6 @@ pub struct Ends {
     pub ready: u64,
     /// Server: the one-way ring.
     pub consumer: Consumer,
-    /// Server: the oldest one-way record waits for room in the receive buffer.
-    pub full: bool,
     /// It has ended: the peer is gone or has broken the protocol.
     pub dead: bool,
 }
@@ -137,7 +141,6 @@ impl Channel {
             fds_number: 0,
             ready: 0,
             consumer: Consumer::new(RING_BYTES),
-            full: false,
             dead: false,
         });
         let lanes = [const { OnceLock::new() }; LANES];
@@ -151,11 +154,14 @@ impl Channel {
             lanes,
             front,
             bell,
+            shown_processor: AtomicU32::new(0),
             wanted_at: AtomicU64::new(0),
             answers: Pace::default(),
             progress: std::array::from_fn(|_| AtomicU8::new(Progress::Departed as u8)),
             free: AtomicU64::new(u64::MAX),
-            serving: AtomicU64::new(0),
+            serving: std::array::from_fn(|_| AtomicBool::new(false)),
+            full: AtomicBool::new(false),
+            one_way_read: AtomicU64::new(0),
             stash: Mutex::default(),
             work,
         })
@@ -177,19 +183,23 @@ impl Channel {
             End::Client => header::CLIENT_PROCESSOR,
             End::Server => header::SERVER_PROCESSOR,
         };
-        let (word, here) = (self.head.word(ours), processor() + 1);
-        if word.load(Ordering::Relaxed) != here {
-            word.store(here, Ordering::Relaxed);
+        let here = processor() + 1;
+        if self.shown_processor.load(Ordering::Relaxed) != here {
+            self.shown_processor.store(here, Ordering::Relaxed);
+            self.head.word(ours).store(here, Ordering::Relaxed);
         }
     }
 
-    /// Where the other end's thread last ran, as it says; `None` if it has not said.
-    pub fn peer_processor(&self) -> Option<u32> {
+    /// Whether the other end's thread last ran on another processor than this one's, as both have
+    /// said.
+    #[inline]
+    pub fn is_apart(&self) -> bool {
         let theirs = match self.end {
             End::Client => header::SERVER_PROCESSOR,
             End::Server => header::CLIENT_PROCESSOR,
         };
-        self.head.word(theirs).load(Ordering::Relaxed).checked_sub(1)
+        let theirs = self.head.word(theirs).load(Ordering::Relaxed);
+        theirs != 0 && theirs != self.shown_processor.load(Ordering::Relaxed)
     }
 
     /// The bell, where there is one.
@@ -198,28 +208,25 @@ impl Channel {
         Some(Bell::new(page.word(bell::BELL), page.word(bell::SLEEPERS)))
     }
 
-    fn other_end(&self) -> End {
-        match self.end {
-            End::Client => End::Server,
-            End::Server => End::Client,
-        }
-    }
-
     /// The two areas of a lane, mapped at its first use.
+    #[inline]
     pub fn lane(&self, lane: usize) -> Result<Lane<'_>, Errno> {
         let map = match self.lanes[lane].get() {
             Some(map) => map,
-            None => {
-                let at = area_at(lane, End::Server);
-                let map = Mapping::part(&self.file, at, 2 * AREA_BYTES, Access::ReadWrite)?;
-                self.lanes[lane].get_or_init(|| map)
-            }
+            None => self.map_lane(lane)?,
         };
-        let area = |end| match end {
-            End::Server => 0,
-            End::Client => AREA_BYTES,
+        let (inbox, outbox) = match self.end {
+            End::Server => (0, AREA_BYTES),
+            End::Client => (AREA_BYTES, 0),
         };
-        Ok(Lane { map, inbox: area(self.end), outbox: area(self.other_end()) })
+        Ok(Lane { map, inbox, outbox })
+    }
+
+    #[cold]
+    fn map_lane(&self, lane: usize) -> Result<&Mapping, Errno> {
+        let at = area_at(lane, End::Server);
+        let map = Mapping::part(&self.file, at, 2 * AREA_BYTES, Access::ReadWrite)?;
+        Ok(self.lanes[lane].get_or_init(|| map))
     }
 
     /// The socket, for doorbells and descriptors.

@@ -47,27 +47,22 @@ impl Channel {
 
     /// The lane is being served from now on. False if it was already.
     pub fn start_serving(&self, lane: u32) -> bool {
-        self.serving.fetch_or(1 << lane, Ordering::AcqRel) >> lane & 1 == 0
+        !self.serving[lane as usize].swap(true, Ordering::AcqRel)
     }
 
     /// Nobody serves the lane any more: before its client can know.
     pub fn end_serving(&self, lane: u32) {
-        self.serving.fetch_and(!(1 << lane), Ordering::AcqRel);
+        self.serving[lane as usize].store(false, Ordering::Release);
     }
 
     /// Whether the lane is being served.
     pub fn is_serving(&self, lane: u32) -> bool {
-        self.serving.load(Ordering::Acquire) >> lane & 1 == 1
-    }
-
-    /// Whether there may be something new, without a lock.
-    pub fn looks_new(&self) -> bool {
-        self.head.double_word(header::READY).load(Ordering::Relaxed) != 0 || self.has_one_way()
+        self.serving[lane as usize].load(Ordering::Acquire)
     }
 
     fn has_one_way(&self) -> bool {
-        let head = self.head.double_word(header::RING_HEAD).load(Ordering::Relaxed);
-        self.ring_tail().load(Ordering::Relaxed) != head
+        let read = self.one_way_read.load(Ordering::Relaxed);
+        self.ring_tail().load(Ordering::Acquire) != read && !self.full.load(Ordering::Relaxed)
     }
 
     /// The client wanted something while the process's loopers had slept so often.
@@ -99,7 +94,7 @@ impl Channel {
             }
             match Kind::from_raw(message.kind) {
                 Some(Kind::Skip) => {
-                    ends.consumer.release(self.head.double_word(header::RING_HEAD), bytes);
+                    self.release(ends, bytes);
                 }
                 Some(Kind::OneWay) => {
                     let fits = message.parts().is_some_and(|parts| parts.end <= bytes);
@@ -112,13 +107,18 @@ impl Channel {
 
     /// The oldest one-way record has been copied.
     pub fn release_one_way(&self, ends: &mut Ends, message: &Message) {
-        ends.consumer.release(self.head.double_word(header::RING_HEAD), message.word as usize);
+        self.release(ends, message.word as usize);
     }
 
-    /// Whether anything new has come since the last look.
-    pub fn has_news(&self, ends: &Ends) -> bool {
-        self.head.double_word(header::READY).load(Ordering::SeqCst) != 0
-            || !ends.full && ends.consumer.available(self.ring_tail()) != Ok(0)
+    fn release(&self, ends: &mut Ends, bytes: usize) {
+        let head = self.head.double_word(header::RING_HEAD);
+        self.one_way_read.store(ends.consumer.release(head, bytes), Ordering::Relaxed);
+    }
+
+    /// Whether anything new has come since the last look, as far as can be seen without a lock.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.head.double_word(header::READY).load(Ordering::SeqCst) != 0 || self.has_one_way()
     }
 
     fn ring_tail(&self) -> &AtomicU64 {

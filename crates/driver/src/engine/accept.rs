@@ -26,7 +26,7 @@ impl Engine {
                 Ok(()) => {}
                 Err(Stop::Later) => return Some(what),
                 Err(Stop::NoRoom) => {
-                    channel.ends().full = true;
+                    channel.full.store(true, Ordering::Relaxed);
                     self.any_full.store(true, Ordering::Relaxed);
                 }
                 Err(Stop::Violation(why)) => self.end_channel(state, &channel, why),
@@ -84,7 +84,7 @@ impl Engine {
                     offer(channel, Place::Lane(lane), areas.header().stamp_ns);
                 }
             }
-            if ends.full {
+            if channel.full.load(Ordering::Relaxed) {
                 continue;
             }
             match channel.first_one_way(&mut ends) {
@@ -107,7 +107,7 @@ impl Engine {
         }
         let mut waited = false;
         for channel in self.incoming().iter() {
-            waited |= std::mem::take(&mut channel.ends().full);
+            waited |= channel.full.swap(false, Ordering::Relaxed);
         }
         if waited {
             // What waits for an event still does; the next look finds it.

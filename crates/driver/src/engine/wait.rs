@@ -120,7 +120,7 @@ impl Engine {
         lane: Lane<'_>,
     ) -> Result<Seen, Wait> {
         let longest = self.longest_spin_ns;
-        if !may_spin(longest, channel.peer_processor()) {
+        if !may_spin(longest, channel.is_apart()) {
             return sleep_for_answer(channel, number, lane);
         }
         let look = || Some(lane.inbox().look()).filter(|seen| *seen != Seen::Nothing);
@@ -149,15 +149,18 @@ impl Engine {
         }
     }
 
+    #[inline]
     fn await_news(&self, incoming: &[Arc<Channel>], any_work: u32) -> Wait {
-        let longest = self.longest_spin_ns;
-        if !self.may_spin_as_looper(incoming) || self.spinning.swap(true, Ordering::Acquire) {
-            return self.sleep_as_looper(incoming, any_work);
-        }
         let sleeps = self.sleeps.load(Ordering::Relaxed);
         let hot = || incoming.iter().filter(|channel| channel.is_hot(sleeps)).take(MAX_WORDS);
+        let longest = self.longest_spin_ns;
+        if !may_spin(longest, hot().any(|channel| channel.is_apart()))
+            || self.spinning.swap(true, Ordering::Acquire)
+        {
+            return self.sleep_as_looper(incoming, any_work);
+        }
         let spun = self.gaps.spin(longest, || {
-            let wanted = hot().any(|channel| channel.looks_new())
+            let wanted = hot().any(|channel| channel.has_news())
                 || self.any_work.load(Ordering::Relaxed) != any_work;
             wanted.then_some(())
         });
@@ -172,38 +175,39 @@ impl Engine {
         }
     }
 
-    fn may_spin_as_looper(&self, incoming: &[Arc<Channel>]) -> bool {
-        let (longest, sleeps) = (self.longest_spin_ns, self.sleeps.load(Ordering::Relaxed));
-        let mut hot = incoming.iter().filter(|channel| channel.is_hot(sleeps)).take(MAX_WORDS);
-        longest > 0 && hot.any(|channel| may_spin(longest, channel.peer_processor()))
-    }
-
     /// Sleeps on the bells of the clients that have wanted a looper lately. Of one client it is the
     /// bell alone, which costs the kernel least.
+    #[inline]
     fn sleep_as_looper(&self, incoming: &[Arc<Channel>], any_work: u32) -> Wait {
         let asleep = self.front.word(front::SLEEPERS);
-        let sleeps = self.sleeps.fetch_add(1, Ordering::Relaxed);
         asleep.fetch_add(1, Ordering::SeqCst);
-        let mut hot = incoming.iter().filter(|channel| channel.is_hot(sleeps));
-        let mut bells = hot.by_ref().filter_map(|channel| channel.bell());
-        let outcome = match (bells.next(), bells.next()) {
-            (Some(bell), None) => self.sleep_on(&[bell.announce()], incoming, any_work, &[bell]),
-            (first, second) => {
-                let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
-                let bells = first.into_iter().chain(second).chain(bells).take(most);
-                let bells: SmallVec<[Bell<'_>; MAX_WORDS]> = bells.collect();
-                let mut words: SmallVec<[Word<'_>; MAX_WORDS]> =
-                    bells.iter().map(|bell| bell.announce()).collect();
-                if words.len() != 1 {
-                    words.push((&self.any_work, any_work));
-                }
-                self.sleep_on(&words, incoming, any_work, &bells)
-            }
+        let only = match incoming {
+            [channel] => channel.bell(),
+            _ => None,
+        };
+        let outcome = match only {
+            Some(bell) => self.sleep_on(&[bell.announce()], incoming, any_work, &[bell]),
+            None => self.sleep_on_several(incoming, any_work),
         };
         asleep.fetch_sub(1, Ordering::SeqCst);
         outcome
     }
 
+    fn sleep_on_several(&self, incoming: &[Arc<Channel>], any_work: u32) -> Wait {
+        let sleeps = self.sleeps.fetch_add(1, Ordering::Relaxed);
+        let hot = incoming.iter().filter(|channel| channel.is_hot(sleeps));
+        let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
+        let bells = hot.filter_map(|channel| channel.bell()).take(most);
+        let bells: SmallVec<[Bell<'_>; MAX_WORDS]> = bells.collect();
+        let mut words: SmallVec<[Word<'_>; MAX_WORDS]> =
+            bells.iter().map(|bell| bell.announce()).collect();
+        if words.len() != 1 {
+            words.push((&self.any_work, any_work));
+        }
+        self.sleep_on(&words, incoming, any_work, &bells)
+    }
+
+    #[inline]
     fn sleep_on(
         &self,
         words: &[Word<'_>],
@@ -214,7 +218,7 @@ impl Engine {
         bell::look_again();
         // The process's own work is announced after it is there: here, or by the words changed.
         let news = self.any_work.load(Ordering::SeqCst) != any_work
-            || incoming.iter().any(|channel| channel.has_news(&channel.ends()));
+            || incoming.iter().any(|channel| channel.has_news());
         let outcome = if news { Wait::Woken } else { futex::wait_any(words) };
         bells.iter().for_each(|bell| bell.rise());
         outcome

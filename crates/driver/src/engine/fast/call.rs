@@ -14,7 +14,6 @@ use crate::token;
 use baton_abi::lane::{ChainEntry, Kind, Message, front};
 use baton_shm::mailbox::Seen;
 use bytemuck::bytes_of;
-use std::sync::Arc;
 
 /// What became of a call.
 pub(crate) enum Outcome {
@@ -43,19 +42,19 @@ impl Engine {
             return Outcome::No;
         }
         let outcome = local::with(self, |local| {
-            let route = local.route.as_ref().filter(|route| route.handle == handle)?;
-            if route.epoch != self.fast.gate.epoch() {
-                return None;
-            }
-            let channel = &*route.channel.upgrade()?;
-            let (cell, via) = (local.cell.as_deref()?, channel.via(route.lane as usize));
+            let (cell, route) = local.way(handle, self.fast.gate.epoch())?;
+            let channel = &*route.lane.channel.upgrade()?;
+            let via = channel.via(route.lane.number as usize);
             let lane = channel.lane(via.lane as usize).ok()?;
-            let token = token::next().ok()?;
-            if channel.front_word(front::FROZEN) != 0 || !channel.take_this_lane(via.lane) {
+            if channel.front_word(front::FROZEN) != 0 {
                 return None;
             }
-            let start = Start { cell, channel, lane, via, token };
-            Some(self.call_by(&start, route, code, flags, data))
+            let start = Start { cell, channel, lane, via, token: token::next().ok()? };
+            let outcome = self.call_by(&start, route, code, flags, data);
+            if let Outcome::Adopted = outcome {
+                local.leave_lane(handle);
+            }
+            Some(outcome)
         });
         outcome.unwrap_or(Outcome::No)
     }
@@ -73,7 +72,7 @@ impl Engine {
         channel.set_progress(via.lane as usize, Progress::Departed);
         let by = (&self.fast.gate, route.epoch);
         // Before anyone can seize it, who takes it off again.
-        self.count_outstanding(1);
+        self.set_open(cell, true);
         if !cell.begin_call(by, (*via, channel.peer), route.handle, start.token) {
             return self.turn_back(start);
         }
@@ -112,7 +111,7 @@ impl Engine {
     #[cold]
     fn turn_back(&self, start: &Start<'_>) -> Outcome {
         if start.cell.leave() {
-            self.count_outstanding(-1);
+            self.set_open(start.cell, false);
         } else {
             let mut state = self.lock();
             let under_way = state.disown_call(start.cell.tid, start.via);
@@ -121,7 +120,6 @@ impl Engine {
                 return Outcome::Adopted;
             }
         }
-        start.channel.give_lane(start.via.lane);
         Outcome::No
     }
 
@@ -134,11 +132,10 @@ impl Engine {
         if !plain || self.has_events() || !start.cell.leave() {
             return None;
         }
-        self.count_outstanding(-1);
+        self.set_open(start.cell, false);
         let at = lane.inbox + size_of::<Message>();
         let answer = Inline::copy(&message, lane.map, at, (0, 0));
         lane.inbox().clear();
-        start.channel.give_lane(start.via.lane);
         Some(answer)
     }
 
@@ -164,14 +161,12 @@ impl Engine {
         if other || !outermost || self.is_polling() || channel.peer != reference.owner {
             return;
         }
-        let epoch = self.fast.gate.epoch();
-        let (node, lane, channel) = (reference.node, via.lane, Arc::downgrade(&channel));
+        let (epoch, node) = (self.fast.gate.epoch(), reference.node);
         if self.cell().is_none() {
             return;
         }
-        let route = Route { handle, node, channel, lane, epoch };
         let _ = local::with(self, |local| {
-            local.route = Some(route);
+            local.learn((handle, node), &channel, via.lane, epoch);
             Some(())
         });
     }

@@ -15,6 +15,8 @@ const SERVING: u32 = 2;
 #[derive(Debug)]
 pub(super) struct Cell {
     pub tid: Tid,
+    /// Its own slot of the front page, if there was one left.
+    pub slot: Option<usize>,
     pass: Pass,
     channel: AtomicU64,
     lane: AtomicU32,
@@ -33,9 +35,10 @@ pub(super) enum Errand {
 }
 
 impl Cell {
-    pub fn new(tid: Tid) -> Cell {
+    pub fn new(tid: Tid, slot: Option<usize>) -> Cell {
         Cell {
             tid,
+            slot,
             pass: Pass::default(),
             channel: AtomicU64::new(0),
             lane: AtomicU32::new(0),

@@ -5,20 +5,21 @@ use baton_abi::lane::Message;
 use baton_shm::mapping::Mapping;
 use std::cell::RefCell;
 
-type Bytes = Box<[u8; INLINE_BYTES]>;
+type Long = Box<[u8; INLINE_BYTES]>;
 
 thread_local! {
     /// Memory of payloads that are gone: a thread that calls or serves all day needs one or two.
-    static SPARE: RefCell<Vec<Bytes>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Vec<Long>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Most that a thread keeps.
 const MOST_SPARE: usize = 4;
+/// Longest that needs no memory of its own.
+const SHORT_BYTES: usize = 32;
 
 /// One payload.
 pub(crate) struct Inline {
-    /// `None` only while it is dropped.
-    data: Option<Bytes>,
+    data: Bytes,
     bytes: usize,
     /// `binder_transaction_data.code`.
     pub code: u32,
@@ -28,29 +29,56 @@ pub(crate) struct Inline {
     pub sender: (u32, u32),
 }
 
+enum Bytes {
+    Short([u8; SHORT_BYTES]),
+    Long(Spare),
+}
+
+/// It goes back to the others when it is dropped, and is `None` only then.
+struct Spare(Option<Long>);
+
 impl Inline {
     /// Copies a plain message's data from where it lies in a lane.
     #[inline]
     pub(super) fn copy(message: &Message, map: &Mapping, at: usize, sender: (u32, u32)) -> Inline {
         let (code, flags, bytes) = (message.code, message.flags, message.data_bytes as usize);
-        let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
-        let mut data = spare.unwrap_or_else(|| Box::new([0; INLINE_BYTES]));
-        map.read(at, &mut data[..bytes]);
-        Inline { data: Some(data), bytes, code, flags, sender }
+        let data = if bytes <= SHORT_BYTES {
+            // All of it, whatever lies behind: a copy of a fixed size is a load and a store.
+            let mut data = [0; SHORT_BYTES];
+            map.read(at, &mut data);
+            Bytes::Short(data)
+        } else {
+            Bytes::Long(Spare::filled(map, at, bytes))
+        };
+        Inline { data, bytes, code, flags, sender }
     }
 
+    #[inline]
     pub fn data(&self) -> &[u8] {
-        self.data.as_ref().map_or(&[], |data| &data[..self.bytes])
+        let all: &[u8] = match &self.data {
+            Bytes::Short(data) => data,
+            Bytes::Long(Spare(data)) => data.as_ref().map_or(&[], |data| &data[..]),
+        };
+        &all[..self.bytes]
     }
 }
 
-impl Drop for Inline {
-    #[inline]
+impl Spare {
+    #[inline(never)]
+    fn filled(map: &Mapping, at: usize, bytes: usize) -> Spare {
+        let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
+        let mut data = spare.unwrap_or_else(|| Box::new([0; INLINE_BYTES]));
+        map.read(at, &mut data[..bytes]);
+        Spare(Some(data))
+    }
+}
+
+impl Drop for Spare {
     fn drop(&mut self) {
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < MOST_SPARE {
-                spare.extend(self.data.take());
+                spare.extend(self.0.take());
             }
         });
     }

@@ -4,38 +4,101 @@ use super::cell::Cell;
 use crate::channel::Channel;
 use crate::engine::{Engine, lock, tid};
 use baton_abi::control::NodeId;
-use std::cell::{Cell as Counter, RefCell};
+use std::cell::{Cell as Value, RefCell};
+use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 thread_local! {
     static LOCAL: RefCell<Local> = const { RefCell::new(Local::new()) };
     /// Transactions that the thread serves: what it calls meanwhile is nested, and has a chain.
-    static SERVING: Counter<u32> = const { Counter::new(0) };
+    static SERVING: Value<u32> = const { Value::new(0) };
 }
+
+/// How many handles a thread can call by in turn.
+const ROUTES: usize = 8;
 
 /// Of one engine, the last that the thread has used.
 pub(super) struct Local {
     engine: u64,
     pub cell: Option<Arc<Cell>>,
-    pub route: Option<Route>,
+    /// By the handle's remainder.
+    routes: [Option<Route>; ROUTES],
 }
 
 /// The way that a call went.
 pub(super) struct Route {
     pub handle: u32,
     pub node: NodeId,
-    pub channel: Weak<Channel>,
-    pub lane: u32,
+    pub lane: Rc<OwnLane>,
     pub epoch: u64,
+}
+
+/// A lane that is the thread's as long as it has a route by it. It keeps no channel: one whose peer
+/// is gone must not stay for a thread that calls no more.
+pub(super) struct OwnLane {
+    pub channel: Weak<Channel>,
+    pub number: u32,
+    is_ours: Value<bool>,
+}
+
+impl Drop for OwnLane {
+    fn drop(&mut self) {
+        if self.is_ours.get()
+            && let Some(channel) = self.channel.upgrade()
+        {
+            channel.give_lane(self.number);
+        }
+    }
 }
 
 impl Local {
     const fn new() -> Local {
-        Local { engine: 0, cell: None, route: None }
+        Local { engine: 0, cell: None, routes: [const { None }; ROUTES] }
     }
 
     fn is_of(&self, engine: &Engine) -> bool {
         self.engine == engine.number
+    }
+
+    /// The thread's cell and its route by this handle, if it was learnt in this epoch.
+    #[inline]
+    pub fn way(&mut self, handle: u32, epoch: u64) -> Option<(&Cell, &Route)> {
+        let place = &mut self.routes[handle as usize % ROUTES];
+        if place.as_ref()?.epoch != epoch {
+            *place = None;
+        }
+        let route = place.as_ref().filter(|route| route.handle == handle)?;
+        Some((self.cell.as_deref()?, route))
+    }
+
+    /// From now on calls by the handle go by this lane, or by the one that the thread has there.
+    pub fn learn(
+        &mut self,
+        (handle, node): (u32, NodeId),
+        channel: &Arc<Channel>,
+        number: u32,
+        epoch: u64,
+    ) {
+        let mut lanes = self.routes.iter().flatten().map(|route| &route.lane);
+        let lane = match lanes.find(|lane| lane.channel.as_ptr() == Arc::as_ptr(channel)) {
+            Some(lane) => Rc::clone(lane),
+            None if channel.take_this_lane(number) => {
+                let channel = Arc::downgrade(channel);
+                Rc::new(OwnLane { channel, number, is_ours: Value::new(true) })
+            }
+            None => return,
+        };
+        self.routes[handle as usize % ROUTES] = Some(Route { handle, node, lane, epoch });
+    }
+
+    /// The lane is the state's, with the call that is on it.
+    pub fn leave_lane(&mut self, handle: u32) {
+        let route = self.routes[handle as usize % ROUTES].take();
+        let Some(Route { lane, .. }) = route else { return };
+        lane.is_ours.set(false);
+        for route in &mut self.routes {
+            route.take_if(|route| Rc::ptr_eq(&route.lane, &lane));
+        }
     }
 }
 
@@ -51,6 +114,7 @@ pub(super) fn with<T>(engine: &Engine, body: impl FnOnce(&mut Local) -> Option<T
 }
 
 /// Whether the calling thread's cell is this one.
+#[inline]
 pub(super) fn has(engine: &Engine, cell: &Cell) -> bool {
     let same = |own: &Arc<Cell>| std::ptr::eq(&**own, cell);
     with(engine, |local| Some(local.cell.as_ref().is_some_and(same))).unwrap_or(false)
@@ -81,13 +145,14 @@ impl Engine {
         if known.is_some() {
             return known;
         }
-        let cell = Arc::new(Cell::new(tid()));
         LOCAL
             .try_with(|local| {
                 let mut local = local.try_borrow_mut().ok()?;
-                (local.engine, local.route) = (self.number, None);
+                let mut cells = lock(&self.fast.cells);
+                let cell = Arc::new(Cell::new(tid(), Engine::free_slot(&cells)));
+                cells.push(Arc::downgrade(&cell));
+                (local.engine, local.routes) = (self.number, Default::default());
                 local.cell = Some(Arc::clone(&cell));
-                lock(&self.fast.cells).push(Arc::downgrade(&cell));
                 Some(cell)
             })
             .ok()

@@ -80,12 +80,43 @@ impl Engine {
         }
         // The state counts it before the thread does no more.
         self.publish(state);
-        self.count_outstanding(-1);
+        self.set_open(cell, false);
     }
 
-    /// What the fast path has under way, for whoever freezes the process.
-    fn count_outstanding(&self, change: i32) {
-        // SeqCst: see the broker's front page.
-        self.front.word(front::OUTSTANDING).fetch_add(change as u32, Ordering::SeqCst);
+    /// Whether the cell's thread has something under way, for whoever freezes the process.
+    #[inline]
+    fn set_open(&self, cell: &Cell, open: bool) {
+        match cell.slot {
+            // Release, and `Pass::enter` fences it: see the broker's front page.
+            Some(slot) => {
+                self.front.word(slot + front::SLOT_OPEN).store(u32::from(open), Ordering::Release);
+            }
+            None => {
+                let change = if open { 1 } else { u32::MAX };
+                self.front.word(front::OUTSTANDING).fetch_add(change, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// The cell's thread has received a transaction.
+    #[inline]
+    fn count_received(&self, cell: &Cell) {
+        match cell.slot {
+            Some(slot) => {
+                // Nobody else writes it.
+                let count = self.front.double_word(slot + front::SLOT_TRANSACTIONS);
+                count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            }
+            None => {
+                self.front.double_word(front::TRANSACTIONS).fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A slot of the front page that no cell has.
+    fn free_slot(cells: &[Weak<Cell>]) -> Option<usize> {
+        let taken: Vec<_> = cells.iter().filter_map(|cell| cell.upgrade()?.slot).collect();
+        let mut slots = (0..front::SLOTS).map(|slot| front::SLOTS_AT + slot * front::SLOT_BYTES);
+        slots.find(|slot| !taken.contains(slot))
     }
 }

@@ -8,7 +8,7 @@ use crate::engine::{Engine, tid};
 use crate::state::State;
 use crate::state::transaction::{Incoming, Via};
 use baton_abi::control::NodeId;
-use baton_abi::lane::{ChainEntry, Kind, Message, front};
+use baton_abi::lane::{ChainEntry, Kind, Message};
 use baton_abi::uapi::{TF_ACCEPT_FDS, TF_CLEAR_BUF, TF_ONE_WAY};
 use baton_shm::mailbox::Reader;
 use baton_shm::mapping::Mapping;
@@ -88,6 +88,7 @@ impl<T: Clone> Seats<T> {
     }
 
     /// Channels that are gone stay no longer for this.
+    #[inline]
     pub fn forget_stale(&mut self, engine: &Engine) {
         if engine.fast.gate.epoch() != self.epoch {
             *self = Seats::new();
@@ -155,10 +156,10 @@ impl<T: Clone> Seats<T> {
         let accepts_fds = message.flags & TF_ACCEPT_FDS != 0;
         let by = (&engine.fast.gate, self.epoch);
         // Before anyone can seize it, who takes it off again.
-        engine.count_outstanding(1);
+        engine.set_open(cell, true);
         if !cell.begin_service(by, (via, channel.peer), accepts_fds, caller.token) {
             if cell.leave() {
-                engine.count_outstanding(-1);
+                engine.set_open(cell, false);
             } else {
                 let mut state = engine.lock();
                 state.disown_service(tid());
@@ -167,7 +168,7 @@ impl<T: Clone> Seats<T> {
             return None;
         }
         // The point of no return.
-        engine.front.double_word(front::TRANSACTIONS).fetch_add(1, Ordering::Relaxed);
+        engine.count_received(cell);
         let request =
             Inline::copy(&message, lane.map, caller_at + size_of::<ChainEntry>(), client.sender);
         lane.inbox().clear();
@@ -181,7 +182,7 @@ impl<T> Taken<'_, T> {
         if !self.cell.leave() {
             return Answered::No;
         }
-        engine.count_outstanding(-1);
+        engine.set_open(self.cell, false);
         self.channel.end_serving(self.via.lane);
         let (kind, data_bytes) = (Kind::Reply as u32, data.len() as u32);
         let message = Message { kind, data_bytes, ..Message::default() };
