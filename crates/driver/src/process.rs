@@ -7,6 +7,7 @@
 //! A signal does not end a call: it is waited for again, as libbinder does. A transaction that has
 //! been sent cannot be taken back, and its late answer must not be taken for the next one's.
 
+use crate::channel::Channel;
 use crate::device::OpenError;
 use crate::engine::fast::{Answered, INLINE_BYTES, Inline, Outcome, Seats, Server, while_serving};
 use crate::engine::{Engine, tid};
@@ -495,9 +496,13 @@ impl Server for Looper<'_> {
         self.seats.forget_stale(&self.process.inner.engine);
     }
 
-    fn serve_next(&mut self, any_work: u32) -> bool {
+    fn last_lane(&self, incoming: &Arc<Vec<Arc<Channel>>>) -> Option<(usize, u32)> {
+        self.seats.last_lane(incoming)
+    }
+
+    fn serve_next(&mut self, any_work: u32, posted: bool) -> bool {
         let inner = &self.process.inner;
-        let taken = self.seats.take(&inner.engine, any_work);
+        let taken = self.seats.take(&inner.engine, any_work, posted);
         let Some((taken, request)) = taken else { return false };
         let place = Place::Here(request);
         let answer = handle(taken.object, &Request { received: Received { inner, place } });

@@ -389,9 +389,7 @@ impl Engine {
             }
             return reader != Reader::Closed;
         }
-        channel.set_ready(lane);
-        let woken = channel.announce(named);
-        channel.set_progress(lane, if woken { Progress::Expected } else { Progress::Posted });
+        channel.tell_of_request(lane, reader, named);
         true
     }
 

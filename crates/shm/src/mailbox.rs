@@ -7,6 +7,7 @@
 //!   bit 3 CLOSED   set by the reader: nobody will take a message here any more
 //!   bit 4 POLLING  set by the reader: tell me by other means (its socket), I do not sleep here
 //!   bit 5 RETURNED set by the writer, after CLOSED: it will not post here again either
+//!   bit 6 WATCHED  set by the reader while it spins on the word: nobody else need be told
 //! ```
 //!
 //! Memory order: [`Mailbox::post`] releases the area, [`Mailbox::look`] and [`Mailbox::wait`]
@@ -29,6 +30,7 @@ const NUDGED: u32 = 4;
 const CLOSED: u32 = 8;
 const POLLING: u32 = 16;
 const RETURNED: u32 = 32;
+const WATCHED: u32 = 64;
 
 /// A view of the word. Any number of views may exist; one writer and one reader use them.
 #[derive(Clone, Copy)]
@@ -41,6 +43,8 @@ pub struct Mailbox<'a> {
 pub enum Reader {
     /// It slept on the word and has been woken.
     Woken,
+    /// It spins on the word.
+    Watching,
     /// It will look by itself, or somebody else has to be told.
     Elsewhere,
     /// It waits in `poll`: tell its process through the channel's socket.
@@ -79,16 +83,21 @@ impl<'a> Mailbox<'a> {
             futex::wake(self.word, 1);
             return Reader::Woken;
         }
+        if before & WATCHED != 0 {
+            return Reader::Watching;
+        }
         if before & POLLING != 0 { Reader::Polling } else { Reader::Elsewhere }
     }
 
-    /// Writer: whether the area may be written.
+    /// Whether there is no message: the area may be written.
+    #[inline]
     pub fn is_empty(self) -> bool {
         // Acquire pairs with the release in `clear`.
         self.word.load(Ordering::Acquire) & FULL == 0
     }
 
     /// Reader: what there is, without waiting. A nudge is consumed, but a message goes first.
+    #[inline]
     pub fn look(self) -> Seen {
         let word = self.word.load(Ordering::Acquire);
         if word & FULL != 0 {
@@ -101,9 +110,22 @@ impl<'a> Mailbox<'a> {
         Seen::Nothing
     }
 
-    /// Reader: the message has been copied; its area is the writer's again.
+    /// Reader: the message has been copied; its area is the writer's again. It watches no longer.
+    #[inline]
     pub fn clear(self) {
-        self.word.fetch_and(!FULL, Ordering::AcqRel);
+        self.word.fetch_and(!(FULL | WATCHED), Ordering::AcqRel);
+    }
+
+    /// Reader: it spins on the word from now on, until [`Mailbox::unwatch`] or [`Mailbox::clear`].
+    pub fn watch(self) {
+        self.word.fetch_or(WATCHED, Ordering::AcqRel);
+    }
+
+    /// Reader: it spins no longer. True if there is a message, of which nobody else may know.
+    #[inline]
+    pub fn unwatch(self) -> bool {
+        // The look saves the other operation where `clear` is to come.
+        !self.is_empty() || self.word.fetch_and(!WATCHED, Ordering::AcqRel) & FULL != 0
     }
 
     /// Reader: sleeps until there is something or somebody wakes it for nothing; look again at what

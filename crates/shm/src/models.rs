@@ -94,6 +94,34 @@ fn a_posted_message_is_seen_whole_and_wakes_its_reader() {
     });
 }
 
+/// A reader that stops watching has the message, or its writer tells everybody.
+#[test]
+fn a_message_to_one_who_watches_is_not_lost() {
+    loom::model(|| {
+        let word = Arc::new(AtomicU32::new(0));
+        let told = Arc::new(AtomicU32::new(0));
+        let (outbox, tell) = (word.clone(), told.clone());
+        let post = loom::thread::spawn(move || {
+            if Mailbox::new(&outbox).post() != Reader::Watching {
+                tell.store(1, Ordering::Release);
+            }
+        });
+        let inbox = Mailbox::new(&word);
+        inbox.watch();
+        let found = inbox.unwatch();
+        if found {
+            inbox.clear();
+        }
+        post.join().unwrap();
+        let is_told = told.load(Ordering::Acquire) == 1;
+        assert!(found || is_told);
+        // What was told of and taken is told of in vain; what nobody was told of is not there.
+        assert_eq!(inbox.is_empty(), found);
+        // Nothing is left of the watch: the next one is told of.
+        assert_ne!(Mailbox::new(&word).post(), Reader::Watching);
+    });
+}
+
 #[test]
 fn a_nudge_is_never_lost_beside_a_message() {
     loom::model(|| {

@@ -3,6 +3,7 @@
 use super::{Channel, Ends, OneWayAccount, Progress};
 use baton_abi::lane::*;
 use baton_shm::bell::Ring;
+use baton_shm::mailbox::Reader;
 use baton_shm::mapping::Mapping;
 use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU32, Ordering};
@@ -77,6 +78,7 @@ impl Channel {
     /// Tells the server of a lane's new request or of a new one-way record. `must_look`: nobody
     /// of the pool may come by for it.
     /// True if one has been woken for it.
+    #[inline]
     pub fn announce(&self, must_look: bool) -> bool {
         let Some(front) = &self.front else { return false };
         let attended = front.word(front::ATTENDANCE).load(Ordering::Acquire);
@@ -125,9 +127,32 @@ impl Channel {
             && self.lane(lane as usize).is_ok_and(|lane| lane.outbox().is_empty())
     }
 
-    /// The lane's request area holds a new request.
-    pub fn set_ready(&self, lane: usize) {
+    /// A request has been posted on the lane: the server hears of it, unless a thread of its own has its
+    /// eyes on the lane. `must_look` as in [`Channel::announce`].
+    #[inline]
+    pub fn tell_of_request(&self, lane: usize, reader: Reader, must_look: bool) {
         self.show_processor();
+        let mut progress = Progress::Posted;
+        if reader != Reader::Watching {
+            self.set_ready(lane);
+            if self.announce(must_look) {
+                progress = Progress::Expected;
+            }
+        }
+        self.set_progress(lane, progress);
+    }
+
+    /// Nobody has taken the lane's request in yet: the server's control thread can tell whether it will
+    /// be taken at all.
+    pub fn hurry(&self, lane: usize) {
+        if self.lane(lane).is_ok_and(|lane| !lane.outbox().is_empty()) {
+            self.set_ready(lane);
+            self.ring_socket();
+        }
+    }
+
+    /// The lane's request area holds a request.
+    fn set_ready(&self, lane: usize) {
         // SeqCst: before the look at the sleepers in `announce`; see `bell`.
         self.head.double_word(header::READY).fetch_or(1 << lane, Ordering::SeqCst);
     }

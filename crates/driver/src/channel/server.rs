@@ -55,11 +55,6 @@ impl Channel {
         self.serving[lane as usize].store(false, Ordering::Release);
     }
 
-    /// Whether the lane is being served.
-    pub fn is_serving(&self, lane: u32) -> bool {
-        self.serving[lane as usize].load(Ordering::Acquire)
-    }
-
     fn has_one_way(&self) -> bool {
         let read = self.one_way_read.load(Ordering::Relaxed);
         self.ring_tail().load(Ordering::Acquire) != read && !self.full.load(Ordering::Relaxed)

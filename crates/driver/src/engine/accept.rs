@@ -9,12 +9,16 @@ use baton_shm::sync::Ordering;
 use rustix::io::Errno;
 use std::sync::Arc;
 
+/// Announcements of nothing at which a look gives up: a client could go on for ever.
+const MOST_GONE: u32 = 64;
+
 impl Engine {
     /// Takes in everything that peers have posted (or one of them), oldest first, up to what has to
     /// wait for an event of the broker. That is returned: what is younger waits with it, as a
     /// node's transactions come in the order in which they were sent.
     pub(super) fn accept(&self, state: &mut State, only: Option<ProcessId>) -> Option<Candidate> {
         let incoming = self.incoming();
+        let mut gone = 0;
         while let Some((channel, what)) = self.oldest(state, &incoming, only) {
             channel.wanted(self.sleeps.load(Ordering::Relaxed));
             channel.show_processor();
@@ -25,6 +29,8 @@ impl Engine {
             match outcome {
                 Ok(()) => {}
                 Err(Stop::Later) => return Some(what),
+                Err(Stop::Gone) if gone == MOST_GONE => return None,
+                Err(Stop::Gone) => gone += 1,
                 Err(Stop::NoRoom) => {
                     channel.full.store(true, Ordering::Relaxed);
                     self.any_full.store(true, Ordering::Relaxed);
@@ -122,19 +128,29 @@ impl Engine {
         lane: usize,
     ) -> Result<(), Stop> {
         let areas = channel.lane(lane).map_err(|_| Stop::Later)?;
-        let bit = 1 << lane;
-        let serving = channel.is_serving(lane as u32);
+        let (bit, number) = (1 << lane, lane as u32);
+        // Whoever watched the lane may have taken it, before or after its caller told everybody.
+        let idle = channel.start_serving(number);
+        if !idle || areas.inbox().is_empty() {
+            channel.ends().ready &= !bit;
+            if idle {
+                channel.end_serving(number);
+            }
+            return Err(Stop::Gone);
+        }
         let message = areas.header();
-        if serving || areas.inbox().is_empty() || message.kind != Kind::Request as u32 {
-            return Err(Stop::Violation("a request where none can be"));
+        if message.kind != Kind::Request as u32 {
+            return Err(Stop::Violation("no request where one must be"));
         }
         let via = channel.via(lane);
         match self.take_in(state, channel, &message, areas.map, areas.inbox, via, None) {
             Err(Stop::NoRoom) => unreachable!("only one-way transactions wait for room"),
-            Err(stop) => return Err(stop),
+            Err(stop) => {
+                channel.end_serving(number);
+                return Err(stop);
+            }
             Ok(refused) => {
                 channel.ends().ready &= !bit;
-                channel.start_serving(lane as u32);
                 areas.inbox().clear();
                 if let Some((kind, errno)) = refused {
                     // Descriptors are installed when it is read: by then it was complete.
@@ -184,6 +200,8 @@ pub(super) struct Candidate {
 pub(super) enum Stop {
     /// It waits for an event.
     Later,
+    /// Somebody has taken it.
+    Gone,
     /// It waits for room.
     NoRoom,
     /// Its sender is told.

@@ -36,7 +36,7 @@ impl Engine {
         match lane.post(message, body) {
             Reader::Polling => channel.ring_socket(),
             Reader::Closed => return false,
-            Reader::Woken | Reader::Elsewhere => {}
+            Reader::Woken | Reader::Watching | Reader::Elsewhere => {}
         }
         true
     }
@@ -100,7 +100,7 @@ impl Engine {
             }
             Err(Stop::Later) => return false,
             Err(Stop::Violation(why)) => self.end_channel(state, &channel, why),
-            Err(Stop::NoRoom | Stop::Refused(_)) => unreachable!("not of an answer"),
+            Err(Stop::NoRoom | Stop::Gone | Stop::Refused(_)) => unreachable!("not of an answer"),
         }
         true
     }

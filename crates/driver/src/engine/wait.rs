@@ -65,10 +65,8 @@ impl Engine {
     pub(super) fn hurry(&self, state: &mut State, tid: Tid) {
         if let Some(calling) = state.thread(tid).calls_on()
             && let Some(channel) = self.channel(calling.via.channel)
-            && let Ok(lane) = channel.lane(calling.via.lane as usize)
-            && !lane.outbox().is_empty()
         {
-            channel.ring_socket();
+            channel.hurry(calling.via.lane as usize);
         }
     }
 
@@ -141,37 +139,54 @@ impl Engine {
         }
         let incoming = self.incoming();
         loop {
-            let outcome = self.await_news(&incoming, any_work);
-            let served = server.as_mut().is_some_and(|server| server.serve_next(any_work));
+            let last = server.as_ref().and_then(|server| server.last_lane(&incoming));
+            let last = last.map(|(place, number)| (&*incoming[place], number as usize));
+            let watched =
+                last.and_then(|(channel, number)| Some(channel.lane(number).ok()?.inbox()));
+            let (outcome, posted) = self.await_news(&incoming, any_work, watched);
+            let served = server.as_mut().is_some_and(|server| server.serve_next(any_work, posted));
             if !served || outcome != Wait::Woken {
+                if let Some((channel, number)) = last.filter(|_| posted && !served) {
+                    channel.leave_ready(number);
+                }
                 return outcome;
             }
         }
     }
 
+    /// Waits for something to look at. True if there is a message in the watched mailbox, of which
+    /// nobody else need know.
     #[inline]
-    fn await_news(&self, incoming: &[Arc<Channel>], any_work: u32) -> Wait {
+    fn await_news(
+        &self,
+        incoming: &[Arc<Channel>],
+        any_work: u32,
+        watched: Option<Mailbox<'_>>,
+    ) -> (Wait, bool) {
         let sleeps = self.sleeps.load(Ordering::Relaxed);
         let hot = || incoming.iter().filter(|channel| channel.is_hot(sleeps)).take(MAX_WORDS);
         let longest = self.longest_spin_ns;
         if !may_spin(longest, hot().any(|channel| channel.is_apart()))
             || self.spinning.swap(true, Ordering::Acquire)
         {
-            return self.sleep_as_looper(incoming, any_work);
+            return (self.sleep_as_looper(incoming, any_work), false);
         }
+        watched.inspect(|mailbox| mailbox.watch());
         let spun = self.gaps.spin(longest, || {
-            let wanted = hot().any(|channel| channel.has_news())
+            let wanted = watched.is_some_and(|mailbox| !mailbox.is_empty())
+                || hot().any(|channel| channel.has_news())
                 || self.any_work.load(Ordering::Relaxed) != any_work;
             wanted.then_some(())
         });
+        let posted = watched.is_some_and(Mailbox::unwatch);
         self.spinning.store(false, Ordering::Release);
         match spun {
-            Spun::Saw(()) => Wait::Woken,
-            Spun::Since(start) => {
+            Spun::Since(start) if !posted => {
                 let outcome = self.sleep_as_looper(incoming, any_work);
                 self.gaps.learn(now_ns() - start, longest);
-                outcome
+                (outcome, false)
             }
+            _ => (Wait::Woken, posted),
         }
     }
 
@@ -233,9 +248,7 @@ fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Se
     let untaken = !channel.is_expected(number) && !lane.outbox().is_empty();
     match lane.inbox().wait(untaken.then_some(UNTAKEN)) {
         Err(Wait::TimedOut) => {
-            if !lane.outbox().is_empty() {
-                channel.ring_socket();
-            }
+            channel.hurry(number as usize);
             lane.inbox().wait(None)
         }
         outcome => outcome,

@@ -96,15 +96,11 @@ impl Engine {
     #[inline]
     fn post(&self, start: &Start<'_>, request: &Message, data: &[u8]) {
         let caller = ChainEntry { process: self.identity.process.0, token: start.token };
-        start.lane.post(request, |map, at| {
+        let reader = start.lane.post(request, |map, at| {
             map.write(at + size_of::<Message>(), bytes_of(&caller));
             map.write(at + size_of::<Message>() + size_of::<ChainEntry>(), data);
         });
-        let number = start.via.lane as usize;
-        start.channel.set_ready(number);
-        let woken = start.channel.announce(false);
-        let progress = if woken { Progress::Expected } else { Progress::Posted };
-        start.channel.set_progress(number, progress);
+        start.channel.tell_of_request(start.via.lane as usize, reader, false);
     }
 
     /// The gate was shut just now.

@@ -21,9 +21,12 @@ pub(crate) trait Server {
     /// Before a sleep: what it knows of clients no longer holds if the gate has been shut.
     fn forget_stale(&mut self);
 
-    /// Serves one transaction, if there is one that it can. False if its looper is to look at
-    /// everything.
-    fn serve_next(&mut self, any_work: u32) -> bool;
+    /// The lane that it served last: the place of its channel among these, and its number.
+    fn last_lane(&self, incoming: &Arc<Vec<Arc<Channel>>>) -> Option<(usize, u32)>;
+
+    /// Serves one transaction, if there is one that it can; `posted` if there is one on
+    /// [`Server::last_lane`]. False if its looper is to look at everything.
+    fn serve_next(&mut self, any_work: u32, posted: bool) -> bool;
 }
 
 /// What a looper knows of its clients, by the order of the channels on which the process is called.
@@ -32,6 +35,7 @@ pub(crate) struct Seats<T> {
     epoch: u64,
     incoming: Arc<Vec<Arc<Channel>>>,
     clients: Vec<Option<Client<T>>>,
+    last: Option<(usize, u32)>,
 }
 
 /// What a client has called last.
@@ -65,7 +69,7 @@ pub(crate) enum Answered {
 impl<T: Clone> Seats<T> {
     /// Of a looper that has just begun.
     pub fn new() -> Seats<T> {
-        Seats { cell: None, epoch: 0, incoming: Arc::default(), clients: Vec::new() }
+        Seats { cell: None, epoch: 0, incoming: Arc::default(), clients: Vec::new(), last: None }
     }
 
     /// Remembers what the state has admitted: a transaction of the shape that this looper could have
@@ -79,7 +83,7 @@ impl<T: Clone> Seats<T> {
         if self.epoch != epoch || self.cell.is_none() {
             let incoming = engine.incoming();
             let clients = vec![None; incoming.len()];
-            *self = Seats { cell: engine.cell(), epoch, incoming, clients };
+            *self = Seats { cell: engine.cell(), epoch, incoming, clients, last: None };
         }
         let place = self.incoming.iter().position(|c| c.id == serving.via.channel);
         if let Some(place) = place {
@@ -95,28 +99,40 @@ impl<T: Clone> Seats<T> {
         }
     }
 
+    /// See [`Server::last_lane`].
+    pub fn last_lane(&self, incoming: &Arc<Vec<Arc<Channel>>>) -> Option<(usize, u32)> {
+        self.last.filter(|_| Arc::ptr_eq(incoming, &self.incoming))
+    }
+
     /// Takes in the one thing that has been posted, if it is one transaction of the one shape.
     /// With it what it brought.
     #[inline]
-    pub fn take(&mut self, engine: &Engine, any_work: u32) -> Option<(Taken<'_, T>, Inline)> {
+    pub fn take(
+        &mut self,
+        engine: &Engine,
+        any_work: u32,
+        posted: bool,
+    ) -> Option<(Taken<'_, T>, Inline)> {
         self.forget_stale(engine);
         if engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events() {
             return None;
         }
-        let mut found = None;
-        for (channel, client) in self.incoming.iter().zip(&self.clients) {
+        let mut found = self.last.filter(|_| posted);
+        for (place, channel) in self.incoming.iter().enumerate() {
             match channel.only_lane() {
                 Ok(None) => {}
-                Ok(Some(lane)) if found.is_none() => found = Some((channel, client, lane)),
+                Ok(Some(lane)) if found.is_none() => found = Some((place, lane as u32)),
                 _ => return None,
             }
         }
-        let (channel, client, number) = found?;
-        let (cell, client) = (self.cell.as_deref()?, client.as_ref()?);
+        let (place, number) = found?;
+        let (channel, client) = (&self.incoming[place], self.clients[place].as_ref()?);
+        let (cell, number) = (self.cell.as_deref()?, number as usize);
         let (lane, via) = (channel.lane(number).ok()?, channel.via(number));
-        if !local::has(engine, cell) || !channel.claim_ready(number) {
+        if !local::has(engine, cell) || !(posted || channel.claim_ready(number)) {
             return None;
         }
+        self.last = found;
         let idle = channel.start_serving(via.lane);
         let request =
             if idle { self.take_in(engine, cell, channel, client, via, lane) } else { None };
@@ -194,7 +210,7 @@ impl<T> Taken<'_, T> {
                 engine.caller_has_left(&mut state, tid(), self.via);
                 engine.unlock(state);
             }
-            Reader::Woken | Reader::Elsewhere => {}
+            Reader::Woken | Reader::Watching | Reader::Elsewhere => {}
         }
         Answered::Yes
     }
