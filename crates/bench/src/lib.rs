@@ -10,9 +10,15 @@
 //!
 //! **Invariant**: at any instant one pair at most is measured, and everything else sleeps.
 
+pub mod crowd;
 pub mod curve;
 pub mod distribution;
+pub mod form;
+pub mod gate;
+mod hall;
 pub mod html;
+pub mod lanes;
+pub mod load;
 pub mod machine;
 pub mod pair;
 pub mod party;
@@ -21,9 +27,12 @@ pub mod processors;
 pub mod ratios;
 pub mod report;
 pub mod rpc;
+pub mod service;
+pub mod stage;
 pub mod system;
 mod systems;
 pub mod table;
+pub mod throughput;
 
 use clap::Subcommand;
 use std::process::ExitCode;

@@ -53,7 +53,7 @@ fn json(output: &Output) -> Value {
 fn a_run_in_json_and_as_a_page() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("rpc.html");
-    let output = bench(&["--json", "--html", file.to_str().unwrap()]);
+    let output = bench(&["--json", "--clients", "1,3", "--html", file.to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");
     let report = json(&output);
     assert_eq!(report["bench"], "rpc");
@@ -62,13 +62,17 @@ fn a_run_in_json_and_as_a_page() {
     let rows = report["rows"].as_array().unwrap();
     for system in ["baton-typed", "futex", "pipe", "unix", "unix-seqpacket"] {
         let of_system = || rows.iter().filter(|row| row["system"] == system);
-        assert_eq!(of_system().count(), if apart { 8 } else { 4 }, "{system}");
-        for row in of_system() {
-            assert_eq!((&row["case"], &row["n"]), (&"call".into(), &40.into()), "{row}");
+        let calls = || of_system().filter(|row| row["case"] == "call" && row["why"].is_null());
+        let n_payloads = if ["baton-typed", "unix-seqpacket"].contains(&system) { 4 } else { 5 };
+        assert_eq!(calls().count(), n_payloads * if apart { 2 } else { 1 }, "{system}");
+        for row in calls() {
+            let n = if row["payload_bytes"] == 1 << 20 { 4 } else { 40 };
+            assert_eq!(row["n"], n, "{row}");
             let time = |key: &str| row[key].as_f64().unwrap();
             assert!(0.0 < time("p50_ns") && time("p50_ns") <= time("max_ns"), "{row}");
         }
     }
+    clients_are_counted(rows);
     let spinning = rows.iter().find(|row| row["system"] == "futex-spin");
     assert!(spinning.is_none_or(|row| row["placement"] == "different"));
     let ratios = report["ratios"].as_array().unwrap();
@@ -81,16 +85,33 @@ fn a_run_in_json_and_as_a_page() {
     }
     let page = std::fs::read_to_string(&file).unwrap();
     assert!(page.contains("<svg") && page.contains("class=\"curve baton-typed\""));
+    assert!(page.contains("calls a second") && page.contains("class=\"curve lanes-256\""));
+}
+
+fn clients_are_counted(rows: &[Value]) {
+    for system in ["baton-typed", "futex", "pipe", "unix", "unix-seqpacket"] {
+        for (clients, n) in [(1, 40), (3, 36)] {
+            let is_it = |row: &&Value| row["system"] == system && row["clients"] == clients;
+            let row = rows.iter().find(is_it).unwrap_or_else(|| panic!("{system} {clients}"));
+            assert_eq!((&row["case"], &row["n"]), (&"throughput".into(), &n.into()), "{row}");
+            assert_eq!(row["placement"], "any");
+            assert!(row["calls_per_second"].as_f64() > Some(0.0), "{row}");
+        }
+    }
+    for lanes in [2, 256] {
+        let row = rows.iter().find(|row| row["lanes"] == lanes).unwrap();
+        assert_eq!((&row["case"], &row["n"]), (&"idle-lanes".into(), &40.into()), "{row}");
+    }
 }
 
 fn a_bar_that_was_not_measured_fails_a_check() {
-    let output = bench(&["--json", "--peers", "none", "--check"]);
+    let output = bench(&["--json", "--peers", "none", "--clients", "none", "--check"]);
     assert_eq!(output.status.code(), Some(1));
     let report = json(&output);
     let ratios = report["ratios"].as_array().unwrap();
     let over_futex = ratios.iter().find(|ratio| ratio["name"] == "typed_same_over_futex").unwrap();
     assert!(over_futex["value"].is_null() && over_futex["why"].is_string(), "{over_futex}");
-    let table = bench(&["--peers", "none"]);
+    let table = bench(&["--peers", "none", "--clients", "none"]);
     assert!(table.status.success());
     assert!(String::from_utf8(table.stdout).unwrap().contains("not measured"));
 }
