@@ -62,7 +62,7 @@ impl RpcArgs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peers(pub Vec<System>);
 
-fn parse_peers(text: &str) -> Result<Peers, String> {
+pub(crate) fn parse_peers(text: &str) -> Result<Peers, String> {
     let all = || System::ALL.into_iter().filter(|system| system.is_peer());
     let find = |name| all().find(|system| system.name() == name);
     match text {
