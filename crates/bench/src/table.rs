@@ -17,7 +17,7 @@ pub fn text(report: &Report, tables: &str) -> String {
     if !missing.is_empty() {
         text = text + "\n" + &missing;
     }
-    if !report.ratios.is_empty() {
+    if report.ratios.iter().any(|ratio| ratio.value.is_some() || ratio.bar.is_some()) {
         text += &ratios(&report.ratios);
     }
     text
@@ -43,7 +43,8 @@ fn what(row: &Row) -> String {
     match (row.case, row.payload_bytes) {
         ("call", Some(payload_bytes)) => format!("{payload_bytes} bytes: "),
         ("call", None) => String::new(),
-        (case, _) => format!("{case}: "),
+        ("throughput" | "idle-lanes", _) => format!("{}: ", row.case),
+        _ => String::new(),
     }
 }
 
@@ -151,8 +152,9 @@ fn short(ratio: f64) -> String {
 }
 
 fn ratios(all: &[Ratio]) -> String {
-    let mut text = format!("\n{:<36}{:>8}  {:<18}{}\n", "ratio of medians", "", "rounds", "bar");
-    for ratio in all {
+    let mut text = format!("\n{:<42}{:>8}  {:<18}{}\n", "ratio of medians", "", "rounds", "bar");
+    // Of what has no bar, its rows say why there is none.
+    for ratio in all.iter().filter(|ratio| ratio.value.is_some() || ratio.bar.is_some()) {
         let value = ratio.value.map_or("-".to_owned(), short);
         let spread = ratio.spread.map_or(String::new(), |spread| brackets(spread.map(short)));
         let bar = match (ratio.bar, ratio.want, ratio.holds) {
@@ -164,7 +166,7 @@ fn ratios(all: &[Ratio]) -> String {
             _ => String::new(),
         };
         let why = ratio.why.as_deref().unwrap_or_default();
-        let line = format!("{:<36}{value:>8}  {spread:<18}{bar}  {why}", ratio.name);
+        let line = format!("{:<42}{value:>8}  {spread:<18}{bar}  {why}", ratio.name);
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text

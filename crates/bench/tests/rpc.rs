@@ -25,10 +25,12 @@ fn main() -> ExitCode {
         let Subcommand::Bench(bench) = Words::parse().command;
         return bench.run();
     }
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 6] = [
         ("a_run_in_json_and_as_a_page", a_run_in_json_and_as_a_page),
         ("a_bar_that_was_not_measured_fails_a_check", a_bar_that_was_not_measured_fails_a_check),
         ("instructions_are_of_few_bytes", instructions_are_of_few_bytes),
+        ("a_message_is_at_each_point_in_turn", a_message_is_at_each_point_in_turn),
+        ("ints_are_added_with_and_without_a_delay", ints_are_added_with_and_without_a_delay),
         ("a_party_ends_with_its_starter", a_party_ends_with_its_starter),
     ];
     for (name, test) in tests {
@@ -40,9 +42,13 @@ fn main() -> ExitCode {
 }
 
 fn bench(words: &[&str]) -> Output {
+    run("rpc", words)
+}
+
+fn run(bench: &str, words: &[&str]) -> Output {
     let program = std::env::current_exe().unwrap();
     let few = ["--calls", "20", "--rounds", "2"];
-    Command::new(program).args(["bench", "rpc"]).args(few).args(words).output().unwrap()
+    Command::new(program).args(["bench", bench]).args(few).args(words).output().unwrap()
 }
 
 fn json(output: &Output) -> Value {
@@ -124,6 +130,43 @@ fn instructions_are_of_few_bytes() {
     let ratios = report["ratios"].as_array().unwrap();
     assert_eq!(ratios[0]["name"], "guest_instructions_over_futex");
     assert!(ratios[0]["value"].is_f64(), "{}", ratios[0]);
+}
+
+fn a_message_is_at_each_point_in_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tester.html");
+    let output = run("tester", &["--json", "--html", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    assert_eq!(report["bench"], "tester");
+    let rows = report["rows"].as_array().unwrap();
+    let mean = |system: &str, point: &str| {
+        let is_it = |row: &&Value| row["system"] == system && row["point"] == point;
+        let row = rows.iter().filter(is_it).find(|row| row["placement"] == "any");
+        row.unwrap_or_else(|| panic!("{system} {point}"))["mean_ns"].as_f64().unwrap()
+    };
+    let points = |system| ["S_RECV", "S_REPLY", "C_RECV"].map(|point| mean(system, point));
+    let [received, replied, back] = points("baton-typed");
+    assert!(0.0 < received && received <= replied && replied < back);
+    assert_eq!(points("readme-old-driver"), [7e3, 10e3, 17e3]);
+    assert_eq!(points("readme-new-driver"), [7e3, 9e3, 16e3]);
+    assert!(std::fs::read_to_string(&file).unwrap().contains("class=\"curve baton-typed\""));
+    let table = run("tester", &["--peers", "none"]);
+    assert!(String::from_utf8(table.stdout).unwrap().contains("C_SEND"));
+}
+
+fn ints_are_added_with_and_without_a_delay() {
+    let report = json(&run("add-ints", &["--json"]));
+    let rows = report["rows"].as_array().unwrap();
+    for (delay_us, readme_ns) in [(0, 258_004), (1000, 181_443)] {
+        let find = |system: &str| {
+            let is_it = |row: &&Value| row["system"] == system && row["delay_us"] == delay_us;
+            rows.iter().filter(is_it).find(|row| row["placement"] == "any").unwrap()
+        };
+        assert_eq!(find("baton-typed")["n"], 20);
+        assert!(find("baton-typed")["min_ns"].as_u64() > Some(0));
+        assert_eq!(find("readme-old-driver")["mean_ns"].as_f64(), Some(f64::from(readme_ns)));
+    }
 }
 
 fn a_party_ends_with_its_starter() {
