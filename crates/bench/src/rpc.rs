@@ -112,6 +112,15 @@ pub fn rpc(args: &RpcArgs) -> ExitCode {
     form::finish("rpc", &args.form, run(args))
 }
 
+/// How many times fewer calls of so many bytes are enough: each takes that much longer.
+fn fewer(payload_bytes: usize) -> u32 {
+    match payload_bytes {
+        ..65536 => 1,
+        65536 => 4,
+        _ => 40,
+    }
+}
+
 /// How much is measured.
 struct Plan {
     rounds: u32,
@@ -138,8 +147,7 @@ impl Plan {
             self.placements.iter().map(move |&placement| (placement, payload_bytes))
         });
         let chunk = |(placement, payload_bytes)| {
-            // A second of each is enough.
-            let n_calls = if payload_bytes > 65536 { self.n_calls / 10 } else { self.n_calls };
+            let n_calls = self.n_calls / fewer(payload_bytes);
             let (n_warm_up, n_calls) = ((n_calls / 10).clamp(1, 500), n_calls.max(1));
             let placement = Some(placement);
             let chunk = Chunk { placement, payload_bytes, n_warm_up, n_calls, delay_us: 0 };
