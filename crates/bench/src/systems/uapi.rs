@@ -10,11 +10,14 @@ use baton_abi::uapi::*;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use libc::{c_int, c_long, c_void};
 use std::io;
+use std::time::{Duration, Instant};
 
 /// Size of the receive buffer, as libbinder has it.
 pub const RECEIVE_BYTES: usize = (1 << 20) - 8192;
 /// Room for returns, as libbinder has it.
 const READ_BYTES: usize = 256;
+/// How long a manager before may take to end.
+const PATIENCE: Duration = Duration::from_secs(2);
 const MANAGER: u64 = 0;
 const ECHO: u32 = 1;
 
@@ -201,8 +204,18 @@ pub struct Pool;
 
 fn manager(form: Form) -> io::Result<Device> {
     let device = Device::open(form)?;
-    device.ioctl(BINDER_SET_CONTEXT_MGR, &mut 0i32)?;
-    Ok(device)
+    let start = Instant::now();
+    loop {
+        match device.ioctl(BINDER_SET_CONTEXT_MGR, &mut 0i32) {
+            // The manager of another crowd has ended: the kernel lets go of it a moment later.
+            Err(error)
+                if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < PATIENCE =>
+            {
+                std::thread::yield_now();
+            }
+            done => return done.map(|()| device),
+        }
+    }
 }
 
 /// A looper, on the thread that calls.
