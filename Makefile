@@ -23,7 +23,7 @@ help:
 	@echo 'make fmt        format the sources'
 	@echo 'make fuzz       fuzz every decoder of foreign bytes for a while'
 	@echo 'make bench      measure calls beside other ways to make them'
-	@echo 'make bench-guest   and beside the kernel'"'"'s own Binder, in a guest'
+	@echo 'make bench-guest   and beside the kernel'"'"'s own Binder, in a guest: BENCHES= KERNEL='
 	@echo 'make bench-guest-instructions   the same, counted in instructions'
 
 .PHONY: demo
@@ -125,15 +125,24 @@ fuzz: setup
 .PHONY: bench
 bench: build
 	@$(BATON) bench rpc
+	@$(BATON) bench tester
+	@$(BATON) bench add-ints
 
 # Beside the kernel's own Binder, in a guest: an emulator, of which only ratios tell something. KERNEL=
-# generic or rt.
+# generic or rt; BENCHES= which of them, one guest after the other. An emulator takes minutes to start
+# 64 clients of each system.
 IN_GUEST := tools/binder-vm --timeout 900 --file target/release/libbaton_preload.so:/prog/libbaton_preload.so
 GUEST_PEERS := kernel-binder,futex,futex-spin,pipe,unix
 .PHONY: bench-guest bench-guest-instructions
-bench-guest: build
-	@$(IN_GUEST) --kernel $(or $(KERNEL),generic) $(BATON) bench rpc --quick --calls 500 \
-		--peers $(GUEST_PEERS)
+BENCHES := rpc tester add-ints
+GUEST_WORDS_rpc := --calls 500 --clients 1,2,8 --peers $(GUEST_PEERS)
+GUEST_WORDS_tester := --peers kernel-binder
+GUEST_WORDS_add-ints := --peers kernel-binder
+bench-guest: build $(BENCHES:%=bench-guest-%)
+
+.PHONY: $(BENCHES:%=bench-guest-%)
+$(BENCHES:%=bench-guest-%): bench-guest-%: build
+	@$(IN_GUEST) --kernel $(or $(KERNEL),generic) $(BATON) bench $* --quick $(GUEST_WORDS_$*)
 
 # At a real-time priority nobody is asked whose turn it is: a call costs the same each time.
 bench-guest-instructions: build

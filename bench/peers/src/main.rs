@@ -59,6 +59,7 @@ fn play(args: &PartyArgs) -> io::Result<()> {
     match args.side {
         Side::Client => party::calls(connect(args.system, &args.directory)?),
         Side::Server => party::serves(listen(args.system, &args.directory)?),
+        Side::Idlers => Err(elsewhere()),
     }
 }
 

@@ -14,6 +14,8 @@ pub struct Summary {
     pub p99: u64,
     /// 999 of 1000 are not longer.
     pub p999: u64,
+    /// The shortest.
+    pub min: u64,
     /// The longest.
     pub max: u64,
     /// The arithmetic mean.
@@ -67,10 +69,11 @@ impl Distribution {
             round.saturating_record(time_ns);
         }
         let max = times_ns.iter().copied().max().unwrap_or(0);
+        let min = times_ns.iter().copied().min().unwrap_or(0);
         // A histogram's answer is the upper end of a step, which may lie beyond the last value.
         let at = |quantile| round.value_at_quantile(quantile).min(max);
         let (p50, p99, p999) = (at(0.5), at(0.99), at(0.999));
-        self.rounds.push(Summary { p50, p99, p999, max, mean: round.mean() });
+        self.rounds.push(Summary { p50, p99, p999, min, max, mean: round.mean() });
         self.all.add(round).expect("bounds are the same");
     }
 
@@ -89,9 +92,24 @@ impl Distribution {
         Spread::of(self.rounds.iter().map(value))
     }
 
+    /// The shortest time of all, in nanoseconds.
+    pub fn min_ns(&self) -> u64 {
+        self.rounds.iter().map(|round| round.min).min().unwrap_or(0)
+    }
+
     /// The longest time of all, in nanoseconds.
     pub fn max_ns(&self) -> u64 {
         self.rounds.iter().map(|round| round.max).max().unwrap_or(0)
+    }
+
+    /// One's median over the other's, of the medians of the rounds, and as the rounds have it.
+    pub fn ratio(over: &Distribution, under: &Distribution) -> (f64, Option<Spread>) {
+        let median = |of: &Distribution| {
+            of.over_rounds(|round| round.p50 as f64).map_or(f64::NAN, |spread| spread.median)
+        };
+        let rounds = over.rounds().iter().zip(under.rounds());
+        let spread = Spread::of(rounds.map(|(over, under)| over.p50 as f64 / under.p50 as f64));
+        (median(over) / median(under), spread)
     }
 
     /// Time at each of the quantiles, of all rounds together, in nanoseconds.
@@ -108,8 +126,8 @@ mod tests {
     fn a_round_is_summed_up() {
         let mut distribution = Distribution::default();
         distribution.add_round(&(1..=1000).collect::<Vec<u64>>());
-        let Summary { p50, p99, p999, max, mean } = distribution.rounds()[0];
-        assert_eq!((p50, p99, p999, max), (500, 990, 999, 1000));
+        let Summary { p50, p99, p999, min, max, mean } = distribution.rounds()[0];
+        assert_eq!((p50, p99, p999, min, max), (500, 990, 999, 1, 1000));
         assert!((mean - 500.5).abs() < 0.01);
         assert_eq!(distribution.curve(&[0.1, 1.0]), [100, 1000]);
     }

@@ -1,12 +1,16 @@
 //! A report as one page that needs nothing else: curves, and the same tables.
 
 use crate::curve::{self, Curve};
+use crate::distribution::Distribution;
+use crate::lanes::{self, Idle};
+use crate::load::{self, Line};
 use crate::processors::Placement;
 use crate::ratios::Results;
 use crate::report::Report;
-use crate::rpc::{PAYLOADS, word};
+use crate::rpc::{Found, PAYLOADS};
 use crate::system::System;
 use crate::table;
+use crate::throughput::Throughputs;
 use std::fmt::Write;
 
 /// Ours in warm colours and thick, peers in cool ones.
@@ -29,29 +33,42 @@ svg line.minor { stroke-dasharray: 2 3; }
 .baton-typed { color: #d1351b; } .baton-uapi-libc { color: #ef8a17; }
 .baton-uapi-trap { color: #c9a400; } .futex { color: #6b7280; } .futex-spin { color: #9aa3ad; }
 .pipe { color: #12875c; } .unix { color: #1f66c1; } .unix-seqpacket { color: #55a8e8; }
-.rsbinder-rpc { color: #8448b8; }
+.rsbinder-rpc { color: #8448b8; } .kernel-binder { color: #2a2a8c; }
+.lanes-2 { color: #ef8a17; } .lanes-256 { color: #d1351b; }
+.whisker { stroke: currentColor; stroke-width: 1; } .dot { fill: currentColor; }
 ";
 
-/// The page.
-pub fn page(report: &Report, results: &Results) -> String {
+/// A page: a heading, what it shows, the systems' colours, charts, and the tables.
+pub fn frame(report: &Report, lead: &str, names: &[&str], charts: &str, tables: &str) -> String {
     let bench = report.bench;
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>baton bench {bench}</title>\n<style>\n{STYLE}</style>\n<h1>baton bench {bench}</h1>\n\
-         <p>Time of a call and its answer: how many of them are not longer, all rounds together. \
-         Time is on a logarithmic axis, as are the nines of the share.</p>\n"
+         <p>{lead}</p>\n"
     );
-    page += &legend(results);
-    page += "<div class=\"charts\">\n";
+    page += &legend(names);
+    let _ = write!(page, "<div class=\"charts\">\n{charts}</div>\n");
+    let _ = write!(page, "<pre>{}</pre>\n</html>\n", escape(&table::text(report, tables)));
+    page
+}
+
+/// The page of `rpc`.
+pub fn page(report: &Report, found: &Found) -> String {
+    let Found { results, throughputs, idle } = found;
+    let mut charts = String::new();
     for payload_bytes in PAYLOADS {
         for placement in [Placement::Same, Placement::Different] {
-            page += &chart(results, placement, payload_bytes);
+            charts += &of_payload(results, placement, payload_bytes);
         }
     }
-    page += "</div>\n";
-    let _ = write!(page, "<pre>{}</pre>\n</html>\n", escape(&table::text(report)));
-    page
+    charts += &of_clients(throughputs);
+    charts += &of_lanes(idle);
+    let lead = "Time of a call and its answer: how many of them are not longer, all rounds together. \
+                Time is on a logarithmic axis, as are the nines of the share. Below, calls a second \
+                of many clients at once, and what each of them sees.";
+    let names: Vec<&str> = systems(results).map(System::name).collect();
+    frame(report, lead, &names, &charts, &table::of_calls(report))
 }
 
 fn systems(results: &Results) -> impl Iterator<Item = System> {
@@ -59,36 +76,83 @@ fn systems(results: &Results) -> impl Iterator<Item = System> {
     System::ALL.into_iter().filter(measured)
 }
 
-fn legend(results: &Results) -> String {
-    let entry = |system: System| {
-        let name = system.name();
-        format!("<span><i class=\"{name}\"></i>{name}</span>\n")
-    };
-    format!("<p class=\"legend\">\n{}</p>\n", systems(results).map(entry).collect::<String>())
+fn legend(names: &[&str]) -> String {
+    let entry = |name: &&str| format!("<span><i class=\"{name}\"></i>{name}</span>\n");
+    format!("<p class=\"legend\">\n{}</p>\n", names.iter().map(entry).collect::<String>())
 }
 
-fn chart(results: &Results, placement: Placement, payload_bytes: usize) -> String {
+/// One chart: a curve for each distribution. Those that come first are drawn last, over others.
+pub fn chart<'a>(
+    title: &str,
+    distributions: impl Iterator<Item = (&'static str, &'a Distribution)>,
+) -> String {
+    let curve = |(name, distribution): (&'static str, &Distribution)| {
+        let times_ns = distribution.curve(&curve::quantiles(distribution.n()));
+        Curve { name, times_ns }
+    };
+    let mut curves: Vec<Curve> = distributions.map(curve).collect();
+    curves.reverse();
+    if curves.is_empty() { String::new() } else { figure(title, &curve::svg(&curves)) }
+}
+
+/// A chart under its title.
+fn figure(title: &str, svg: &str) -> String {
+    format!("<figure><h2>{title}</h2>\n{svg}</figure>\n")
+}
+
+fn of_payload(results: &Results, placement: Placement, payload_bytes: usize) -> String {
     let cases = results
         .measured
         .iter()
-        .filter(|(case, _)| case.placement == placement && case.payload_bytes == payload_bytes);
-    let curve =
-        |(case, distribution): (&crate::ratios::Case, &crate::distribution::Distribution)| {
-            let times_ns = distribution.curve(&curve::quantiles(distribution.n()));
-            Curve { name: case.system.name(), times_ns }
+        .filter(|(case, _)| case.placement == placement && case.payload_bytes == payload_bytes)
+        .map(|(case, distribution)| (case.system.name(), distribution));
+    chart(&format!("{}, {payload_bytes} bytes", processors(placement)), cases)
+}
+
+/// How a placement reads in a title.
+pub fn processors(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Same => "same processor",
+        Placement::Different => "different processors",
+    }
+}
+
+fn of_clients(throughputs: &Throughputs) -> String {
+    let measured = &throughputs.measured;
+    let mut numbers: Vec<usize> = measured.keys().map(|case| case.0).collect();
+    numbers.dedup();
+    let mut lines: Vec<Line> = Vec::new();
+    for system in System::ALL {
+        let point = |&number: &usize| {
+            let throughput = measured.get(&(number, system))?.throughput()?;
+            Some((number, throughput))
         };
-    let mut curves: Vec<Curve> = cases.map(curve).collect();
-    if curves.is_empty() {
+        let points: Vec<_> = numbers.iter().filter_map(point).collect();
+        if !points.is_empty() {
+            lines.push(Line { name: system.name(), points });
+        }
+    }
+    if lines.is_empty() {
         return String::new();
     }
-    // Ours are drawn last, over the others.
-    curves.reverse();
-    let title = match placement {
-        Placement::Same => "processor",
-        Placement::Different => "processors",
-    };
-    let svg = curve::svg(&curves);
-    format!("<figure><h2>{} {title}, {payload_bytes} bytes</h2>\n{svg}</figure>\n", word(placement))
+    let mut charts =
+        figure("calls a second, by the number of clients", &load::svg(&numbers, &lines));
+    for number in numbers {
+        let loads = measured.iter().filter(|(case, _)| case.0 == number);
+        let times = loads.map(|(case, load)| (case.1.name(), &load.times));
+        charts += &chart(&format!("clients at once: {number}"), times);
+    }
+    charts
+}
+
+fn of_lanes(idle: &Idle) -> String {
+    let mut charts = String::new();
+    for placement in [Placement::Same, Placement::Different] {
+        let cases = idle.measured.iter().filter(|(case, _)| case.0 == placement);
+        let named = cases.map(|(case, times)| (lanes::curve_name(case.1), times));
+        charts += &chart(&format!("among 2 and 256 lanes, {}", processors(placement)), named);
+    }
+    charts
 }
 
 fn escape(text: &str) -> String {

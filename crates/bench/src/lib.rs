@@ -1,18 +1,30 @@
 //! Benchmarks: Baton beside its peers, in one run and one form.
 //!
-//! - [`rpc`]: a call and its answer; [`ratios`]: what it must hold.
-//! - [`system`]: what can be measured, with one file each in `systems`; [`payload`]: what is
-//!   carried.
-//! - [`pair`]: two processes that play one system, as the run sees them; [`party`]: as they see
-//!   themselves; [`processors`]: where they run.
-//! - [`distribution`]: what came of it; [`report`]: in JSON, [`table`]: for a person, [`html`]: as
-//!   a page of [`curve`]s; [`machine`]: where all this was true.
+//! - [`rpc`]: a call and its answer; [`ratios`]: what it must hold. Its parts: [`throughput`] of
+//!   many clients, and a call among idle [`lanes`].
+//! - [`tester`] and [`add_ints`]: two experiments of others, each an [`experiment`].
+//! - [`system`]: what can be measured, with one file each in `systems`; [`service`]: what a server
+//!   does; [`payload`]: what an echo carries.
+//! - [`pair`]: two processes that play one system, as the run sees them; [`crowd`]: one server and
+//!   many clients, which wait at a [`gate`]; [`party`]: as they see themselves, `hall`: a server of
+//!   many; [`processors`]: where they run; [`stage`]: what they need around them.
+//! - [`form`]: what every benchmark takes and prints; [`distribution`]: what came of it;
+//!   [`report`]: in JSON, [`table`]: for a person, [`html`]: as a page of [`curve`]s and of
+//!   [`load`]; [`machine`]: where all this was true.
 //!
-//! **Invariant**: at any instant one pair at most is measured, and everything else sleeps.
+//! **Invariant**: at any instant one pair or crowd at most is measured, and everything else sleeps.
 
+pub mod add_ints;
+pub mod crowd;
 pub mod curve;
 pub mod distribution;
+pub mod experiment;
+pub mod form;
+pub mod gate;
+mod hall;
 pub mod html;
+pub mod lanes;
+pub mod load;
 pub mod machine;
 pub mod pair;
 pub mod party;
@@ -21,9 +33,13 @@ pub mod processors;
 pub mod ratios;
 pub mod report;
 pub mod rpc;
+pub mod service;
+pub mod stage;
 pub mod system;
 mod systems;
 pub mod table;
+pub mod tester;
+pub mod throughput;
 
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -33,6 +49,10 @@ use std::process::ExitCode;
 pub enum Bench {
     /// Measure a call and its answer: Baton, and other ways to reach another process
     Rpc(rpc::RpcArgs),
+    /// Measure when a message of 272 bytes is where, on its way there and back
+    Tester(experiment::ExperimentArgs),
+    /// Measure a call that adds two ints, with and without a sleep between calls
+    AddInts(experiment::ExperimentArgs),
     /// One end of a system: what a benchmark starts
     #[command(hide = true)]
     Party(party::PartyArgs),
@@ -44,6 +64,8 @@ impl Bench {
     pub fn run(self) -> ExitCode {
         match self {
             Bench::Rpc(args) => rpc::rpc(&args),
+            Bench::Tester(args) => tester::tester(&args),
+            Bench::AddInts(args) => add_ints::add_ints(&args),
             Bench::Party(args) => party::party(&args),
         }
     }

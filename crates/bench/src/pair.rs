@@ -1,7 +1,8 @@
 //! Two processes that play one system.
 
-use crate::party::{Order, Side};
+use crate::party::{Found, Order, Side};
 use crate::processors::{Placement, Processors};
+use crate::service::Service;
 use crate::system::System;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, BufRead, BufReader, Write};
@@ -63,19 +64,35 @@ pub struct Place<'a> {
     pub broker: &'a Path,
     /// Where the pair may have a directory of its own.
     pub directory: &'a Path,
+    /// What the server does.
+    pub service: Service,
 }
 
 /// What a pair is to measure, at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk {
-    /// How the two lie to each other.
-    pub placement: Placement,
-    /// Bytes there and back.
+    /// How the two lie to each other; `None` for wherever the kernel puts them.
+    pub placement: Option<Placement>,
+    /// Bytes there and, of an echo, back.
     pub payload_bytes: usize,
     /// Calls whose times are forgotten.
     pub n_warm_up: u32,
     /// Calls whose times count.
     pub n_calls: u32,
+    /// Sleep between two calls, in microseconds.
+    pub delay_us: u64,
+}
+
+/// What is to be played.
+pub(crate) struct Part<'a> {
+    /// By whom.
+    pub system: System,
+    /// Which end.
+    pub side: Side,
+    /// With whom, and doing what.
+    pub place: Place<'a>,
+    /// How many clients the server has.
+    pub n_clients: usize,
 }
 
 impl Pair {
@@ -83,27 +100,41 @@ impl Pair {
     pub fn start(system: System, place: Place<'_>) -> Result<Pair, PairError> {
         let directory = place.directory.join(system.name());
         std::fs::create_dir(&directory).map_err(|error| PairError::System("mkdir", error))?;
-        let start = |side| Party::start(system, side, &directory, place.broker);
+        let place = Place { directory: &directory, ..place };
+        let start = |side| Party::start(&Part { system, side, place, n_clients: 1 });
         let server = start(Side::Server)?;
         Ok(Pair { server, client: start(Side::Client)? })
     }
 
     /// Measures: the time of each call, in nanoseconds.
     pub fn measure(&mut self, chunk: &Chunk, at: &Processors) -> Result<Vec<u64>, PairError> {
-        let Chunk { placement, payload_bytes, n_warm_up, n_calls } = *chunk;
-        let order = |cpu| Order { cpu, payload_bytes, n_warm_up, n_calls };
-        let server_cpu = at.server(placement).expect("only placements that exist are measured");
-        self.server.order(&order(server_cpu))?;
+        self.find(chunk, at).map(|mut points| points.pop().unwrap_or_default())
+    }
+
+    /// Measures: the time of each call at each point, in nanoseconds; the last is the end.
+    pub fn find(&mut self, chunk: &Chunk, at: &Processors) -> Result<Vec<Vec<u64>>, PairError> {
+        let Chunk { placement, payload_bytes, n_warm_up, n_calls, delay_us } = *chunk;
+        let order = |cpu| Order {
+            cpu,
+            payload_bytes,
+            n_warm_up,
+            n_calls,
+            delay_us,
+            n_clients: 1,
+            gate: None,
+        };
+        let server = |placement| at.server(placement).expect("only what exists is measured");
+        self.server.order(&order(placement.map(server)))?;
         self.server.is_ready()?;
-        self.client.order(&order(at.client))?;
-        let times_ns = self.client.hear()?;
+        self.client.order(&order(placement.map(|_| at.client)))?;
+        let found = self.client.hear_found()?;
         self.server.is_ready()?;
-        serde_json::from_str(&times_ns).map_err(|_| PairError::Garbled(Side::Client))
+        Ok(found.points)
     }
 }
 
 /// One end.
-struct Party {
+pub(crate) struct Party {
     side: Side,
     process: Child,
     /// `None` once it is to end.
@@ -112,20 +143,19 @@ struct Party {
 }
 
 impl Party {
-    fn start(
-        system: System,
-        side: Side,
-        directory: &Path,
-        broker: &Path,
-    ) -> Result<Party, PairError> {
-        let mut command = command(system, broker)?;
-        let name = match side {
-            Side::Client => "client",
-            Side::Server => "server",
-        };
-        command.args(["bench", "party", system.name(), name]).arg(directory);
-        command.arg("--broker").arg(broker);
+    pub fn start(part: &Part<'_>) -> Result<Party, PairError> {
+        let Part { system, side, place, n_clients } = *part;
+        let mut command = command(system, place.broker)?;
+        command.args(["bench", "party", system.name(), side.name()]).arg(place.directory);
+        command.arg("--broker").arg(place.broker);
         command.arg("--starter").arg(std::process::id().to_string());
+        // Programs of peers know the words that a pair needs, and no more.
+        if place.service != Service::Echo {
+            command.args(["--service", place.service.name()]);
+        }
+        if n_clients != 1 {
+            command.arg("--clients").arg(n_clients.to_string());
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command
             .spawn()
@@ -137,14 +167,18 @@ impl Party {
         Ok(party)
     }
 
-    fn order(&mut self, order: &Order) -> Result<(), PairError> {
+    pub fn order(&mut self, order: &Order) -> Result<(), PairError> {
         let line = serde_json::to_string(order).expect("numbers only");
         let orders = self.orders.as_mut().expect("it is not to end");
         writeln!(orders, "{line}").map_err(|_| PairError::Ended(self.side))
     }
 
-    fn is_ready(&mut self) -> Result<(), PairError> {
+    pub fn is_ready(&mut self) -> Result<(), PairError> {
         if self.hear()? == "ready\n" { Ok(()) } else { Err(PairError::Garbled(self.side)) }
+    }
+
+    pub fn hear_found(&mut self) -> Result<Found, PairError> {
+        serde_json::from_str(&self.hear()?).map_err(|_| PairError::Garbled(self.side))
     }
 
     /// The next line. What comes in one piece is written in one piece, or nearly: patience is for

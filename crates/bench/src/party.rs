@@ -4,17 +4,22 @@
 //!
 //! ```text
 //!   server: "ready"  { order -> "ready", serves ... "ready" }
-//!   client: "ready"  { order -> calls ... one line: the times in ns, as a JSON list }
+//!   client: "ready"  { order -> calls ... one line: what it found (Found), in JSON }
 //! ```
+//!
+//! A client whose order names a gate says "ready" once it is warm, and waits there.
 
-use crate::payload;
+use crate::gate;
+use crate::hall;
 use crate::processors;
+use crate::service::{Service, now_ns};
 use crate::system::{Accept, Client, System};
+use crate::systems::typed;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::Duration;
 
 /// Which end of what.
 #[derive(Debug, clap::Args)]
@@ -31,6 +36,12 @@ pub struct PartyArgs {
     /// Process id of who started it: it ends with that one
     #[arg(long)]
     pub starter: u32,
+    /// What the server does
+    #[arg(long, default_value = "echo")]
+    pub service: Service,
+    /// How many clients the server has
+    #[arg(long, default_value_t = 1)]
+    pub clients: usize,
 }
 
 /// An end of a system.
@@ -40,26 +51,59 @@ pub enum Side {
     Client,
     /// Answers.
     Server,
+    /// Calls once as each of many clients, and keeps all of them.
+    Idlers,
+}
+
+impl Side {
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Client => "client",
+            Side::Server => "server",
+            Side::Idlers => "idlers",
+        }
+    }
 }
 
 /// What both ends are to do.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Order {
-    /// Where: a processor's number.
-    pub cpu: usize,
-    /// Bytes that a call carries, and its answer.
+    /// Where: a processor's number; `None` for wherever the kernel likes.
+    pub cpu: Option<usize>,
+    /// Bytes that a call carries.
     pub payload_bytes: usize,
     /// Calls whose times are forgotten.
     pub n_warm_up: u32,
     /// Calls whose times count.
     pub n_calls: u32,
+    /// Sleep between two calls, in microseconds.
+    pub delay_us: u64,
+    /// How many clients call.
+    pub n_clients: usize,
+    /// Where clients wait for each other, and for which number.
+    pub gate: Option<(PathBuf, u32)>,
+}
+
+/// What a client has found.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Found {
+    /// For each point on a call's way, and each call, how long after its beginning it was there,
+    /// in nanoseconds. The last point is the call's end.
+    pub points: Vec<Vec<u64>>,
+    /// CLOCK_MONOTONIC before the first and after the last call, in nanoseconds.
+    pub span_ns: [u64; 2],
 }
 
 /// Plays the part until it is told no more.
 pub fn party(args: &PartyArgs) -> ExitCode {
     let done = end_with(args.starter).and_then(|()| match args.side {
-        Side::Client => calls(args.system.connect(&args.directory, &args.broker)?),
-        Side::Server => serves(args.system.listen(&args.directory, &args.broker)?),
+        Side::Client => {
+            calls_for(args.system.connect(&args.directory, &args.broker)?, args.service)
+        }
+        Side::Server if args.clients > 1 => hall::serves(args),
+        Side::Server => serves(args.system.listen(&args.directory, &args.broker, args.service)?),
+        Side::Idlers => idles(args),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -79,13 +123,13 @@ pub fn end_with(starter: u32) -> io::Result<()> {
     if parent == starter { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
 }
 
-fn say(line: &str) -> io::Result<()> {
+pub(crate) fn say(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
 }
 
-fn orders() -> impl Iterator<Item = io::Result<Order>> {
+pub(crate) fn orders() -> impl Iterator<Item = io::Result<Order>> {
     io::stdin().lock().lines().map(|line| Ok(serde_json::from_str(&line?)?))
 }
 
@@ -96,7 +140,7 @@ pub fn serves(accept: Accept) -> io::Result<()> {
     say("ready")?;
     for order in orders() {
         let order = order?;
-        processors::pin(order.cpu)?;
+        processors::go_to(order.cpu)?;
         say("ready")?;
         if let Some(accept) = listening.take() {
             server = Some(accept()?);
@@ -108,42 +152,79 @@ pub fn serves(accept: Accept) -> io::Result<()> {
     Ok(())
 }
 
-/// Plays a client.
-pub fn calls(mut client: Box<dyn Client>) -> io::Result<()> {
+/// Plays a client of a server that echoes.
+pub fn calls(client: Box<dyn Client>) -> io::Result<()> {
+    calls_for(client, Service::Echo)
+}
+
+fn calls_for(mut client: Box<dyn Client>, service: Service) -> io::Result<()> {
     say("ready")?;
     for order in orders() {
         let order = order?;
-        processors::pin(order.cpu)?;
-        let times_ns = measure(client.as_mut(), &order)?;
-        say(&serde_json::to_string(&times_ns)?)?;
+        processors::go_to(order.cpu)?;
+        let found = measure(client.as_mut(), service, &order)?;
+        say(&serde_json::to_string(&found)?)?;
     }
     Ok(())
 }
 
+/// Plays clients that have called once and then have nothing to do.
+fn idles(args: &PartyArgs) -> io::Result<()> {
+    let mut clients = Vec::new();
+    for number in 0..args.clients {
+        let mut client = typed::connect(&args.broker)?;
+        call(&mut client, Service::Echo, &mut [0; 4], number as u32)?;
+        clients.push(client);
+    }
+    say("ready")?;
+    orders().try_for_each(|order| order.map(drop))
+}
+
+/// One call: when the server was at it, by points, and when it ended.
+fn call(
+    client: &mut dyn Client,
+    service: Service,
+    request: &mut [u8],
+    number: u32,
+) -> io::Result<[u64; 3]> {
+    service.ask(request, number);
+    let mut stamps = None;
+    let start_ns = now_ns();
+    service.stamp(request, start_ns);
+    client.call(request, &mut |reply| stamps = service.read(number, request, reply))?;
+    let end_ns = now_ns();
+    let Some(stamps) = stamps else {
+        let wrong = "the answer is of another call";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, wrong));
+    };
+    let after = |time_ns: u64| time_ns.saturating_sub(start_ns);
+    Ok([after(stamps.received_ns), after(stamps.replied_ns), after(end_ns)])
+}
+
 /// Makes the calls, one after the other. A time is that from a filled request to a reply that has
 /// been read to its end.
-fn measure(client: &mut dyn Client, order: &Order) -> io::Result<Vec<u64>> {
+fn measure(client: &mut dyn Client, service: Service, order: &Order) -> io::Result<Found> {
     let mut request = vec![0; order.payload_bytes];
+    let n_points = if service == Service::Stamp { 3 } else { 1 };
     // Written once before, so that no time has a page fault of its own record in it.
-    let mut times_ns = vec![u64::MAX; order.n_calls as usize];
-    times_ns.clear();
-    for number in 0..order.n_warm_up + order.n_calls {
-        payload::fill(&mut request, number);
-        let mut answer = None;
-        let start = Instant::now();
-        client.call(&request, &mut |reply| {
-            answer = payload::check(reply).filter(|_| reply.len() == request.len());
-        })?;
-        let time = start.elapsed();
-        if answer != Some(number) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the answer is of another call",
-            ));
+    let mut points = vec![vec![u64::MAX; order.n_calls as usize]; n_points];
+    points.iter_mut().for_each(Vec::clear);
+    for number in 0..order.n_warm_up {
+        call(client, service, &mut request, number)?;
+    }
+    if let Some((place, number)) = &order.gate {
+        say("ready")?;
+        gate::wait(place, *number)?;
+    }
+    let begin_ns = now_ns();
+    for number in order.n_warm_up..order.n_warm_up + order.n_calls {
+        if order.delay_us > 0 {
+            std::thread::sleep(Duration::from_micros(order.delay_us));
         }
-        if number >= order.n_warm_up {
-            times_ns.push(time.as_nanos() as u64);
+        let times_ns = call(client, service, &mut request, number)?;
+        for (point, time_ns) in points.iter_mut().zip(&times_ns[3 - n_points..]) {
+            point.push(*time_ns);
         }
     }
-    Ok(times_ns)
+    Ok(Found { points, span_ns: [begin_ns, now_ns()] })
 }

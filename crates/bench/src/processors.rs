@@ -4,6 +4,7 @@ use rustix::io::Result;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
 
 /// How the two sides lie to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -60,10 +61,16 @@ fn parse_list(text: &str) -> Vec<usize> {
     ranges.flatten().collect()
 }
 
-/// Binds every thread of this process, and all that they will start, to one processor.
-pub fn pin(cpu: usize) -> Result<()> {
-    let mut set = CpuSet::new();
-    set.set(cpu);
+/// Binds every thread of this process, and all that they will start, to one processor; or to
+/// none, but those that it was started with.
+pub fn go_to(cpu: Option<usize>) -> Result<()> {
+    static AT_START: OnceLock<CpuSet> = OnceLock::new();
+    let at_start = sched_getaffinity(None)?;
+    let mut set = *AT_START.get_or_init(|| at_start);
+    if let Some(cpu) = cpu {
+        set = CpuSet::new();
+        set.set(cpu);
+    }
     for entry in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let tid = entry.file_name().to_str().and_then(|name| name.parse().ok());
         match sched_setaffinity(tid.and_then(Pid::from_raw), &set) {

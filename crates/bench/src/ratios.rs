@@ -34,6 +34,8 @@ pub struct Results {
     pub measured: BTreeMap<Case, Distribution>,
     /// Systems that are not there or have failed.
     pub missing: BTreeMap<System, String>,
+    /// Payloads that a system cannot carry.
+    pub too_large: BTreeMap<(System, usize), &'static str>,
     /// Systems whose absence is nobody's fault: bars are not of them.
     pub excused: BTreeSet<System>,
     /// What the times are of.
@@ -130,13 +132,7 @@ impl Results {
     }
 
     fn divide(&self, over: Case, under: Case) -> Result<(f64, Option<Spread>), String> {
-        let (over, under) = (self.find(over)?, self.find(under)?);
-        let median = |of: &Distribution| {
-            of.over_rounds(|round| round.p50 as f64).map_or(f64::NAN, |spread| spread.median)
-        };
-        let rounds = over.rounds().iter().zip(under.rounds());
-        let spread = Spread::of(rounds.map(|(over, under)| over.p50 as f64 / under.p50 as f64));
-        Ok((median(over) / median(under), spread))
+        Ok(Distribution::ratio(self.find(over)?, self.find(under)?))
     }
 
     fn find(&self, case: Case) -> Result<&Distribution, String> {

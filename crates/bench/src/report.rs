@@ -37,9 +37,52 @@ pub struct Row {
     /// How the two sides lie; `None` for all.
     #[serde(serialize_with = "placement_or_any")]
     pub placement: Option<Placement>,
+    /// What else tells it from other rows, and what else came of it.
+    #[serde(flatten)]
+    pub detail: Option<Detail>,
     /// What came of it.
     #[serde(flatten)]
     pub outcome: Outcome,
+}
+
+/// What a row of some cases has beside.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Detail {
+    /// Clients that call at once; times are those of all their calls.
+    Clients {
+        /// How many.
+        clients: usize,
+        /// What they did together.
+        #[serde(flatten)]
+        throughput: Option<Throughput>,
+    },
+    /// A server whose other lanes are idle.
+    Lanes {
+        /// How many there are in all.
+        lanes: usize,
+    },
+    /// A point on a call's way.
+    Point {
+        /// Its name.
+        point: &'static str,
+    },
+    /// A sleep between two calls.
+    Delay {
+        /// In microseconds.
+        delay_us: u64,
+    },
+}
+
+/// What clients did together, each the median of the rounds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Throughput {
+    /// Calls of all of them, from the first one's beginning to the last one's end.
+    pub calls_per_second: f64,
+    /// Least and greatest of a round.
+    pub calls_per_second_spread: [f64; 2],
+    /// Least and greatest of the clients' own medians.
+    pub client_p50_spread_ns: [f64; 2],
 }
 
 /// What came of a row.
@@ -53,6 +96,23 @@ pub enum Outcome {
         /// The reason.
         why: String,
     },
+    /// Somebody else's figures.
+    Quoted(Quoted),
+}
+
+/// Figures that were published, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Quoted {
+    /// Where.
+    pub source: &'static str,
+    /// The arithmetic mean.
+    pub mean_ns: f64,
+    /// The shortest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_ns: Option<u64>,
+    /// The longest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_ns: Option<u64>,
 }
 
 /// Times in nanoseconds, each the median of the rounds, but for the longest of all.
@@ -66,6 +126,8 @@ pub struct Figures {
     pub p99_ns: f64,
     /// 999 of 1000 are not longer.
     pub p999_ns: f64,
+    /// The shortest.
+    pub min_ns: u64,
     /// The longest.
     pub max_ns: u64,
     /// The arithmetic mean.
@@ -131,6 +193,7 @@ impl Figures {
             p50_ns: p50.median,
             p99_ns: p99.median,
             p999_ns: over(|round| round.p999 as f64)?.median,
+            min_ns: distribution.min_ns(),
             max_ns: distribution.max_ns(),
             mean_ns: tenths(over(|round| round.mean)?.median),
             p50_spread_ns: [p50.least, p50.greatest],
@@ -144,7 +207,7 @@ impl Row {
     pub fn figures(&self) -> Option<&Figures> {
         match &self.outcome {
             Outcome::Measured(figures) => Some(figures),
-            Outcome::Missing { .. } => None,
+            Outcome::Missing { .. } | Outcome::Quoted(_) => None,
         }
     }
 }
@@ -240,6 +303,7 @@ mod tests {
             case: "call",
             payload_bytes,
             placement,
+            detail: None,
             outcome,
         };
         for (row, expected) in [
@@ -247,7 +311,7 @@ mod tests {
                 row(Some(4), Some(Placement::Same), Outcome::Measured(figures)),
                 json!({"system": "pipe", "case": "call", "payload_bytes": 4, "placement": "same",
                        "n": 6, "p50_ns": 1100.0, "p99_ns": 1250.5, "p999_ns": 1250.5,
-                       "max_ns": 1500, "mean_ns": 1150.2, "p50_spread_ns": [1000.0, 1200.0],
+                       "min_ns": 1000, "max_ns": 1500, "mean_ns": 1150.2, "p50_spread_ns": [1000.0, 1200.0],
                        "p99_spread_ns": [1001.0, 1500.0]}),
             ),
             (

@@ -4,24 +4,23 @@
 //! system is measured. For each placement and payload the systems take turns, a chunk of calls
 //! each, in rounds: what disturbs the machine for a while disturbs all of them.
 
+use crate::form::{self, BenchError, Finding, FormArgs, progress};
 use crate::html;
-use crate::machine::Machine;
+use crate::lanes::{self, Idle};
 use crate::pair::{Chunk, Pair, PairError, Place};
 use crate::processors::{Placement, Processors};
 use crate::ratios::{COMMON_BYTES, Case, Counting, Results, SMALL_BYTES};
-use crate::report::{Figures, Outcome, Report, Row};
+use crate::report::{Figures, Outcome, Row};
+use crate::service::Service;
+use crate::stage::{Setting, Stage};
 use crate::system::System;
 use crate::table;
-use baton_broker::{Config, RunError, Running};
-use indicatif::{ProgressBar, ProgressStyle};
-use rustix::io::Errno;
+use crate::throughput::{self, Throughputs};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Payloads, in bytes: an `int`; a common request; a page; a large one.
-pub const PAYLOADS: [usize; 4] = [SMALL_BYTES, COMMON_BYTES, 4096, 65536];
+/// Payloads, in bytes: an `int`; a common request; a page; a large one; a very large one.
+pub const PAYLOADS: [usize; 5] = [SMALL_BYTES, COMMON_BYTES, 4096, 65536, 1 << 20];
 /// Those of which instructions are counted: an emulator may copy a word at a time.
 const COUNTED_PAYLOADS: [usize; 2] = [SMALL_BYTES, COMMON_BYTES];
 
@@ -33,21 +32,15 @@ the least and greatest round beside it. Run it on a machine that has nothing els
 
 Exit codes: 0 success; 1 nothing could be measured, or, with --check, a ratio does not hold.")]
 pub struct RpcArgs {
-    /// Fewer calls: under a minute
-    #[arg(long)]
-    pub quick: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-    /// Write percentile curves to a file
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    /// How it reports
+    #[command(flatten)]
+    pub form: FormArgs,
     /// What to measure beside Baton: all, none, or names with commas between
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = parse_peers)]
     pub peers: Peers,
-    /// Fail if a ratio does not hold what it must
-    #[arg(long)]
-    pub check: bool,
+    /// How many clients call at once, to tell the throughput: none, or numbers with commas between
+    #[arg(long, value_name = "LIST", default_value = "1,2,8,64", value_parser = parse_clients)]
+    pub clients: Clients,
     /// Take nanoseconds for instructions: what an emulator's clock can count
     #[arg(long)]
     pub instructions: bool,
@@ -69,7 +62,7 @@ impl RpcArgs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peers(pub Vec<System>);
 
-fn parse_peers(text: &str) -> Result<Peers, String> {
+pub(crate) fn parse_peers(text: &str) -> Result<Peers, String> {
     let all = || System::ALL.into_iter().filter(|system| system.is_peer());
     let find = |name| all().find(|system| system.name() == name);
     match text {
@@ -82,50 +75,49 @@ fn parse_peers(text: &str) -> Result<Peers, String> {
     }
 }
 
-/// Why there is no result at all.
-#[derive(Debug, thiserror::Error)]
-enum RpcError {
-    #[error("cannot start: {0}")]
-    Broker(#[from] RunError),
-    #[error("cannot tell the processors: {0}")]
-    Processors(Errno),
-    #[error("cannot make a directory: {0}")]
-    Directory(io::Error),
-    #[error("cannot write {path}: {error}")]
-    Output { path: PathBuf, error: io::Error },
+/// How many clients call at once: ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clients(pub Vec<usize>);
+
+/// More than this many processes tell nothing new.
+const MOST_CLIENTS: usize = 512;
+
+fn parse_clients(text: &str) -> Result<Clients, String> {
+    if text == "none" {
+        return Ok(Clients(Vec::new()));
+    }
+    let number =
+        |word: &str| word.parse().ok().filter(|number| (1..=MOST_CLIENTS).contains(number));
+    let numbers: Option<Vec<usize>> = text.split(',').map(number).collect();
+    let wrong = || format!("neither none nor numbers from 1 to {MOST_CLIENTS}");
+    let mut numbers = numbers.ok_or_else(wrong)?;
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(Clients(numbers))
+}
+
+/// Everything that a run has found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Calls, one at a time.
+    pub results: Results,
+    /// Calls of many clients.
+    pub throughputs: Throughputs,
+    /// Calls among idle lanes.
+    pub idle: Idle,
 }
 
 /// Runs it and prints what it found.
 pub fn rpc(args: &RpcArgs) -> ExitCode {
-    let passed = run(args).and_then(|(report, results)| {
-        show(args, &report)?;
-        if let Some(path) = &args.html {
-            let page = html::page(&report, &results);
-            std::fs::write(path, page)
-                .map_err(|error| RpcError::Output { path: path.clone(), error })?;
-        }
-        Ok(!results.measured.is_empty() && (!args.check || report.holds()))
-    });
-    match passed {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("baton bench rpc: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    form::finish("rpc", &args.form, run(args))
 }
 
-fn show(args: &RpcArgs, report: &Report) -> Result<(), RpcError> {
-    let text = match args.json {
-        true => serde_json::to_string_pretty(report).expect("strings and numbers") + "\n",
-        false => table::text(report),
-    };
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(RpcError::Output { path: "standard output".into(), error })
-        }
-        _ => Ok(()),
+/// How many times fewer calls of so many bytes are enough: each takes that much longer.
+fn fewer(payload_bytes: usize) -> u32 {
+    match payload_bytes {
+        ..65536 => 1,
+        65536 => 4,
+        _ => 40,
     }
 }
 
@@ -138,10 +130,9 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(args: &RpcArgs, processors: &Processors) -> Plan {
-        let (rounds, n_calls) = if args.quick { (5, 1000) } else { (7, 5000) };
-        let mut placements = vec![Placement::Same, Placement::Different];
-        placements.retain(|&placement| processors.server(placement).is_some());
+    fn new(args: &RpcArgs, setting: &Setting) -> Plan {
+        let (rounds, n_calls) = if args.form.quick { (5, 1000) } else { (7, 5000) };
+        let placements = setting.placements();
         let (rounds, n_calls) = (args.rounds.unwrap_or(rounds), args.calls.unwrap_or(n_calls));
         let payloads = match args.counting() {
             Counting::Time => &PAYLOADS[..],
@@ -152,61 +143,70 @@ impl Plan {
 
     /// In the order in which they are measured, each once a round.
     fn chunks(&self) -> impl Iterator<Item = Chunk> {
-        let n_warm_up = (self.n_calls / 10).clamp(1, 500);
-        let cases = self.placements.iter().flat_map(|&placement| {
-            self.payloads.iter().map(move |&payload_bytes| (placement, payload_bytes))
+        let cases = self.payloads.iter().flat_map(|&payload_bytes| {
+            self.placements.iter().map(move |&placement| (placement, payload_bytes))
         });
-        let chunk = move |(placement, payload_bytes)| {
-            let chunk = Chunk { placement, payload_bytes, n_warm_up, n_calls: self.n_calls };
+        let chunk = |(placement, payload_bytes)| {
+            let n_calls = self.n_calls / fewer(payload_bytes);
+            let (n_warm_up, n_calls) = ((n_calls / 10).clamp(1, 500), n_calls.max(1));
+            let placement = Some(placement);
+            let chunk = Chunk { placement, payload_bytes, n_warm_up, n_calls, delay_us: 0 };
             std::iter::repeat_n(chunk, self.rounds as usize)
         };
         cases.flat_map(chunk)
     }
+
+    fn throughput(&self, args: &RpcArgs) -> throughput::Plan {
+        let clients = match args.counting() {
+            Counting::Time => args.clients.0.clone(),
+            // One processor, one client.
+            Counting::Instructions => Vec::new(),
+        };
+        throughput::Plan { clients, rounds: self.rounds, n_calls: self.n_calls }
+    }
 }
 
-fn run(args: &RpcArgs) -> Result<(Report, Results), RpcError> {
-    // The broker makes its socket's directory for one user; memory is found by a link in it.
-    let directory = tempfile::tempdir().map_err(RpcError::Directory)?;
-    let contexts = [System::BatonUapiLibc, System::BatonUapiTrap].map(|s| s.name().to_owned());
-    let socket = directory.path().join("broker.sock");
-    let broker = Running::start(Config { contexts: contexts.into(), ..Config::at(socket) })?;
-    let processors = Processors::choose().map_err(RpcError::Processors)?;
-    let mut machine = Machine::look();
+fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
+    let mut setting = Setting::look()?;
     if args.counting() == Counting::Instructions {
-        machine.clock += " (an instruction is a nanosecond)";
+        setting.machine.clock += " (an instruction is a nanosecond)";
     }
     let mut systems = System::ALL.to_vec();
     systems.retain(|system| !system.is_peer() || args.peers.0.contains(system));
-    let plan = Plan::new(args, &processors);
-    let mut results = measure(&systems, &plan, &processors, broker.socket(), directory.path());
+    let plan = Plan::new(args, &setting);
+    let stage = Stage::set()?;
+    let place = stage.place(Service::Echo);
+    let mut results = measure(&systems, &plan, &setting.processors, place);
     results.counting = args.counting();
     // Few machines have one: who does not ask for it need not say so.
     if !systems.contains(&System::KernelBinder) {
         results.excused.insert(System::KernelBinder);
     }
-    let report = Report {
-        bench: "rpc",
-        version: env!("CARGO_PKG_VERSION"),
-        machine,
-        pinning: processors,
-        rounds: plan.rounds as usize,
-        rows: rows(&results),
-        ratios: results.ratios(),
+    let throughputs = throughput::measure(&systems, &plan.throughput(args))?;
+    let idle = match args.counting() {
+        Counting::Time => lanes::measure(&setting, plan.rounds, plan.n_calls)?,
+        Counting::Instructions => Idle::default(),
     };
-    Ok((report, results))
+    Ok(finding(setting, plan.rounds, &Found { results, throughputs, idle }))
 }
 
-fn measure(
-    systems: &[System],
-    plan: &Plan,
-    processors: &Processors,
-    broker: &Path,
-    directory: &Path,
-) -> Results {
+fn finding(setting: Setting, rounds: u32, found: &Found) -> Finding {
+    let rows = [rows(&found.results), found.throughputs.rows(), found.idle.rows()].concat();
+    let mut report = setting.report("rpc", rounds, rows);
+    report.ratios = found.results.ratios();
+    if found.results.counting == Counting::Time {
+        report.ratios.extend(found.throughputs.ratios());
+        report.ratios.extend(found.idle.ratios());
+    }
+    let (tables, page) = (table::of_calls(&report), html::page(&report, found));
+    Finding { report, tables, page }
+}
+
+fn measure(systems: &[System], plan: &Plan, processors: &Processors, place: Place<'_>) -> Results {
     let mut results = Results::default();
     let mut pairs = BTreeMap::new();
     for &system in systems {
-        match Pair::start(system, Place { broker, directory }) {
+        match Pair::start(system, place) {
             Ok(pair) => drop(pairs.insert(system, pair)),
             Err(why) => {
                 if matches!(why, PairError::NotHere { .. }) {
@@ -219,28 +219,35 @@ fn measure(
     let chunks: Vec<Chunk> = plan.chunks().collect();
     let progress = progress(chunks.len());
     for chunk in chunks {
-        let Chunk { placement, payload_bytes, .. } = chunk;
-        progress.set_message(format!("{} processors, {payload_bytes} bytes", word(placement)));
+        let words = chunk.placement.map(word).unwrap_or_default();
+        progress.set_message(format!("{words} processors, {} bytes", chunk.payload_bytes));
         pairs.retain(|&system, pair| {
-            if !system.runs(placement) {
-                return true;
-            }
-            match pair.measure(&chunk, processors) {
-                Ok(times_ns) => {
-                    let case = Case { placement, payload_bytes, system };
-                    results.measured.entry(case).or_default().add_round(&times_ns);
-                    true
-                }
-                Err(why) => {
-                    results.missing.insert(system, why.to_string());
-                    false
-                }
-            }
+            let done = add_round(&mut results, system, pair, &chunk, processors);
+            done.inspect_err(|why| drop(results.missing.insert(system, why.to_string()))).is_ok()
         });
         progress.inc(1);
     }
     progress.finish_and_clear();
     results
+}
+
+fn add_round(
+    results: &mut Results,
+    system: System,
+    pair: &mut Pair,
+    chunk: &Chunk,
+    processors: &Processors,
+) -> Result<(), PairError> {
+    let &Chunk { placement: Some(placement), payload_bytes, .. } = chunk else { return Ok(()) };
+    let (most_bytes, why) = system.most_bytes();
+    if payload_bytes > most_bytes {
+        results.too_large.insert((system, payload_bytes), why);
+    } else if system.runs(placement) {
+        let times_ns = pair.measure(chunk, processors)?;
+        let case = Case { placement, payload_bytes, system };
+        results.measured.entry(case).or_default().add_round(&times_ns);
+    }
+    Ok(())
 }
 
 /// How a placement reads in a sentence.
@@ -251,26 +258,27 @@ pub fn word(placement: Placement) -> &'static str {
     }
 }
 
-/// On standard error, and only where a person looks at it.
-fn progress(steps: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {eta} left");
-    ProgressBar::new(steps as u64).with_style(style.expect("a sound template"))
-}
-
 fn rows(results: &Results) -> Vec<Row> {
-    let measured = results.measured.iter().filter_map(|(case, distribution)| {
-        let outcome = Outcome::Measured(Figures::of(distribution)?);
-        let (payload_bytes, placement) = (Some(case.payload_bytes), Some(case.placement));
-        Some(Row { system: case.system.name(), case: "call", payload_bytes, placement, outcome })
-    });
-    let missing = results.missing.iter().map(|(system, why)| Row {
+    let row = |system: System, payload_bytes, placement, outcome| Row {
         system: system.name(),
         case: "call",
-        payload_bytes: None,
-        placement: None,
-        outcome: Outcome::Missing { why: why.clone() },
+        payload_bytes,
+        placement,
+        detail: None,
+        outcome,
+    };
+    let measured = results.measured.iter().filter_map(|(case, distribution)| {
+        let outcome = Outcome::Measured(Figures::of(distribution)?);
+        Some(row(case.system, Some(case.payload_bytes), Some(case.placement), outcome))
     });
-    measured.chain(missing).collect()
+    let too_large = results.too_large.iter().map(|(&(system, payload_bytes), &why)| {
+        row(system, Some(payload_bytes), None, Outcome::Missing { why: why.to_owned() })
+    });
+    let missing = results
+        .missing
+        .iter()
+        .map(|(&system, why)| row(system, None, None, Outcome::Missing { why: why.clone() }));
+    measured.chain(too_large).chain(missing).collect()
 }
 
 #[cfg(test)]
@@ -287,6 +295,15 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_clients() {
+        assert_eq!(parse_clients("none"), Ok(Clients(vec![])));
+        assert_eq!(parse_clients("8,1,8"), Ok(Clients(vec![1, 8])));
+        for wrong in ["", "0", "1,", "many", "513"] {
+            assert!(parse_clients(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn rounds_of_a_case_follow_each_other() {
         let plan =
             Plan { rounds: 5, n_calls: 10, placements: vec![Placement::Same], payloads: &PAYLOADS };
@@ -294,5 +311,9 @@ mod tests {
         assert_eq!(chunks.len(), 5 * PAYLOADS.len());
         assert!(chunks[..5].iter().all(|chunk| chunk.payload_bytes == PAYLOADS[0]));
         assert_eq!((chunks[0].n_warm_up, chunks[0].n_calls), (1, 10));
+        assert_eq!(
+            chunks.last().map(|chunk| (chunk.payload_bytes, chunk.n_calls)),
+            Some((1 << 20, 1))
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! What can be measured.
 
 use crate::processors::Placement;
+use crate::service::Service;
 use crate::systems::{futex, pipe, typed, uapi, unix};
 use std::io;
 use std::path::Path;
@@ -154,17 +155,49 @@ impl System {
         })
     }
 
+    /// Whether it is Binder: one server answers all clients, with a pool of threads, and it can do
+    /// more than echo.
+    pub fn is_binder(self) -> bool {
+        let interposed = matches!(self, System::BatonUapiLibc | System::BatonUapiTrap);
+        interposed || matches!(self, System::BatonTyped | System::KernelBinder)
+    }
+
+    /// Most bytes that a call can carry, and why not more.
+    pub fn most_bytes(self) -> (usize, &'static str) {
+        match self {
+            _ if self.is_binder() => (uapi::RECEIVE_BYTES, "a receive buffer has 1 MiB - 8 KiB"),
+            System::UnixSeqpacket => (128 << 10, "a packet is no larger than the send buffer"),
+            _ => (usize::MAX, ""),
+        }
+    }
+
     /// An answering end, at the same places.
-    pub fn listen(self, directory: &Path, broker: &Path) -> io::Result<Accept> {
+    pub fn listen(self, directory: &Path, broker: &Path, service: Service) -> io::Result<Accept> {
+        if service != Service::Echo && !self.is_binder() {
+            return Err(elsewhere());
+        }
         Ok(match self {
-            System::BatonTyped => ready(typed::listen(broker)?),
-            System::BatonUapiLibc | System::KernelBinder => ready(uapi::listen(uapi::Form::Libc)?),
-            System::BatonUapiTrap => ready(uapi::listen(uapi::Form::Trap)?),
+            System::BatonTyped => ready(typed::listen(broker, service, 1)?),
+            System::BatonUapiLibc | System::KernelBinder => {
+                ready(uapi::listen(uapi::Form::Libc, service)?)
+            }
+            System::BatonUapiTrap => ready(uapi::listen(uapi::Form::Trap, service)?),
             System::Futex => ready(futex::listen(directory, futex::Waiting::Blocked)?),
             System::FutexSpin => ready(futex::listen(directory, futex::Waiting::Spinning)?),
             System::Pipe => ready(pipe::listen(directory)?),
             System::Unix => unix::listen_stream(directory)?,
             System::UnixSeqpacket => unix::listen_packets(directory)?,
+            _ => return Err(elsewhere()),
+        })
+    }
+
+    /// Starts the pool of threads of a server that echoes to as many clients as come; whoever
+    /// keeps what is returned keeps it at work.
+    pub fn pool(self, broker: &Path, n_loopers: usize) -> io::Result<Box<dyn Server>> {
+        Ok(match self {
+            System::BatonTyped => Box::new(typed::listen(broker, Service::Echo, n_loopers)?),
+            System::BatonUapiTrap => Box::new(uapi::pool(uapi::Form::Trap, n_loopers)?),
+            _ if self.is_binder() => Box::new(uapi::pool(uapi::Form::Libc, n_loopers)?),
             _ => return Err(elsewhere()),
         })
     }

@@ -1,33 +1,51 @@
 //! A report as a person reads it.
 
 use crate::processors::Placement;
-use crate::report::{Figures, Outcome, Ratio, Report, Row};
-use crate::rpc::word;
+use crate::report::{Detail, Figures, Outcome, Ratio, Report, Row};
 use std::fmt::Write;
 
-/// The whole report.
-pub fn text(report: &Report) -> String {
-    let mut text = heading(report);
-    let mut case = None;
-    for row in &report.rows {
-        let (Some(payload_bytes), Some(placement)) = (row.payload_bytes, row.placement) else {
-            continue;
-        };
-        if case.replace((placement, payload_bytes)) != Some((placement, payload_bytes)) {
-            text += &case_heading(placement, payload_bytes);
-        }
-        text += &line(row);
-    }
+/// The whole report, around the tables of its own.
+pub fn text(report: &Report, tables: &str) -> String {
+    let mut text = heading(report) + tables;
     let missing = report.rows.iter().filter_map(|row| match &row.outcome {
-        Outcome::Missing { why } => Some(format!("{:<18}not measured: {why}\n", row.system)),
-        Outcome::Measured(_) => None,
+        Outcome::Missing { why } => {
+            Some(format!("{:<18}{}not measured: {why}\n", row.system, what(row)))
+        }
+        Outcome::Measured(_) | Outcome::Quoted(_) => None,
     });
     let missing: String = missing.collect();
     if !missing.is_empty() {
         text = text + "\n" + &missing;
     }
-    text += &ratios(&report.ratios);
+    if report.ratios.iter().any(|ratio| ratio.value.is_some() || ratio.bar.is_some()) {
+        text += &ratios(&report.ratios);
+    }
     text
+}
+
+/// A table for each case: its systems, one a line.
+pub fn of_calls(report: &Report) -> String {
+    let mut text = String::new();
+    let mut last = None;
+    for row in report.rows.iter().filter(|row| row.figures().is_some()) {
+        let title = title(row);
+        if last.as_ref() != Some(&title) {
+            text += &case_heading(&title, row.detail.as_ref());
+            last = Some(title);
+        }
+        text += &line(row);
+    }
+    text
+}
+
+/// Which part of a system was not measured, if not all of it.
+fn what(row: &Row) -> String {
+    match (row.case, row.payload_bytes) {
+        ("call", Some(payload_bytes)) => format!("{payload_bytes} bytes: "),
+        ("call", None) => String::new(),
+        ("throughput" | "idle-lanes", _) => format!("{}: ", row.case),
+        _ => String::new(),
+    }
 }
 
 /// Machine, kernel and pinning, in lines.
@@ -54,14 +72,39 @@ pub fn heading(report: &Report) -> String {
     )
 }
 
-fn case_heading(placement: Placement, payload_bytes: usize) -> String {
-    let processors = match placement {
-        Placement::Same => "processor",
-        Placement::Different => "processors",
+/// What all rows of a table have in common.
+pub fn title(row: &Row) -> String {
+    let processors = match row.placement {
+        Some(Placement::Same) => "same processor",
+        Some(Placement::Different) => "different processors",
+        None => "any processors",
     };
-    let case = format!("{} {processors}, {payload_bytes} bytes", word(placement));
+    let bytes = row.payload_bytes.map_or(String::new(), |bytes| format!(", {bytes} bytes"));
+    match &row.detail {
+        Some(Detail::Clients { clients: 1, .. }) => {
+            format!("1 client at once, {processors}{bytes}")
+        }
+        Some(Detail::Clients { clients, .. }) => {
+            format!("{clients} clients at once, {processors}{bytes}")
+        }
+        Some(Detail::Lanes { .. }) => format!("among idle lanes, {processors}{bytes}"),
+        Some(Detail::Delay { delay_us: 0 }) => format!("no delay, {processors}{bytes}"),
+        Some(Detail::Delay { delay_us }) => {
+            format!("{delay_us} us between calls, {processors}{bytes}")
+        }
+        None | Some(Detail::Point { .. }) => format!("{processors}{bytes}"),
+    }
+}
+
+fn case_heading(title: &str, detail: Option<&Detail>) -> String {
+    let together = match detail {
+        Some(Detail::Clients { .. }) => {
+            format!("{:>12}  {:<21}{:>20}", "calls/s", "", "clients' p50")
+        }
+        _ => String::new(),
+    };
     format!(
-        "\n{case:<40}\n{:<18}{:>10}  {:<21}{:>10}{:>10}{:>10}{:>10}{:>9}\n",
+        "\n{title:<40}\n{:<18}{:>10}  {:<21}{:>10}{:>10}{:>10}{:>10}{:>9}{together}\n",
         "", "p50 us", "", "p99", "p99.9", "max", "mean", "n"
     )
 }
@@ -69,17 +112,33 @@ fn case_heading(placement: Placement, payload_bytes: usize) -> String {
 fn line(row: &Row) -> String {
     let Some(figures) = row.figures() else { return String::new() };
     let Figures { n, p50_ns, p99_ns, p999_ns, max_ns, mean_ns, p50_spread_ns, .. } = figures;
-    let [least, greatest] = p50_spread_ns.map(us);
-    let spread = format!("[{least} .. {greatest}]");
+    let name = match &row.detail {
+        Some(Detail::Lanes { lanes }) => format!("{} {lanes}", row.system),
+        _ => row.system.to_owned(),
+    };
     format!(
-        "{:<18}{:>10}  {spread:<21}{:>10}{:>10}{:>10}{:>10}{n:>9}\n",
-        row.system,
+        "{name:<18}{:>10}  {:<21}{:>10}{:>10}{:>10}{:>10}{n:>9}{}\n",
         us(*p50_ns),
+        brackets(p50_spread_ns.map(us)),
         us(*p99_ns),
         us(*p999_ns),
         us(*max_ns as f64),
         us(*mean_ns),
+        together(row.detail.as_ref()),
     )
+}
+
+fn brackets([least, greatest]: [String; 2]) -> String {
+    format!("[{least} .. {greatest}]")
+}
+
+fn together(detail: Option<&Detail>) -> String {
+    let Some(Detail::Clients { throughput: Some(throughput), .. }) = detail else {
+        return String::new();
+    };
+    let calls = brackets(throughput.calls_per_second_spread.map(|calls| format!("{calls:.0}")));
+    let clients = brackets(throughput.client_p50_spread_ns.map(us));
+    format!("{:>12.0}  {calls:<21}{clients:>20}", throughput.calls_per_second)
 }
 
 /// Microseconds, to the hundredth.
@@ -93,13 +152,11 @@ fn short(ratio: f64) -> String {
 }
 
 fn ratios(all: &[Ratio]) -> String {
-    let mut text = format!("\n{:<32}{:>8}  {:<18}{}\n", "ratio of medians", "", "rounds", "bar");
-    for ratio in all {
+    let mut text = format!("\n{:<42}{:>8}  {:<18}{}\n", "ratio of medians", "", "rounds", "bar");
+    // Of what has no bar, its rows say why there is none.
+    for ratio in all.iter().filter(|ratio| ratio.value.is_some() || ratio.bar.is_some()) {
         let value = ratio.value.map_or("-".to_owned(), short);
-        let spread = ratio.spread.map_or(String::new(), |spread| {
-            let [least, greatest] = spread.map(short);
-            format!("[{least} .. {greatest}]")
-        });
+        let spread = ratio.spread.map_or(String::new(), |spread| brackets(spread.map(short)));
         let bar = match (ratio.bar, ratio.want, ratio.holds) {
             (Some(bar), Some(want), Some(true)) => format!("{want} {bar} holds"),
             (Some(bar), Some(want), _) if ratio.value.is_none() => {
@@ -109,7 +166,7 @@ fn ratios(all: &[Ratio]) -> String {
             _ => String::new(),
         };
         let why = ratio.why.as_deref().unwrap_or_default();
-        let line = format!("{:<32}{value:>8}  {spread:<18}{bar}  {why}", ratio.name);
+        let line = format!("{:<42}{value:>8}  {spread:<18}{bar}  {why}", ratio.name);
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text

@@ -25,10 +25,12 @@ fn main() -> ExitCode {
         let Subcommand::Bench(bench) = Words::parse().command;
         return bench.run();
     }
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 6] = [
         ("a_run_in_json_and_as_a_page", a_run_in_json_and_as_a_page),
         ("a_bar_that_was_not_measured_fails_a_check", a_bar_that_was_not_measured_fails_a_check),
         ("instructions_are_of_few_bytes", instructions_are_of_few_bytes),
+        ("a_message_is_at_each_point_in_turn", a_message_is_at_each_point_in_turn),
+        ("ints_are_added_with_and_without_a_delay", ints_are_added_with_and_without_a_delay),
         ("a_party_ends_with_its_starter", a_party_ends_with_its_starter),
     ];
     for (name, test) in tests {
@@ -40,9 +42,13 @@ fn main() -> ExitCode {
 }
 
 fn bench(words: &[&str]) -> Output {
+    run("rpc", words)
+}
+
+fn run(bench: &str, words: &[&str]) -> Output {
     let program = std::env::current_exe().unwrap();
     let few = ["--calls", "20", "--rounds", "2"];
-    Command::new(program).args(["bench", "rpc"]).args(few).args(words).output().unwrap()
+    Command::new(program).args(["bench", bench]).args(few).args(words).output().unwrap()
 }
 
 fn json(output: &Output) -> Value {
@@ -53,7 +59,7 @@ fn json(output: &Output) -> Value {
 fn a_run_in_json_and_as_a_page() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("rpc.html");
-    let output = bench(&["--json", "--html", file.to_str().unwrap()]);
+    let output = bench(&["--json", "--clients", "1,3", "--html", file.to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");
     let report = json(&output);
     assert_eq!(report["bench"], "rpc");
@@ -62,13 +68,21 @@ fn a_run_in_json_and_as_a_page() {
     let rows = report["rows"].as_array().unwrap();
     for system in ["baton-typed", "futex", "pipe", "unix", "unix-seqpacket"] {
         let of_system = || rows.iter().filter(|row| row["system"] == system);
-        assert_eq!(of_system().count(), if apart { 8 } else { 4 }, "{system}");
-        for row in of_system() {
-            assert_eq!((&row["case"], &row["n"]), (&"call".into(), &40.into()), "{row}");
+        let calls = || of_system().filter(|row| row["case"] == "call" && row["why"].is_null());
+        let n_payloads = if ["baton-typed", "unix-seqpacket"].contains(&system) { 4 } else { 5 };
+        assert_eq!(calls().count(), n_payloads * if apart { 2 } else { 1 }, "{system}");
+        for row in calls() {
+            let n = match row["payload_bytes"].as_u64().unwrap() {
+                ..65536 => 40,
+                65536 => 10,
+                _ => 2,
+            };
+            assert_eq!(row["n"], n, "{row}");
             let time = |key: &str| row[key].as_f64().unwrap();
             assert!(0.0 < time("p50_ns") && time("p50_ns") <= time("max_ns"), "{row}");
         }
     }
+    clients_are_counted(rows);
     let spinning = rows.iter().find(|row| row["system"] == "futex-spin");
     assert!(spinning.is_none_or(|row| row["placement"] == "different"));
     let ratios = report["ratios"].as_array().unwrap();
@@ -81,16 +95,33 @@ fn a_run_in_json_and_as_a_page() {
     }
     let page = std::fs::read_to_string(&file).unwrap();
     assert!(page.contains("<svg") && page.contains("class=\"curve baton-typed\""));
+    assert!(page.contains("calls a second") && page.contains("class=\"curve lanes-256\""));
+}
+
+fn clients_are_counted(rows: &[Value]) {
+    for system in ["baton-typed", "futex", "pipe", "unix", "unix-seqpacket"] {
+        for (clients, n) in [(1, 40), (3, 36)] {
+            let is_it = |row: &&Value| row["system"] == system && row["clients"] == clients;
+            let row = rows.iter().find(is_it).unwrap_or_else(|| panic!("{system} {clients}"));
+            assert_eq!((&row["case"], &row["n"]), (&"throughput".into(), &n.into()), "{row}");
+            assert_eq!(row["placement"], "any");
+            assert!(row["calls_per_second"].as_f64() > Some(0.0), "{row}");
+        }
+    }
+    for lanes in [2, 256] {
+        let row = rows.iter().find(|row| row["lanes"] == lanes).unwrap();
+        assert_eq!((&row["case"], &row["n"]), (&"idle-lanes".into(), &40.into()), "{row}");
+    }
 }
 
 fn a_bar_that_was_not_measured_fails_a_check() {
-    let output = bench(&["--json", "--peers", "none", "--check"]);
+    let output = bench(&["--json", "--peers", "none", "--clients", "none", "--check"]);
     assert_eq!(output.status.code(), Some(1));
     let report = json(&output);
     let ratios = report["ratios"].as_array().unwrap();
     let over_futex = ratios.iter().find(|ratio| ratio["name"] == "typed_same_over_futex").unwrap();
     assert!(over_futex["value"].is_null() && over_futex["why"].is_string(), "{over_futex}");
-    let table = bench(&["--peers", "none"]);
+    let table = bench(&["--peers", "none", "--clients", "none"]);
     assert!(table.status.success());
     assert!(String::from_utf8(table.stdout).unwrap().contains("not measured"));
 }
@@ -103,6 +134,43 @@ fn instructions_are_of_few_bytes() {
     let ratios = report["ratios"].as_array().unwrap();
     assert_eq!(ratios[0]["name"], "guest_instructions_over_futex");
     assert!(ratios[0]["value"].is_f64(), "{}", ratios[0]);
+}
+
+fn a_message_is_at_each_point_in_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tester.html");
+    let output = run("tester", &["--json", "--html", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    assert_eq!(report["bench"], "tester");
+    let rows = report["rows"].as_array().unwrap();
+    let mean = |system: &str, point: &str| {
+        let is_it = |row: &&Value| row["system"] == system && row["point"] == point;
+        let row = rows.iter().filter(is_it).find(|row| row["placement"] == "any");
+        row.unwrap_or_else(|| panic!("{system} {point}"))["mean_ns"].as_f64().unwrap()
+    };
+    let points = |system| ["S_RECV", "S_REPLY", "C_RECV"].map(|point| mean(system, point));
+    let [received, replied, back] = points("baton-typed");
+    assert!(0.0 < received && received <= replied && replied < back);
+    assert_eq!(points("readme-old-driver"), [7e3, 10e3, 17e3]);
+    assert_eq!(points("readme-new-driver"), [7e3, 9e3, 16e3]);
+    assert!(std::fs::read_to_string(&file).unwrap().contains("class=\"curve baton-typed\""));
+    let table = run("tester", &["--peers", "none"]);
+    assert!(String::from_utf8(table.stdout).unwrap().contains("C_SEND"));
+}
+
+fn ints_are_added_with_and_without_a_delay() {
+    let report = json(&run("add-ints", &["--json"]));
+    let rows = report["rows"].as_array().unwrap();
+    for (delay_us, readme_ns) in [(0, 258_004), (1000, 181_443)] {
+        let find = |system: &str| {
+            let is_it = |row: &&Value| row["system"] == system && row["delay_us"] == delay_us;
+            rows.iter().filter(is_it).find(|row| row["placement"] == "any").unwrap()
+        };
+        assert_eq!(find("baton-typed")["n"], 20);
+        assert!(find("baton-typed")["min_ns"].as_u64() > Some(0));
+        assert_eq!(find("readme-old-driver")["mean_ns"].as_f64(), Some(f64::from(readme_ns)));
+    }
 }
 
 fn a_party_ends_with_its_starter() {

@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 const DATA_AT: usize = 64;
-const AREA_BYTES: usize = 128 << 10;
+const AREA_BYTES: usize = (1 << 20) + 4096;
 
 /// What a side does until its word changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Baton's typed API: an object that answers with what it was sent.
 
-use crate::payload;
+use crate::service::Service;
 use crate::system::{Client, Server};
 use baton_driver::device::OpenError;
 use baton_driver::process::{CallError, Handle, Parcel, Process};
@@ -17,7 +17,7 @@ pub struct Caller {
     object: Handle,
 }
 
-/// A process that has it, with one thread that serves.
+/// A process that has it, with threads that serve.
 pub struct Owner {
     _process: Process,
 }
@@ -36,15 +36,17 @@ pub fn connect(broker: &Path) -> io::Result<Caller> {
     Ok(Caller { process, object })
 }
 
-pub fn listen(broker: &Path) -> io::Result<Owner> {
+pub fn listen(broker: &Path, service: Service, n_loopers: usize) -> io::Result<Owner> {
     let process = Process::open(CONTEXT, broker).map_err(opened)?;
-    let object = process.add_object(|request| match payload::check(request.data()) {
-        Some(_) => Ok(Parcel::from(request.data())),
+    let object = process.add_object(move |request| match service.answer(request.data()) {
+        Some(answer) => Ok(Parcel::from(&*answer)),
         None => Err(Errno::BADMSG),
     });
     process.become_context_manager(object)?;
-    let serving = process.clone();
-    std::thread::spawn(move || serving.serve());
+    for _ in 0..n_loopers {
+        let serving = process.clone();
+        std::thread::spawn(move || serving.serve());
+    }
     Ok(Owner { _process: process })
 }
 

@@ -4,17 +4,20 @@
 //! after the other, each of which writes all that there is to write and reads what comes. So it is
 //! what runs on the kernel's driver, too.
 
-use crate::payload;
+use crate::service::Service;
 use crate::system::{Client, Server};
 use baton_abi::uapi::*;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use libc::{c_int, c_long, c_void};
 use std::io;
+use std::time::{Duration, Instant};
 
 /// Size of the receive buffer, as libbinder has it.
-const RECEIVE_BYTES: usize = (1 << 20) - 8192;
+pub const RECEIVE_BYTES: usize = (1 << 20) - 8192;
 /// Room for returns, as libbinder has it.
 const READ_BYTES: usize = 256;
+/// How long a manager before may take to end.
+const PATIENCE: Duration = Duration::from_secs(2);
 const MANAGER: u64 = 0;
 const ECHO: u32 = 1;
 
@@ -43,6 +46,7 @@ pub struct Caller {
 /// The answering program, a context manager with one looper.
 pub struct Manager {
     device: Device,
+    service: Service,
     /// A copy of the request, which must outlive the reply's command.
     reply: Vec<u8>,
 }
@@ -89,6 +93,11 @@ impl Device {
             return Err(io::Error::last_os_error());
         }
         Ok(Device { fd, form, commands: Vec::new(), returns: [0; READ_BYTES] })
+    }
+
+    /// The same device, with the commands and returns of another thread.
+    fn of_another_thread(&self) -> Device {
+        Device { fd: self.fd, form: self.form, commands: Vec::new(), returns: [0; READ_BYTES] }
     }
 
     fn ioctl<T>(&self, request: u32, argument: &mut T) -> io::Result<()> {
@@ -190,12 +199,71 @@ pub fn connect(form: Form) -> io::Result<Caller> {
     Ok(Caller { device: Device::open(form)? })
 }
 
-pub fn listen(form: Form) -> io::Result<Manager> {
-    let mut device = Device::open(form)?;
-    device.ioctl(BINDER_SET_CONTEXT_MGR, &mut 0i32)?;
+/// A context manager all of whose threads answer by themselves.
+pub struct Pool;
+
+fn manager(form: Form) -> io::Result<Device> {
+    let device = Device::open(form)?;
+    let start = Instant::now();
+    loop {
+        match device.ioctl(BINDER_SET_CONTEXT_MGR, &mut 0i32) {
+            // The manager of another crowd has ended: the kernel lets go of it a moment later.
+            Err(error)
+                if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < PATIENCE =>
+            {
+                std::thread::yield_now();
+            }
+            done => return done.map(|()| device),
+        }
+    }
+}
+
+/// A looper, on the thread that calls.
+fn looper(mut device: Device, service: Service) -> io::Result<Manager> {
     device.queue(BC_ENTER_LOOPER, &[]);
     device.exchange(0)?;
-    Ok(Manager { device, reply: Vec::new() })
+    Ok(Manager { device, service, reply: Vec::new() })
+}
+
+pub fn listen(form: Form, service: Service) -> io::Result<Manager> {
+    looper(manager(form)?, service)
+}
+
+pub fn pool(form: Form, n_loopers: usize) -> io::Result<Pool> {
+    let device = manager(form)?;
+    for _ in 0..n_loopers {
+        let own = device.of_another_thread();
+        std::thread::spawn(move || {
+            let served = looper(own, Service::Echo).and_then(|mut own| {
+                loop {
+                    own.serve_one()?
+                }
+            });
+            let Err::<std::convert::Infallible, _>(error) = served;
+            eprintln!("a looper: {error}");
+            std::process::exit(1);
+        });
+    }
+    Ok(Pool)
+}
+
+impl Server for Pool {
+    fn serve(&mut self, _n_calls: u32, _payload_bytes: usize) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Manager {
+    /// Sends the answer to the request before, and makes the next one ready.
+    fn serve_one(&mut self) -> io::Result<()> {
+        let request = self.device.await_message(BR_TRANSACTION)?;
+        let answer = self.service.answer(request).ok_or(io::ErrorKind::InvalidData)?;
+        self.reply.clear();
+        self.reply.extend_from_slice(&answer);
+        self.device.queue_free(request);
+        self.device.queue_message(BC_REPLY, 0, &self.reply);
+        Ok(())
+    }
 }
 
 impl Client for Caller {
@@ -211,12 +279,7 @@ impl Client for Caller {
 impl Server for Manager {
     fn serve(&mut self, n_calls: u32, _payload_bytes: usize) -> io::Result<()> {
         for _ in 0..n_calls {
-            let request = self.device.await_message(BR_TRANSACTION)?;
-            payload::check(request).ok_or(io::ErrorKind::InvalidData)?;
-            self.reply.clear();
-            self.reply.extend_from_slice(request);
-            self.device.queue_free(request);
-            self.device.queue_message(BC_REPLY, 0, &self.reply);
+            self.serve_one()?;
         }
         self.device.exchange(0).map(drop)
     }

@@ -1,0 +1,98 @@
+//! What every benchmark takes, and how each hands over what it has found.
+
+use crate::report::Report;
+use crate::table;
+use baton_broker::RunError;
+use indicatif::{ProgressBar, ProgressStyle};
+use rustix::io::Errno;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// How a benchmark reports.
+#[derive(Debug, clap::Args)]
+pub struct FormArgs {
+    /// Fewer calls: under a minute
+    #[arg(long)]
+    pub quick: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Write charts to a file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Fail if a ratio does not hold what it must
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Why there is no result at all.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// No broker could be started.
+    #[error("cannot start: {0}")]
+    Broker(#[from] RunError),
+    /// The system does not say where this process may run.
+    #[error("cannot tell the processors: {0}")]
+    Processors(Errno),
+    /// There is no place for the run's files.
+    #[error("cannot make a directory: {0}")]
+    Directory(io::Error),
+    /// What was found could not be written.
+    #[error("cannot write {path}: {error}")]
+    Output {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// What a benchmark has found.
+pub struct Finding {
+    /// In figures.
+    pub report: Report,
+    /// The report's tables.
+    pub tables: String,
+    /// The report's charts.
+    pub page: String,
+}
+
+/// Hands over what was found: 0 if all went well, 1 if a ratio does not hold (with `--check`) or
+/// nothing could be measured.
+pub fn finish(bench: &str, form: &FormArgs, found: Result<Finding, BenchError>) -> ExitCode {
+    match found.and_then(|finding| show(form, &finding)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("baton bench {bench}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn show(form: &FormArgs, finding: &Finding) -> Result<bool, BenchError> {
+    let report = &finding.report;
+    let text = match form.json {
+        true => serde_json::to_string_pretty(report).expect("strings and numbers") + "\n",
+        false => table::text(report, &finding.tables),
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            return Err(BenchError::Output { path: "standard output".into(), error });
+        }
+        _ => {}
+    }
+    if let Some(path) = &form.html {
+        std::fs::write(path, &finding.page)
+            .map_err(|error| BenchError::Output { path: path.clone(), error })?;
+    }
+    let measured = report.rows.iter().any(|row| row.figures().is_some());
+    Ok(measured && (!form.check || report.holds()))
+}
+
+/// On standard error, and only where a person looks at it.
+pub fn progress(steps: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {eta} left");
+    ProgressBar::new(steps as u64).with_style(style.expect("a sound template"))
+}

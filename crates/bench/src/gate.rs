@@ -1,0 +1,78 @@
+//! A word in memory that lets many clients go at once.
+//!
+//! It counts up: a client waits until it has come to the number that its order names.
+
+use baton_shm::futex;
+use baton_shm::mapping::{self, Access, Mapping};
+use baton_shm::sync::Ordering;
+use rustix::fd::{AsRawFd, OwnedFd};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const BYTES: usize = 4096;
+
+/// The end of who opens it.
+pub struct Gate {
+    map: Mapping,
+    file: OwnedFd,
+}
+
+impl Gate {
+    /// A gate at which nobody waits.
+    pub fn new() -> io::Result<Gate> {
+        let file = mapping::create("bench-gate", BYTES)?;
+        let map = Mapping::new(&file, BYTES, Access::ReadWrite)?;
+        Ok(Gate { map, file })
+    }
+
+    /// Where other processes find it, as long as it lives.
+    pub fn place(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+    }
+
+    /// Lets those go who wait for the next number.
+    pub fn open(&self) {
+        let word = self.map.word(0);
+        // Release pairs with the acquire in `wait`.
+        word.fetch_add(1, Ordering::Release);
+        futex::wake(word, i32::MAX as u32);
+    }
+
+    /// The number that the next opening makes.
+    pub fn next(&self) -> u32 {
+        self.map.word(0).load(Ordering::Relaxed).wrapping_add(1)
+    }
+}
+
+/// Waits at the gate at `place` until it has been opened for `number`.
+pub fn wait(place: &Path, number: u32) -> io::Result<()> {
+    let file = File::options().read(true).write(true).open(place)?;
+    let map = Mapping::new(&file, BYTES, Access::ReadWrite)?;
+    let word = map.word(0);
+    // Acquire pairs with the release in `Gate::open`.
+    while word.load(Ordering::Acquire) != number {
+        futex::wait(word, number.wrapping_sub(1), None);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_goes_when_it_opens() {
+        let gate = Gate::new().unwrap();
+        for number in 1..3 {
+            assert_eq!(gate.next(), number);
+            let place = gate.place();
+            let waiters: Vec<_> = (0..3)
+                .map(|_| (place.clone(), number))
+                .map(|(place, number)| std::thread::spawn(move || wait(&place, number)))
+                .collect();
+            gate.open();
+            assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap().is_ok()));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A server of many clients: one process, all whose threads answer.
+//!
+//! What is Binder has a pool of threads, any of which answers any client. Everything else has a
+//! thread for each client, which meets it at a directory of its own, and does what the server of
+//! a single client does.
+
+use crate::party::{self, Order, PartyArgs};
+use crate::processors;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Most threads of a pool, as libbinder has it: 15 that the driver asks for, and the first.
+const MOST_LOOPERS: usize = 16;
+
+/// Where a client and its thread find each other.
+pub fn place(directory: &Path, client: usize) -> PathBuf {
+    directory.join(client.to_string())
+}
+
+/// Plays the server.
+pub fn serves(args: &PartyArgs) -> io::Result<()> {
+    if args.system.is_binder() {
+        let n_loopers = args.clients.min(MOST_LOOPERS);
+        let server = args.system.pool(&args.broker, n_loopers)?;
+        return party::serves(Box::new(move || Ok(server)));
+    }
+    let start = |client| Seat::start(args, client);
+    let mut seats = (0..args.clients).map(start).collect::<io::Result<Vec<Seat>>>()?;
+    party::say("ready")?;
+    for order in party::orders() {
+        let order = order?;
+        processors::go_to(order.cpu)?;
+        let taken = &mut seats[..order.n_clients];
+        taken.iter().for_each(|seat| drop(seat.orders.send(order.clone())));
+        party::say("ready")?;
+        for seat in taken {
+            seat.hear()?;
+        }
+        party::say("ready")?;
+    }
+    Ok(())
+}
+
+/// A thread that serves one client.
+struct Seat {
+    orders: Sender<Order>,
+    done: Receiver<io::Result<()>>,
+}
+
+impl Seat {
+    fn start(args: &PartyArgs, client: usize) -> io::Result<Seat> {
+        let (orders, to_do) = channel::<Order>();
+        let (say, done) = channel();
+        let (system, service, broker) = (args.system, args.service, args.broker.clone());
+        let directory = place(&args.directory, client);
+        std::thread::Builder::new().spawn(move || {
+            let serve = || {
+                let accept = system.listen(&directory, &broker, service)?;
+                // Nobody hears of it if the process ends.
+                let _ = say.send(Ok(()));
+                let mut listening = Some(accept);
+                let mut server = None;
+                for order in to_do {
+                    if let Some(accept) = listening.take() {
+                        server = Some(accept()?);
+                    }
+                    let server = server.as_mut().expect("accepted at the first order");
+                    server.serve(order.n_warm_up + order.n_calls, order.payload_bytes)?;
+                    let _ = say.send(Ok(()));
+                }
+                Ok(())
+            };
+            let served = serve();
+            let _ = say.send(served);
+        })?;
+        let mut seat = Seat { orders, done };
+        seat.hear()?;
+        Ok(seat)
+    }
+
+    fn hear(&mut self) -> io::Result<()> {
+        self.done.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
+    }
+}

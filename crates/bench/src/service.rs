@@ -1,0 +1,181 @@
+//! What the caller asks for: what a request has in it, what the server makes of it, and how the
+//! caller sees that it was done.
+
+use crate::payload;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// Bytes of a stamped message, as `binder_tester`'s buffer has them.
+pub const STAMPED_BYTES: usize = 272;
+/// Two ints.
+pub const INTS_BYTES: usize = 8;
+
+/// A service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Service {
+    /// Answers with what it was sent.
+    #[default]
+    Echo,
+    /// Answers with what it was sent, and the time at which it came and went:
+    ///
+    /// ```text
+    ///   0          8        16       24        32                    272
+    ///   |  number  | C_SEND | S_RECV | S_REPLY | counts from number... |
+    /// ```
+    Stamp,
+    /// Answers with the sum of two ints.
+    AddInts,
+}
+
+/// When the server was at it, in nanoseconds of CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamps {
+    /// It had the request.
+    pub received_ns: u64,
+    /// It began to reply.
+    pub replied_ns: u64,
+}
+
+const C_SEND: usize = 8;
+const S_RECV: usize = 16;
+const S_REPLY: usize = 24;
+const FILLING: usize = 32;
+
+/// CLOCK_MONOTONIC in nanoseconds, which all processes share.
+pub fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+}
+
+fn get(bytes: &[u8], at: usize) -> u64 {
+    let bytes = bytes[at..at + 8].try_into().expect("eight bytes");
+    u64::from_ne_bytes(bytes)
+}
+
+fn ints(number: u32) -> (i32, i32) {
+    (number as i32, number.wrapping_mul(3) as i32)
+}
+
+impl Service {
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Service::Echo => "echo",
+            Service::Stamp => "stamp",
+            Service::AddInts => "add-ints",
+        }
+    }
+
+    /// Makes the request of a call.
+    pub fn ask(self, request: &mut [u8], number: u32) {
+        match self {
+            Service::Echo => payload::fill(request, number),
+            Service::Stamp => {
+                put(request, 0, u64::from(number));
+                payload::fill(&mut request[FILLING..], number);
+            }
+            Service::AddInts => {
+                let (first, second) = ints(number);
+                request[..4].copy_from_slice(&first.to_ne_bytes());
+                request[4..].copy_from_slice(&second.to_ne_bytes());
+            }
+        }
+    }
+
+    /// Says in a request when it is sent.
+    pub fn stamp(self, request: &mut [u8], now_ns: u64) {
+        if self == Service::Stamp {
+            put(request, C_SEND, now_ns);
+        }
+    }
+
+    /// What the server answers; `None` if that was no request.
+    pub fn answer(self, request: &[u8]) -> Option<Cow<'_, [u8]>> {
+        match self {
+            Service::Echo => payload::check(request).map(|_| request.into()),
+            Service::Stamp => {
+                let received_ns = now_ns();
+                let filling = request.get(FILLING..)?;
+                payload::check(filling)?;
+                let mut reply = request.to_vec();
+                put(&mut reply, S_RECV, received_ns);
+                put(&mut reply, S_REPLY, now_ns());
+                Some(reply.into())
+            }
+            Service::AddInts => {
+                let (first, second) = request.split_first_chunk::<4>()?;
+                let second: [u8; 4] = second.try_into().ok()?;
+                let sum = i32::from_ne_bytes(*first).wrapping_add(i32::from_ne_bytes(second));
+                Some(sum.to_ne_bytes().to_vec().into())
+            }
+        }
+    }
+
+    /// Reads all of the answer to a request. `None` if it is of another one.
+    pub fn read(self, number: u32, request: &[u8], reply: &[u8]) -> Option<Stamps> {
+        let unstamped = Stamps::default();
+        match self {
+            Service::Echo => {
+                let whole = reply.len() == request.len();
+                (whole && payload::check(reply) == Some(number)).then_some(unstamped)
+            }
+            Service::Stamp => {
+                let whole = reply.len() == request.len() && reply[..S_RECV] == request[..S_RECV];
+                let filled = whole && payload::check(&reply[FILLING..]) == Some(number);
+                filled.then(|| Stamps {
+                    received_ns: get(reply, S_RECV),
+                    replied_ns: get(reply, S_REPLY),
+                })
+            }
+            Service::AddInts => {
+                let (first, second) = ints(number);
+                (reply == first.wrapping_add(second).to_ne_bytes()).then_some(unstamped)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [(Service, usize); 3] =
+        [(Service::Echo, 124), (Service::Stamp, STAMPED_BYTES), (Service::AddInts, INTS_BYTES)];
+
+    #[test]
+    fn the_answer_to_a_request_is_known_from_others() {
+        for (service, bytes) in ALL {
+            let mut request = vec![0; bytes];
+            service.ask(&mut request, u32::MAX - 2);
+            service.stamp(&mut request, 77);
+            let reply = service.answer(&request).unwrap().into_owned();
+            assert!(service.read(u32::MAX - 2, &request, &reply).is_some(), "{service:?}");
+            assert_eq!(service.read(5, &request, &reply), None, "{service:?}");
+            assert_eq!(service.read(u32::MAX - 2, &request, &reply[1..]), None, "{service:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_has_no_answer() {
+        for (service, bytes) in ALL {
+            assert_eq!(service.answer(&vec![7; bytes - 3]), None, "{service:?}");
+            assert_eq!(service.answer(&[]), None, "{service:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_says_when_it_was_at_it() {
+        let mut request = vec![0; STAMPED_BYTES];
+        Service::Stamp.ask(&mut request, 1);
+        let before = now_ns();
+        Service::Stamp.stamp(&mut request, before);
+        let reply = Service::Stamp.answer(&request).unwrap().into_owned();
+        let Stamps { received_ns, replied_ns } = Service::Stamp.read(1, &request, &reply).unwrap();
+        assert!(before <= received_ns && received_ns <= replied_ns && replied_ns <= now_ns());
+    }
+}

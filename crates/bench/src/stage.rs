@@ -1,0 +1,70 @@
+//! Where a part of a run plays: a directory, and a broker for those that are ours.
+
+use crate::form::BenchError;
+use crate::machine::Machine;
+use crate::pair::Place;
+use crate::processors::{Placement, Processors};
+use crate::report::{Report, Row};
+use crate::service::Service;
+use crate::system::System;
+use baton_broker::{Config, Running};
+use tempfile::TempDir;
+
+/// A stage of its own: who manages a context here meets nobody who did so elsewhere.
+pub struct Stage {
+    broker: Running,
+    directory: TempDir,
+}
+
+impl Stage {
+    /// Starts the broker, in this process.
+    pub fn set() -> Result<Stage, BenchError> {
+        // The broker makes its socket's directory for one user; memory is found by a link in it.
+        let directory = tempfile::tempdir().map_err(BenchError::Directory)?;
+        let contexts = [System::BatonUapiLibc, System::BatonUapiTrap].map(|s| s.name().to_owned());
+        let socket = directory.path().join("broker.sock");
+        let broker = Running::start(Config { contexts: contexts.into(), ..Config::at(socket) })?;
+        Ok(Stage { broker, directory })
+    }
+
+    /// What is to be started here.
+    pub fn place(&self, service: Service) -> Place<'_> {
+        Place { broker: self.broker.socket(), directory: self.directory.path(), service }
+    }
+}
+
+/// The machine of a run, as its report names it.
+pub struct Setting {
+    /// The machine.
+    pub machine: Machine,
+    /// Where the two sides run.
+    pub processors: Processors,
+}
+
+impl Setting {
+    /// This one, before the run.
+    pub fn look() -> Result<Setting, BenchError> {
+        let processors = Processors::choose().map_err(BenchError::Processors)?;
+        Ok(Setting { machine: Machine::look(), processors })
+    }
+
+    /// How the two sides can lie to each other here.
+    pub fn placements(&self) -> Vec<Placement> {
+        let mut placements = vec![Placement::Same, Placement::Different];
+        placements.retain(|&placement| self.processors.server(placement).is_some());
+        placements
+    }
+
+    /// A report without ratios.
+    pub fn report(self, bench: &'static str, rounds: u32, rows: Vec<Row>) -> Report {
+        Report {
+            bench,
+            version: env!("CARGO_PKG_VERSION"),
+            machine: self.machine,
+            pinning: self.processors,
+            rounds: rounds as usize,
+            rows,
+            ratios: Vec::new(),
+        }
+    }
+}
