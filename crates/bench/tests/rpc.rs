@@ -83,6 +83,10 @@ fn a_run_in_json_and_as_a_page() {
         }
     }
     clients_are_counted(rows);
+    for (system, case) in [("baton-typed", "loan"), ("memcpy", "floor")] {
+        let of_case = rows.iter().filter(|row| row["system"] == system && row["case"] == case);
+        assert_eq!(of_case.count(), if apart { 4 } else { 2 }, "{case}");
+    }
     let spinning = rows.iter().find(|row| row["system"] == "futex-spin");
     assert!(spinning.is_none_or(|row| row["placement"] == "different"));
     let ratios = report["ratios"].as_array().unwrap();

@@ -7,6 +7,10 @@
 //! A signal does not end a call: it is waited for again, as libbinder does. A transaction that has
 //! been sent cannot be taken back, and its late answer must not be taken for the next one's.
 
+mod loan;
+
+pub use loan::Loan;
+
 use crate::device::OpenError;
 use crate::engine::fast::{Answered, INLINE_BYTES, Inline, Outcome, Seats, Server, while_serving};
 use crate::engine::{Engine, tid};
@@ -198,9 +202,18 @@ impl From<&[u8]> for Parcel {
 impl Process {
     /// Opens a context at the broker that listens at `socket`.
     pub fn open(context: &str, socket: &Path) -> Result<Process, OpenError> {
+        Process::open_with(context, socket, RECEIVE_BYTES)
+    }
+
+    /// Opens with a receive buffer of another size: of so many bytes, but of 4 MiB at most.
+    pub fn open_with(
+        context: &str,
+        socket: &Path,
+        receive_bytes: usize,
+    ) -> Result<Process, OpenError> {
         let engine = Engine::open(context, socket)?;
         let mut state = engine.lock();
-        state.buffers.map(RECEIVE_BYTES);
+        state.buffers.map(receive_bytes.min(MAX_PAYLOAD_BYTES));
         engine.unlock(state);
         let (objects, recipients) = Default::default();
         Ok(Process { inner: Arc::new(Inner { engine, objects, recipients }) })
@@ -226,16 +239,20 @@ impl Process {
 
     /// The context manager's object. `Dead` if there is none.
     pub fn context_manager(&self) -> Result<Handle, CallError> {
+        self.find_manager()?;
         let engine = &self.inner.engine;
-        engine.find_manager().map_err(|errno| match errno {
-            Errno::INVAL => CallError::Failed(errno),
-            _ => CallError::Dead,
-        })?;
         let mut state = engine.lock();
         let number = state.manager.ok_or(CallError::Dead)?;
         state.increase_manager(Strength::Strong);
         engine.unlock(state);
         Ok(Handle { inner: Arc::clone(&self.inner), number })
+    }
+
+    fn find_manager(&self) -> Result<(), CallError> {
+        self.inner.engine.find_manager().map_err(|errno| match errno {
+            Errno::INVAL => CallError::Failed(errno),
+            _ => CallError::Dead,
+        })
     }
 
     /// A two-way transaction: returns when it has been answered. Meanwhile this thread serves the
@@ -313,13 +330,17 @@ impl Process {
     }
 
     fn check(&self, handle: &Handle, parcel: &Parcel) -> Result<(), CallError> {
+        self.check_handle(handle)?;
+        parcel.check_owner(&self.inner).map_err(CallError::Failed)
+    }
+
+    fn check_handle(&self, handle: &Handle) -> Result<(), CallError> {
         if self.inner.engine.is_closed() {
             return Err(CallError::Failed(Errno::BADF));
         }
         thread_end::remember(&self.inner.engine);
         let ours = Arc::ptr_eq(&handle.inner, &self.inner);
-        let owner = if ours { parcel.check_owner(&self.inner) } else { Err(Errno::INVAL) };
-        owner.map_err(CallError::Failed)
+        if ours { Ok(()) } else { Err(CallError::Failed(Errno::INVAL)) }
     }
 
     /// Serves on this thread, with every other one that serves, until the process is closed.
