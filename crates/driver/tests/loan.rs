@@ -207,6 +207,42 @@ fn a_loan_is_called_with_another_chain_than_it_was_made_for() {
     end.close();
 }
 
+/// By the fast path, of which the state learns in the midst of each call: the lanes come back.
+#[test]
+fn events_during_a_loaned_call_leave_it_as_it_was() {
+    let broker = Broker::start();
+    let (entered, is_entered) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    let may_leave = Mutex::new(may_leave);
+    let server = manage(&broker, move |request| {
+        if request.code() == HOLD {
+            entered.send(()).unwrap();
+            may_leave.lock().unwrap().recv().unwrap();
+        }
+        echo(request)
+    });
+    let client = open(&broker);
+    let manager = client.context_manager().unwrap();
+    let sent = pattern(50_000, 3);
+    for _ in 0..LANES + 1 {
+        thread::scope(|scope| {
+            let caller = scope.spawn(|| {
+                for code in [ECHO, ECHO, ECHO, HOLD] {
+                    let reply = lend(&client, &manager, &sent).call(code).unwrap();
+                    assert!(reply.data() == sent);
+                }
+            });
+            is_entered.recv().unwrap();
+            // The client hears of a new handle, the server of a new process.
+            drop(open(&broker).context_manager().unwrap());
+            leave.send(()).unwrap();
+            caller.join().unwrap();
+        });
+    }
+    assert_eq!(channels(&broker), 1);
+    server.close();
+}
+
 #[test]
 fn a_loan_to_a_process_that_dies_is_dead() {
     let broker = Broker::start();

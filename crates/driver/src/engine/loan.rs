@@ -77,6 +77,17 @@ impl LoanedLane {
         taken.then(|| (Arc::clone(&self.channel), self.lane))
     }
 
+    /// The lane, if it is one of this channel, and written for a call with no others above it.
+    pub fn plain_lane(&self, channel: &Channel) -> Option<usize> {
+        let plain = self.data_at == size_of::<Message>() + size_of::<ChainEntry>();
+        (plain && std::ptr::eq(&*self.channel, channel)).then_some(self.lane)
+    }
+
+    /// The lane is no longer the loan's to give back.
+    pub fn leave(&self) {
+        self.is_held.set(false);
+    }
+
     /// Brings the data to where a call has to have it: for most, where it is.
     pub fn copy_to(&self, map: &Mapping, at: usize) {
         let (from, from_at) = self.place();

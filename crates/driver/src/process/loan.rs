@@ -9,6 +9,7 @@
 //! go in by copies, word by word, or through a raw pointer.
 
 use super::{CallError, Handle, Process, Received, failure};
+use crate::engine::fast::Body;
 use crate::engine::loan::LoanedLane;
 use crate::engine::tid;
 use crate::parcel::Sent;
@@ -91,6 +92,9 @@ impl<'a> Loan<'a> {
     pub fn call(self, code: u32) -> Result<Received<'a>, CallError> {
         let Loan { process, handle, lane } = self;
         process.check_handle(handle)?;
+        if let Some(answer) = process.call_fast(handle.number, code, Body::Loan(&lane)) {
+            return answer;
+        }
         let (tid, flags) = (tid(), TF_ACCEPT_FDS);
         let sizes = (lane.bytes() as u64, 0);
         let (data, sent) = (Data::Loan(&lane), Sent::default());

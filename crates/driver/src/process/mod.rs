@@ -19,7 +19,7 @@ pub use parcel::Parcel;
 pub use received::{Received, Request};
 
 use crate::device::OpenError;
-use crate::engine::fast::Outcome;
+use crate::engine::fast::{Body, Outcome};
 use crate::engine::{Engine, tid};
 use crate::parcel::Sent;
 use crate::send::{Data, Outgoing};
@@ -143,17 +143,29 @@ impl Process {
     ) -> Result<Received<'_>, CallError> {
         let inner = &self.inner;
         if parcel.objects.is_none() && Arc::ptr_eq(&handle.inner, inner) {
-            match inner.engine.call_fast(handle.number, code, TF_ACCEPT_FDS, &parcel.data) {
-                Outcome::Answered(answer) => {
-                    return Ok(Received { inner, place: Place::Here(answer) });
-                }
-                Outcome::Adopted => return self.await_reply(tid(), handle.number),
-                Outcome::No => {}
+            let body = Body::Bytes(&parcel.data);
+            if let Some(answer) = self.call_fast(handle.number, code, body) {
+                return answer;
             }
         }
         self.check(handle, parcel)?;
         self.send(tid(), Target::Handle(handle.number), code, TF_ACCEPT_FDS, Ok(parcel));
         self.await_reply(tid(), handle.number)
+    }
+
+    /// `None` if the call is not one for the fast path.
+    fn call_fast(
+        &self,
+        handle: u32,
+        code: u32,
+        body: Body<'_>,
+    ) -> Option<Result<Received<'_>, CallError>> {
+        let inner = &self.inner;
+        match inner.engine.call_fast(handle, code, TF_ACCEPT_FDS, body) {
+            Outcome::Answered(answer) => Some(Ok(Received { inner, place: Place::Here(answer) })),
+            Outcome::Adopted => Some(self.await_reply(tid(), handle)),
+            Outcome::No => None,
+        }
     }
 
     fn await_reply(&self, tid: Tid, handle: u32) -> Result<Received<'_>, CallError> {

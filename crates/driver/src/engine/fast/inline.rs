@@ -5,7 +5,8 @@ use baton_abi::lane::Message;
 use baton_shm::mapping::Mapping;
 use std::cell::RefCell;
 
-type Long = Box<[u8; INLINE_BYTES]>;
+/// [`INLINE_BYTES`] of them: of short payloads most of its pages are never touched.
+type Long = Box<[u8]>;
 
 thread_local! {
     /// Memory of payloads that are gone: a thread that calls or serves all day needs one or two.
@@ -13,7 +14,7 @@ thread_local! {
 }
 
 /// Most that a thread keeps.
-const MOST_SPARE: usize = 4;
+const MOST_SPARE: usize = 2;
 /// Longest that needs no memory of its own.
 const SHORT_BYTES: usize = 32;
 
@@ -67,7 +68,7 @@ impl Spare {
     #[inline(never)]
     fn filled(map: &Mapping, at: usize, bytes: usize) -> Spare {
         let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
-        let mut data = spare.unwrap_or_else(|| Box::new([0; INLINE_BYTES]));
+        let mut data = spare.unwrap_or_else(|| vec![0; INLINE_BYTES].into_boxed_slice());
         map.read(at, &mut data[..bytes]);
         Spare(Some(data))
     }
