@@ -37,6 +37,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("preload/src/", "stands in for functions of the C library"),
     ("capi/src/", "pointers from C"),
     ("cli/src/broker.rs", "takes over a listening socket by number"),
+    ("bench/src/memory.rs", "memory on superpages, which it aligns and asks for"),
     ("bench/src/systems/uapi.rs", "speaks the raw interface as a program would"),
 ];
 

@@ -36,7 +36,7 @@ svg line.minor { stroke-dasharray: 2 3; }
 .rsbinder-rpc { color: #8448b8; } .kernel-binder { color: #2a2a8c; }
 .lanes-2 { color: #ef8a17; } .lanes-256 { color: #d1351b; }
 .whisker { stroke: currentColor; stroke-width: 1; } .dot { fill: currentColor; }
-.rsbinder-rpc { color: #8448b8; } .baton-loan { color: #a8174d; } .memcpy { color: #6b7280; }
+.pages-4k { color: #1f66c1; } .pages-2m { color: #d1351b; } .baton-loan { color: #a8174d; } .memcpy { color: #6b7280; }
 ";
 
 /// A page: a heading, what it shows, the systems' colours, charts, and the tables.

@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use std::io;
 use std::path::Path;
 
-const CONTEXT: &str = "binder";
+/// Where this system's server is the manager.
+pub const CONTEXT: &str = "binder";
 const ECHO: u32 = 1;
 
 /// A process that holds the object.
