@@ -306,3 +306,33 @@ fn writing_past_the_end_is_the_callers_bug() {
     let manager = client.context_manager().unwrap();
     client.loan(&manager, 8).unwrap().write(5, b"four");
 }
+
+/// A lane that was given back twice would be two threads' at once.
+#[test]
+fn threads_that_lend_at_once_share_no_lane() {
+    let broker = Broker::start();
+    let server = manage(&broker, echo);
+    serve(&server);
+    let client = open(&broker);
+    let manager = client.context_manager().unwrap();
+    thread::scope(|scope| {
+        for seed in 0..8 {
+            let (client, manager) = (&client, &manager);
+            scope.spawn(move || {
+                for round in 0..100 {
+                    let sent = pattern(3000 + 70_000 * (round % 2), seed);
+                    let loan = lend(client, manager, &sent);
+                    thread::yield_now();
+                    if round % 5 > 0 {
+                        assert!(loan.call(ECHO).unwrap().data() == sent, "thread {seed}");
+                    }
+                }
+            });
+        }
+        // Each is an event for both sides, in the midst of calls.
+        for _ in 0..20 {
+            drop(open(&broker).context_manager().unwrap());
+        }
+    });
+    server.close();
+}
