@@ -28,7 +28,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("shm/src/mapping.rs", "maps memory that others write"),
     ("driver/src/user.rs", "reads and writes the program's memory by address"),
     ("driver/src/thread.rs", "signal masks, and descriptors in a child of fork"),
-    ("driver/src/process.rs", "lends the receive buffer, and descriptors named in it"),
+    ("driver/src/process/received.rs", "lends the receive buffer, and descriptors named in it"),
     ("driver/src/engine/effects.rs", "closes descriptors that it has installed, by number"),
     ("driver/src/send.rs", "copies from the program's memory"),
     ("driver/src/channel/socket.rs", "duplicates the program's descriptors, by number"),
@@ -37,6 +37,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("preload/src/", "stands in for functions of the C library"),
     ("capi/src/", "pointers from C"),
     ("cli/src/broker.rs", "takes over a listening socket by number"),
+    ("bench/src/memory.rs", "memory on superpages, which it aligns and asks for"),
     ("bench/src/systems/uapi.rs", "speaks the raw interface as a program would"),
 ];
 

@@ -26,7 +26,7 @@ svg { width: 100%; } svg text { fill: var(--ink); font-size: 10px; }
 svg text.minor { opacity: 0.55; } svg line { stroke: var(--faint); }
 svg line.minor { stroke-dasharray: 2 3; }
 .curve { fill: none; stroke: currentColor; stroke-width: 1.4; stroke-linejoin: round; }
-.curve.baton-typed, .curve.baton-uapi-libc, .curve.baton-uapi-trap { stroke-width: 2.6; }
+.curve.baton-typed, .curve.baton-loan, .curve.baton-uapi-libc, .curve.baton-uapi-trap { stroke-width: 2.6; }
 .legend span { margin-right: 1.2em; white-space: nowrap; }
 .legend i { display: inline-block; width: 1.6em; height: 0.28em; margin-right: 0.4em;
   vertical-align: middle; background: currentColor; }
@@ -36,6 +36,7 @@ svg line.minor { stroke-dasharray: 2 3; }
 .rsbinder-rpc { color: #8448b8; } .kernel-binder { color: #2a2a8c; }
 .lanes-2 { color: #ef8a17; } .lanes-256 { color: #d1351b; }
 .whisker { stroke: currentColor; stroke-width: 1; } .dot { fill: currentColor; }
+.pages-4k { color: #1f66c1; } .pages-2m { color: #d1351b; } .baton-loan { color: #a8174d; } .memcpy { color: #6b7280; }
 ";
 
 /// A page: a heading, what it shows, the systems' colours, charts, and the tables.

@@ -3,6 +3,7 @@
 //! - [`rpc`]: a call and its answer; [`ratios`]: what it must hold. Its parts: [`throughput`] of
 //!   many clients, and a call among idle [`lanes`].
 //! - [`tester`] and [`add_ints`]: two experiments of others, each an [`experiment`].
+//! - [`pages`]: what superpages would gain; [`memory`], [`scene`]: what it plays with.
 //! - [`system`]: what can be measured, with one file each in `systems`; [`service`]: what a server
 //!   does; [`payload`]: what an echo carries.
 //! - [`pair`]: two processes that play one system, as the run sees them; [`crowd`]: one server and
@@ -26,6 +27,8 @@ pub mod html;
 pub mod lanes;
 pub mod load;
 pub mod machine;
+pub mod memory;
+pub mod pages;
 pub mod pair;
 pub mod party;
 pub mod payload;
@@ -33,6 +36,7 @@ pub mod processors;
 pub mod ratios;
 pub mod report;
 pub mod rpc;
+pub mod scene;
 pub mod service;
 pub mod stage;
 pub mod system;
@@ -53,6 +57,8 @@ pub enum Bench {
     Tester(experiment::ExperimentArgs),
     /// Measure a call that adds two ints, with and without a sleep between calls
     AddInts(experiment::ExperimentArgs),
+    /// Measure what superpages would gain: a drawing loop, and a large parcel
+    Pages(pages::PagesArgs),
     /// One end of a system: what a benchmark starts
     #[command(hide = true)]
     Party(party::PartyArgs),
@@ -66,6 +72,7 @@ impl Bench {
             Bench::Rpc(args) => rpc::rpc(&args),
             Bench::Tester(args) => tester::tester(&args),
             Bench::AddInts(args) => add_ints::add_ints(&args),
+            Bench::Pages(args) => pages::pages(&args),
             Bench::Party(args) => party::party(&args),
         }
     }

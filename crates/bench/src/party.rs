@@ -99,7 +99,8 @@ pub struct Found {
 pub fn party(args: &PartyArgs) -> ExitCode {
     let done = end_with(args.starter).and_then(|()| match args.side {
         Side::Client => {
-            calls_for(args.system.connect(&args.directory, &args.broker)?, args.service)
+            let service = args.system.service(args.service);
+            calls_for(args.system.connect(&args.directory, &args.broker)?, service)
         }
         Side::Server if args.clients > 1 => hall::serves(args),
         Side::Server => serves(args.system.listen(&args.directory, &args.broker, args.service)?),
@@ -189,6 +190,7 @@ fn call(
 ) -> io::Result<[u64; 3]> {
     service.ask(request, number);
     let mut stamps = None;
+    let filled_ns = client.fill(request)?.as_nanos() as u64;
     let start_ns = now_ns();
     service.stamp(request, start_ns);
     client.call(request, &mut |reply| stamps = service.read(number, request, reply))?;
@@ -198,7 +200,7 @@ fn call(
         return Err(io::Error::new(io::ErrorKind::InvalidData, wrong));
     };
     let after = |time_ns: u64| time_ns.saturating_sub(start_ns);
-    Ok([after(stamps.received_ns), after(stamps.replied_ns), after(end_ns)])
+    Ok([after(stamps.received_ns), after(stamps.replied_ns), filled_ns + after(end_ns)])
 }
 
 /// Makes the calls, one after the other. A time is that from a filled request to a reply that has

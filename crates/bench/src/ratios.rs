@@ -46,6 +46,10 @@ pub struct Results {
 pub const SMALL_BYTES: usize = 4;
 /// A request of some fields, as most are.
 pub const COMMON_BYTES: usize = 124;
+/// A large payload: the least that is worth a loan.
+pub const LARGE_BYTES: usize = 65536;
+/// A very large one.
+pub const HUGE_BYTES: usize = 1 << 20;
 
 struct Definition {
     name: String,
@@ -93,6 +97,7 @@ fn of_times() -> Vec<Definition> {
         definition("uapi_trap_same_over_futex", trap, futex, None),
     ];
     let kernel_124 = Case { system: KernelBinder, ..common };
+    all.extend(of_loans());
     all.extend([
         definition("kernel_binder_same_over_typed", small(KernelBinder, Same), typed(Same), twice),
         definition("kernel_binder_124_same_over_typed", kernel_124, common, None),
@@ -107,6 +112,21 @@ fn of_times() -> Vec<Definition> {
         }
     }
     all
+}
+
+/// One memcpy of the payload and a call of four bytes.
+fn of_loans() -> impl Iterator<Item = Definition> {
+    let bar = Some(Bar::AtMost(1.3));
+    let cases = [
+        ("loan_64k_over_floor", Same, LARGE_BYTES, bar),
+        ("loan_64k_diff_over_floor", Different, LARGE_BYTES, bar),
+        ("loan_1m_over_floor", Same, HUGE_BYTES, None),
+        ("loan_1m_diff_over_floor", Different, HUGE_BYTES, None),
+    ];
+    cases.into_iter().map(|(name, placement, payload_bytes, bar)| {
+        let case = |system| Case { placement, payload_bytes, system };
+        definition(name, case(System::BatonLoan), case(System::Memcpy), bar)
+    })
 }
 
 impl Results {
@@ -174,6 +194,10 @@ mod tests {
             "typed_diff_over_spin",
             "unix_diff_over_typed",
             "typed_124_over_4",
+            "loan_64k_over_floor",
+            "loan_64k_diff_over_floor",
+            "loan_1m_over_floor",
+            "loan_1m_diff_over_floor",
             "uapi_libc_same_over_futex",
             "uapi_trap_same_over_futex",
             "futex_same_over_typed",

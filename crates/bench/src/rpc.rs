@@ -9,7 +9,7 @@ use crate::html;
 use crate::lanes::{self, Idle};
 use crate::pair::{Chunk, Pair, PairError, Place};
 use crate::processors::{Placement, Processors};
-use crate::ratios::{COMMON_BYTES, Case, Counting, Results, SMALL_BYTES};
+use crate::ratios::{COMMON_BYTES, Case, Counting, HUGE_BYTES, LARGE_BYTES, Results, SMALL_BYTES};
 use crate::report::{Figures, Outcome, Row};
 use crate::service::Service;
 use crate::stage::{Setting, Stage};
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 /// Payloads, in bytes: an `int`; a common request; a page; a large one; a very large one.
-pub const PAYLOADS: [usize; 5] = [SMALL_BYTES, COMMON_BYTES, 4096, 65536, 1 << 20];
+pub const PAYLOADS: [usize; 5] = [SMALL_BYTES, COMMON_BYTES, 4096, LARGE_BYTES, HUGE_BYTES];
 /// Those of which instructions are counted: an emulator may copy a word at a time.
 const COUNTED_PAYLOADS: [usize; 2] = [SMALL_BYTES, COMMON_BYTES];
 
@@ -242,7 +242,7 @@ fn add_round(
     let (most_bytes, why) = system.most_bytes();
     if payload_bytes > most_bytes {
         results.too_large.insert((system, payload_bytes), why);
-    } else if system.runs(placement) {
+    } else if system.runs(placement) && system.carries(payload_bytes) {
         let times_ns = pair.measure(chunk, processors)?;
         let case = Case { placement, payload_bytes, system };
         results.measured.entry(case).or_default().add_round(&times_ns);
@@ -259,13 +259,9 @@ pub fn word(placement: Placement) -> &'static str {
 }
 
 fn rows(results: &Results) -> Vec<Row> {
-    let row = |system: System, payload_bytes, placement, outcome| Row {
-        system: system.name(),
-        case: "call",
-        payload_bytes,
-        placement,
-        detail: None,
-        outcome,
+    let row = |system: System, payload_bytes, placement, outcome| {
+        let (system, case) = system.row();
+        Row { system, case, payload_bytes, placement, detail: None, outcome }
     };
     let measured = results.measured.iter().filter_map(|(case, distribution)| {
         let outcome = Outcome::Measured(Figures::of(distribution)?);

@@ -26,6 +26,8 @@ pub enum Service {
     Stamp,
     /// Answers with the sum of two ints.
     AddInts,
+    /// Answers with the number that it has read in what it was sent.
+    Number,
 }
 
 /// When the server was at it, in nanoseconds of CLOCK_MONOTONIC.
@@ -68,13 +70,14 @@ impl Service {
             Service::Echo => "echo",
             Service::Stamp => "stamp",
             Service::AddInts => "add-ints",
+            Service::Number => "number",
         }
     }
 
     /// Makes the request of a call.
     pub fn ask(self, request: &mut [u8], number: u32) {
         match self {
-            Service::Echo => payload::fill(request, number),
+            Service::Echo | Service::Number => payload::fill(request, number),
             Service::Stamp => {
                 put(request, 0, u64::from(number));
                 payload::fill(&mut request[FILLING..], number);
@@ -98,6 +101,9 @@ impl Service {
     pub fn answer(self, request: &[u8]) -> Option<Cow<'_, [u8]>> {
         match self {
             Service::Echo => payload::check(request).map(|_| request.into()),
+            Service::Number => {
+                payload::check(request).map(|number| number.to_ne_bytes().to_vec().into())
+            }
             Service::Stamp => {
                 let received_ns = now_ns();
                 let filling = request.get(FILLING..)?;
@@ -132,6 +138,7 @@ impl Service {
                     replied_ns: get(reply, S_REPLY),
                 })
             }
+            Service::Number => (reply == number.to_ne_bytes()).then_some(unstamped),
             Service::AddInts => {
                 let (first, second) = ints(number);
                 (reply == first.wrapping_add(second).to_ne_bytes()).then_some(unstamped)
@@ -144,8 +151,12 @@ impl Service {
 mod tests {
     use super::*;
 
-    const ALL: [(Service, usize); 3] =
-        [(Service::Echo, 124), (Service::Stamp, STAMPED_BYTES), (Service::AddInts, INTS_BYTES)];
+    const ALL: [(Service, usize); 4] = [
+        (Service::Echo, 124),
+        (Service::Stamp, STAMPED_BYTES),
+        (Service::AddInts, INTS_BYTES),
+        (Service::Number, 124),
+    ];
 
     #[test]
     fn the_answer_to_a_request_is_known_from_others() {

@@ -21,7 +21,9 @@ impl Stage {
     pub fn set() -> Result<Stage, BenchError> {
         // The broker makes its socket's directory for one user; memory is found by a link in it.
         let directory = tempfile::tempdir().map_err(BenchError::Directory)?;
-        let contexts = [System::BatonUapiLibc, System::BatonUapiTrap].map(|s| s.name().to_owned());
+        let apart =
+            [System::BatonUapiLibc, System::BatonUapiTrap, System::BatonLoan, System::Memcpy];
+        let contexts = apart.map(|system| system.name().to_owned());
         let socket = directory.path().join("broker.sock");
         let broker = Running::start(Config { contexts: contexts.into(), ..Config::at(socket) })?;
         Ok(Stage { broker, directory })

@@ -1,13 +1,20 @@
 //! What can be measured.
 
 use crate::processors::Placement;
+use crate::ratios::LARGE_BYTES;
 use crate::service::Service;
-use crate::systems::{futex, pipe, typed, uapi, unix};
+use crate::systems::{futex, loan, pipe, typed, uapi, unix};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 /// The end that calls.
 pub trait Client {
+    /// Brings a request to where the call has it, if there is such a place. The time that counts.
+    fn fill(&mut self, _request: &[u8]) -> io::Result<Duration> {
+        Ok(Duration::ZERO)
+    }
+
     /// One call. `consume` is shown the answer, where it has come to lie.
     fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()>;
 }
@@ -27,6 +34,10 @@ pub type Accept = Box<dyn FnOnce() -> io::Result<Box<dyn Server>>>;
 pub enum System {
     /// Baton's typed API.
     BatonTyped,
+    /// A loan of Baton's typed API.
+    BatonLoan,
+    /// The floor of loans: a map beside Baton, a call of four bytes, one copy.
+    Memcpy,
     /// A Binder program on Baton, by the C library's `ioctl`.
     BatonUapiLibc,
     /// A Binder program on Baton, by an inline system call.
@@ -63,8 +74,10 @@ pub enum System {
 
 impl System {
     /// All, ours first.
-    pub const ALL: [System; 17] = [
+    pub const ALL: [System; 19] = [
         System::BatonTyped,
+        System::BatonLoan,
+        System::Memcpy,
         System::BatonUapiLibc,
         System::BatonUapiTrap,
         System::KernelBinder,
@@ -83,10 +96,21 @@ impl System {
         System::Zenoh,
     ];
 
-    /// As rows name it.
+    /// As rows name it, and its case.
+    pub fn row(self) -> (&'static str, &'static str) {
+        match self {
+            System::BatonLoan => (System::BatonTyped.name(), "loan"),
+            System::Memcpy => (self.name(), "floor"),
+            _ => (self.name(), "call"),
+        }
+    }
+
+    /// As the command line names it.
     pub fn name(self) -> &'static str {
         match self {
             System::BatonTyped => "baton-typed",
+            System::BatonLoan => "baton-loan",
+            System::Memcpy => "memcpy",
             System::BatonUapiLibc => "baton-uapi-libc",
             System::BatonUapiTrap => "baton-uapi-trap",
             System::KernelBinder => "kernel-binder",
@@ -113,7 +137,14 @@ impl System {
 
     /// Whether it is somebody else's.
     pub fn is_peer(self) -> bool {
-        !matches!(self, System::BatonTyped | System::BatonUapiLibc | System::BatonUapiTrap)
+        !matches!(
+            self,
+            System::BatonTyped
+                | System::BatonLoan
+                | System::Memcpy
+                | System::BatonUapiLibc
+                | System::BatonUapiTrap
+        )
     }
 
     /// Whether it brings dependencies of its own, and so is played by a program of its own.
@@ -137,11 +168,29 @@ impl System {
         self != System::FutexSpin || placement == Placement::Different
     }
 
+    /// Whether it is measured with so many bytes.
+    pub fn carries(self, payload_bytes: usize) -> bool {
+        match self {
+            System::BatonLoan | System::Memcpy => payload_bytes >= LARGE_BYTES,
+            _ => true,
+        }
+    }
+
+    /// What its server does where most do this.
+    pub fn service(self, most: Service) -> Service {
+        match self {
+            System::BatonLoan | System::Memcpy => Service::Number,
+            _ => most,
+        }
+    }
+
     /// A calling end. The other one has begun to listen at `directory`; ours are brought together
     /// by the broker at `broker`.
     pub fn connect(self, directory: &Path, broker: &Path) -> io::Result<Box<dyn Client>> {
         Ok(match self {
             System::BatonTyped => Box::new(typed::connect(broker)?),
+            System::BatonLoan => Box::new(loan::connect(broker)?),
+            System::Memcpy => Box::new(loan::connect_floor(directory, broker)?),
             System::BatonUapiLibc | System::KernelBinder => {
                 Box::new(uapi::connect(uapi::Form::Libc)?)
             }
@@ -178,6 +227,8 @@ impl System {
         }
         Ok(match self {
             System::BatonTyped => ready(typed::listen(broker, service, 1)?),
+            System::BatonLoan => ready(loan::listen(broker)?),
+            System::Memcpy => ready(loan::listen_floor(directory, broker)?),
             System::BatonUapiLibc | System::KernelBinder => {
                 ready(uapi::listen(uapi::Form::Libc, service)?)
             }

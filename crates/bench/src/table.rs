@@ -114,6 +114,7 @@ fn line(row: &Row) -> String {
     let Figures { n, p50_ns, p99_ns, p999_ns, max_ns, mean_ns, p50_spread_ns, .. } = figures;
     let name = match &row.detail {
         Some(Detail::Lanes { lanes }) => format!("{} {lanes}", row.system),
+        None if row.case != "call" => format!("{} {}", row.system, row.case),
         _ => row.system.to_owned(),
     };
     format!(

@@ -25,13 +25,14 @@ fn main() -> ExitCode {
         let Subcommand::Bench(bench) = Words::parse().command;
         return bench.run();
     }
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 7] = [
         ("a_run_in_json_and_as_a_page", a_run_in_json_and_as_a_page),
         ("a_bar_that_was_not_measured_fails_a_check", a_bar_that_was_not_measured_fails_a_check),
         ("instructions_are_of_few_bytes", instructions_are_of_few_bytes),
         ("a_message_is_at_each_point_in_turn", a_message_is_at_each_point_in_turn),
         ("ints_are_added_with_and_without_a_delay", ints_are_added_with_and_without_a_delay),
         ("a_party_ends_with_its_starter", a_party_ends_with_its_starter),
+        ("pages_of_two_sizes_are_measured_or_refused", pages_of_two_sizes_are_measured_or_refused),
     ];
     for (name, test) in tests {
         println!("test {name}");
@@ -83,6 +84,10 @@ fn a_run_in_json_and_as_a_page() {
         }
     }
     clients_are_counted(rows);
+    for (system, case) in [("baton-typed", "loan"), ("memcpy", "floor")] {
+        let of_case = rows.iter().filter(|row| row["system"] == system && row["case"] == case);
+        assert_eq!(of_case.count(), if apart { 4 } else { 2 }, "{case}");
+    }
     let spinning = rows.iter().find(|row| row["system"] == "futex-spin");
     assert!(spinning.is_none_or(|row| row["placement"] == "different"));
     let ratios = report["ratios"].as_array().unwrap();
@@ -185,4 +190,19 @@ fn a_party_ends_with_its_starter() {
     assert_eq!(party(1), Some(1), "its starter is gone");
     // Its input is empty: it has nothing to do.
     assert_eq!(party(std::process::id()), Some(0));
+}
+
+fn pages_of_two_sizes_are_measured_or_refused() {
+    let program = std::env::current_exe().unwrap();
+    let words = ["bench", "pages", "--json", "--calls", "5", "--rounds", "2"];
+    let report = json(&Command::new(program).args(words).output().unwrap());
+    let rows = report["rows"].as_array().unwrap();
+    let of = |system: &str| rows.iter().filter(|row| row["system"] == system).collect::<Vec<_>>();
+    assert_eq!(of("pages-4k").len(), 3);
+    assert!(of("pages-4k").iter().all(|row| row["n"] == 10));
+    let large = of("pages-2m");
+    assert!(large.len() == 3 || large.len() == 1 && large[0]["why"].is_string(), "{large:?}");
+    assert_eq!(of("thesis-64k")[0]["mean_ns"], 4_153_000.0);
+    let ratios = report["ratios"].as_array().unwrap();
+    assert!(ratios.iter().any(|ratio| ratio["name"] == "draw_4k_over_2m"));
 }

@@ -3,6 +3,7 @@
 use crate::channel::{Channel, Progress, duplicate};
 use crate::clock::now_ns;
 use crate::engine::Engine;
+use crate::engine::loan::LoanedLane;
 use crate::parcel::Sent;
 use crate::state::buffer::allocation_bytes;
 use crate::state::transaction::{Departure, Refusal, Target, Via};
@@ -40,6 +41,8 @@ pub enum Data<'a> {
         /// How many.
         bytes: usize,
     },
+    /// In a lane already.
+    Loan(&'a LoanedLane),
 }
 
 impl Data<'_> {
@@ -47,6 +50,7 @@ impl Data<'_> {
         match self {
             Data::Bytes(data) => data.len(),
             Data::Program { bytes, .. } => *bytes,
+            Data::Loan(loan) => loan.bytes(),
         }
     }
 
@@ -57,6 +61,7 @@ impl Data<'_> {
                 // SAFETY: the uapi front end has asked whether the range can be read.
                 unsafe { map.write_from(at, address as *const u8, bytes) }
             }
+            Data::Loan(loan) => loan.copy_to(map, at),
         }
     }
 }
@@ -88,8 +93,9 @@ impl Outgoing<'_> {
 
     fn write(&self, message: &Message, chain: &[ChainEntry], map: &Mapping, at: usize) {
         let parts = message.parts().expect("sizes were checked");
-        map.write(at + parts.chain_at, bytemuck::cast_slice(chain));
+        // First: a loan's data may lie where its chain goes.
         self.data.copy_to(map, at + parts.data_at);
+        map.write(at + parts.chain_at, bytemuck::cast_slice(chain));
         map.write(at + parts.offsets_at, bytemuck::cast_slice(self.offsets));
         map.write(at + parts.buffers_at, &self.sent.buffers);
     }
@@ -333,6 +339,17 @@ impl Engine {
         }
     }
 
+    /// A call's chain: this process, then those further up.
+    pub(crate) fn callers<'a>(
+        &self,
+        departure: &'a Departure,
+        token: u64,
+    ) -> impl Iterator<Item = ChainEntry> + use<'a> {
+        let us = self.identity.process.0;
+        let others = departure.chain.iter().filter(move |entry| entry.process != us);
+        std::iter::once(ChainEntry { process: us, token }).chain(others.copied()).take(MAX_CHAIN)
+    }
+
     #[expect(clippy::type_complexity, reason = "the parts of a call, taken apart at once")]
     fn try_call(
         &self,
@@ -340,10 +357,7 @@ impl Engine {
         outgoing: &Outgoing<'_>,
     ) -> Result<(Arc<Channel>, Via, Prepared, u64, Vec<ChainEntry>), Refusal> {
         let token = token::next().map_err(Refusal::failed)?;
-        let us = self.identity.process.0;
-        let mut chain = vec![ChainEntry { process: us, token }];
-        chain.extend(departure.chain.iter().filter(|entry| entry.process != us));
-        chain.truncate(MAX_CHAIN);
+        let chain: Vec<ChainEntry> = self.callers(departure, token).collect();
         let lost = |errno| match errno {
             Errno::SRCH => Refusal::dead(),
             errno => Refusal::failed(errno),
@@ -353,7 +367,12 @@ impl Engine {
             let prepared = self.prepare(&channel, departure, outgoing, chain.len())?;
             return Ok((channel, via, prepared, token, chain));
         }
-        let (channel, lane) = self.lane_to(departure.peer).map_err(lost)?;
+        let loaned = match outgoing.data {
+            Data::Loan(loan) => loan.take(departure.peer),
+            _ => None,
+        };
+        let (channel, lane) =
+            loaned.map_or_else(|| self.lane_to(departure.peer).map_err(lost), Ok)?;
         let prepared = self
             .refuse_if_frozen(&channel, false)
             .and_then(|_| refuse_if_full(&channel, outgoing))

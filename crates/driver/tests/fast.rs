@@ -205,3 +205,43 @@ fn calls_and_events_cross_without_harm() {
     assert!(open.len() >= 2 && open.iter().all(|open| *open == 0), "{open:?}");
     stage.server.close();
 }
+
+#[test]
+fn payloads_of_any_size_come_back_whatever_came_before() {
+    let stage = stage(1);
+    warm_up(&stage.client, &stage.manager);
+    let sizes = [0, 32, 33, 128, 129, 4096, 65536, 65537, 100_000];
+    let mut kept = Vec::new();
+    for (first, second) in sizes.iter().flat_map(|first| sizes.map(|second| (*first, second))) {
+        for bytes in [first, second] {
+            let sent: Vec<u8> = (0..bytes).map(|index| (index * 3 + first) as u8).collect();
+            let reply = stage.client.call(&stage.manager, ECHO, &sent[..].into()).unwrap();
+            assert!(reply.data() == sent, "{bytes} bytes");
+            // Some stay, and their memory with them.
+            kept.push((reply, sent));
+            kept.truncate(3);
+        }
+    }
+    assert!(kept.iter().all(|(reply, sent)| reply.data() == sent));
+    stage.server.close();
+}
+
+/// A receive buffer that has no room for a payload has none by the fast path either.
+#[test]
+fn a_payload_that_could_not_be_received_is_refused() {
+    let broker = Broker::start();
+    let server = Process::open_with("binder", &broker.socket, 8192).unwrap();
+    let object = server.add_object(|request| Ok(request.data().into()));
+    server.become_context_manager(object).unwrap();
+    let serving = server.clone();
+    thread::spawn(move || serving.serve());
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    warm_up(&client, &manager);
+    for (bytes, fits) in [(8192, true), (8193, false), (8192, true), (65536, false)] {
+        let reply = client.call(&manager, ECHO, &vec![1; bytes][..].into()).map(drop);
+        let expected = if fits { Ok(()) } else { Err(CallError::Failed(Errno::NOSPC)) };
+        assert_eq!(reply, expected, "{bytes} bytes");
+    }
+    server.close();
+}

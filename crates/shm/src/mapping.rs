@@ -101,8 +101,9 @@ impl Mapping {
         self.base.as_ptr() as usize
     }
 
+    /// Where a range lies, for raw reads and writes.
     #[inline]
-    fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
+    pub fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "outside the map");
         // SAFETY: within the map, as just checked.
         unsafe { self.base.as_ptr().add(offset) }
@@ -169,6 +170,22 @@ impl Mapping {
         unsafe { core::ptr::copy(from, to, bytes) }
     }
 
+    /// Writes words that a function makes, each once and in its place: the word with this index, the
+    /// last one as far as `bytes` go.
+    pub fn fill(&self, offset: usize, bytes: usize, mut word: impl FnMut(usize) -> u64) {
+        const WORD: usize = size_of::<u64>();
+        let to = self.at(offset, bytes);
+        for index in 0..bytes / WORD {
+            // SAFETY: `to` has room for `bytes`; the pointer is raw, as any write here.
+            unsafe { to.add(index * WORD).cast::<u64>().write_unaligned(word(index)) }
+        }
+        let rest = bytes % WORD;
+        if rest > 0 {
+            let last = word(bytes / WORD).to_ne_bytes();
+            self.write(offset + bytes - rest, &last[..rest]);
+        }
+    }
+
     /// Overwrites with zeros.
     pub fn zero(&self, offset: usize, bytes: usize) {
         let to = self.at(offset, bytes);
@@ -208,6 +225,18 @@ mod tests {
         let mut seen = [0; 4];
         theirs.read(8, &mut seen);
         assert_eq!(seen, [7; 4]);
+    }
+
+    #[test]
+    fn words_are_written_up_to_the_last_byte() {
+        let file = create("page", 4096).unwrap();
+        let map = Mapping::new(&file, 4096, Access::ReadWrite).unwrap();
+        map.write(0, &[0xff; 32]);
+        map.fill(3, 19, |index| u64::from_ne_bytes([index as u8; 8]));
+        let mut seen = [0; 24];
+        map.read(0, &mut seen);
+        let expected = [&[0xff; 3][..], &[0; 8], &[1; 8], &[2; 3], &[0xff; 2]].concat();
+        assert_eq!(seen, expected[..]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The systems, one each.
 
 pub mod futex;
+pub mod loan;
 pub mod pipe;
 pub mod stream;
 pub mod typed;

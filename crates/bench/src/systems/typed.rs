@@ -3,12 +3,13 @@
 use crate::service::Service;
 use crate::system::{Client, Server};
 use baton_driver::device::OpenError;
-use baton_driver::process::{CallError, Handle, Parcel, Process};
+use baton_driver::process::{CallError, Handle, Object, Parcel, Process};
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;
 
-const CONTEXT: &str = "binder";
+/// Where this system's server is the manager.
+pub const CONTEXT: &str = "binder";
 const ECHO: u32 = 1;
 
 /// A process that holds the object.
@@ -22,18 +23,24 @@ pub struct Owner {
     _process: Process,
 }
 
-fn opened(error: OpenError) -> io::Error {
+pub fn opened(error: OpenError) -> io::Error {
     io::Error::new(error.errno().kind(), error)
 }
 
-fn failed(error: CallError) -> io::Error {
+pub fn failed(error: CallError) -> io::Error {
     io::Error::other(error)
 }
 
 pub fn connect(broker: &Path) -> io::Result<Caller> {
-    let process = Process::open(CONTEXT, broker).map_err(opened)?;
-    let object = process.context_manager().map_err(failed)?;
+    let (process, object) = reach(broker, CONTEXT)?;
     Ok(Caller { process, object })
+}
+
+/// A process of a context, and the object that its manager has there.
+pub fn reach(broker: &Path, context: &str) -> io::Result<(Process, Handle)> {
+    let process = Process::open(context, broker).map_err(opened)?;
+    let object = process.context_manager().map_err(failed)?;
+    Ok((process, object))
 }
 
 pub fn listen(broker: &Path, service: Service, n_loopers: usize) -> io::Result<Owner> {
@@ -42,6 +49,11 @@ pub fn listen(broker: &Path, service: Service, n_loopers: usize) -> io::Result<O
         Some(answer) => Ok(Parcel::from(&*answer)),
         None => Err(Errno::BADMSG),
     });
+    serve(process, object, n_loopers)
+}
+
+/// Makes an object its context's manager, and serves it with so many threads.
+pub fn serve(process: Process, object: Object, n_loopers: usize) -> io::Result<Owner> {
     process.become_context_manager(object)?;
     for _ in 0..n_loopers {
         let serving = process.clone();

@@ -255,7 +255,8 @@ pub struct Lane<'a> {
     pub map: &'a Mapping,
     /// Where messages come in.
     pub inbox: usize,
-    outbox: usize,
+    /// Where messages go out.
+    pub outbox: usize,
 }
 
 impl<'a> Lane<'a> {

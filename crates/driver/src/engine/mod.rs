@@ -13,6 +13,7 @@ mod effects;
 mod events;
 pub(crate) mod fast;
 mod leave;
+pub(crate) mod loan;
 mod rejoin;
 pub(crate) mod spin;
 mod take_in;

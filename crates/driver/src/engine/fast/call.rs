@@ -6,7 +6,9 @@ use super::{INLINE_BYTES, Inline, is_plain};
 use crate::channel::{Channel, Lane, Progress};
 use crate::clock::now_ns;
 use crate::engine::Engine;
+use crate::engine::loan::LoanedLane;
 use crate::state::State;
+use crate::state::buffer::allocation_bytes;
 use crate::state::thread::Waiting;
 use crate::state::transaction::Via;
 use crate::state::work::Tid;
@@ -25,6 +27,33 @@ pub(crate) enum Outcome {
     No,
 }
 
+/// What a call carries.
+#[derive(Clone, Copy)]
+pub(crate) enum Body<'a> {
+    /// Bytes to copy into the lane.
+    Bytes(&'a [u8]),
+    /// Bytes that are in a lane of their own.
+    Loan(&'a LoanedLane),
+}
+
+impl Body<'_> {
+    fn bytes(self) -> usize {
+        match self {
+            Body::Bytes(data) => data.len(),
+            Body::Loan(loan) => loan.bytes(),
+        }
+    }
+}
+
+/// Longest payload of which nobody asks whether its target has room: that is not where it goes to lie,
+/// but what is too large for a process to receive is too large for its threads.
+const UNCOUNTED_BYTES: usize = 128;
+
+fn has_room(channel: &Channel, bytes: usize) -> bool {
+    let free = || channel.front_word(front::LARGEST_FREE) as usize;
+    bytes <= UNCOUNTED_BYTES || allocation_bytes(bytes, 0, 0, 0) <= free()
+}
+
 /// A call that may be made: all that it needs has been looked up.
 struct Start<'a> {
     cell: &'a Cell,
@@ -32,27 +61,35 @@ struct Start<'a> {
     lane: Lane<'a>,
     via: Via,
     token: u64,
+    body: Body<'a>,
 }
 
 impl Engine {
     /// Calls by the way that the thread's last call by this handle went, and waits for the answer.
     #[inline]
-    pub(crate) fn call_fast(&self, handle: u32, code: u32, flags: u32, data: &[u8]) -> Outcome {
-        if data.len() > INLINE_BYTES || local::is_serving() || self.has_events() {
+    pub(crate) fn call_fast(&self, handle: u32, code: u32, flags: u32, body: Body<'_>) -> Outcome {
+        if body.bytes() > INLINE_BYTES || local::is_serving() || self.has_events() {
             return Outcome::No;
         }
         let outcome = local::with(self, |local| {
             let (cell, route) = local.way(handle, self.fast.gate.epoch())?;
             let channel = &*route.lane.channel.upgrade()?;
-            let via = channel.via(route.lane.number as usize);
-            let lane = channel.lane(via.lane as usize).ok()?;
-            if channel.front_word(front::FROZEN) != 0 {
+            let number = match body {
+                Body::Bytes(_) => route.lane.number as usize,
+                Body::Loan(loan) => loan.plain_lane(channel)?,
+            };
+            let via = channel.via(number);
+            let lane = channel.lane(number).ok()?;
+            if channel.front_word(front::FROZEN) != 0 || !has_room(channel, body.bytes()) {
                 return None;
             }
-            let start = Start { cell, channel, lane, via, token: token::next().ok()? };
-            let outcome = self.call_by(&start, route, code, flags, data);
+            let start = Start { cell, channel, lane, via, token: token::next().ok()?, body };
+            let outcome = self.call_by(&start, route, code, flags);
             if let Outcome::Adopted = outcome {
-                local.leave_lane(handle);
+                match body {
+                    Body::Bytes(_) => local.leave_lane(handle),
+                    Body::Loan(loan) => loan.leave(),
+                }
             }
             Some(outcome)
         });
@@ -60,14 +97,7 @@ impl Engine {
     }
 
     #[inline]
-    fn call_by(
-        &self,
-        start: &Start<'_>,
-        route: &Route,
-        code: u32,
-        flags: u32,
-        data: &[u8],
-    ) -> Outcome {
+    fn call_by(&self, start: &Start<'_>, route: &Route, code: u32, flags: u32) -> Outcome {
         let Start { cell, channel, via, lane, .. } = start;
         channel.set_progress(via.lane as usize, Progress::Departed);
         let by = (&self.fast.gate, route.epoch);
@@ -77,12 +107,12 @@ impl Engine {
             return self.turn_back(start);
         }
         // The point of no return.
-        let (node, data_bytes) = (route.node.0, data.len() as u32);
+        let (node, data_bytes) = (route.node.0, start.body.bytes() as u32);
         let (kind, stamp_ns) = (Kind::Request as u32, now_ns());
         let chain = 1;
         let request =
             Message { kind, node, code, flags, data_bytes, chain, stamp_ns, ..Message::default() };
-        self.post(start, &request, data);
+        self.post(start, &request);
         let seen = self.await_answer(channel, via.lane, *lane);
         if seen == Ok(Seen::Message)
             && let Some(answer) = self.take_answer(start)
@@ -94,11 +124,13 @@ impl Engine {
     }
 
     #[inline]
-    fn post(&self, start: &Start<'_>, request: &Message, data: &[u8]) {
+    fn post(&self, start: &Start<'_>, request: &Message) {
         let caller = ChainEntry { process: self.identity.process.0, token: start.token };
         let reader = start.lane.post(request, |map, at| {
             map.write(at + size_of::<Message>(), bytes_of(&caller));
-            map.write(at + size_of::<Message>() + size_of::<ChainEntry>(), data);
+            if let Body::Bytes(data) = start.body {
+                map.write(at + size_of::<Message>() + size_of::<ChainEntry>(), data);
+            }
         });
         start.channel.tell_of_request(start.via.lane as usize, reader, false);
     }

@@ -1,11 +1,10 @@
 //! A payload that has been copied out of its lane, and lies in no receive buffer.
 
-use super::INLINE_BYTES;
 use baton_abi::lane::Message;
 use baton_shm::mapping::Mapping;
 use std::cell::RefCell;
 
-type Long = Box<[u8; INLINE_BYTES]>;
+type Long = Box<[u8]>;
 
 thread_local! {
     /// Memory of payloads that are gone: a thread that calls or serves all day needs one or two.
@@ -13,9 +12,11 @@ thread_local! {
 }
 
 /// Most that a thread keeps.
-const MOST_SPARE: usize = 4;
+const MOST_SPARE: usize = 2;
 /// Longest that needs no memory of its own.
 const SHORT_BYTES: usize = 32;
+/// Least that is allocated for a longer one.
+const LEAST_BYTES: usize = 128;
 
 /// One payload.
 pub(crate) struct Inline {
@@ -67,7 +68,10 @@ impl Spare {
     #[inline(never)]
     fn filled(map: &Mapping, at: usize, bytes: usize) -> Spare {
         let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
-        let mut data = spare.unwrap_or_else(|| Box::new([0; INLINE_BYTES]));
+        // What is too short makes way: of calls that are alike each finds the last one's.
+        let mut data = spare.filter(|data: &Long| data.len() >= bytes).unwrap_or_else(|| {
+            vec![0; bytes.next_power_of_two().max(LEAST_BYTES)].into_boxed_slice()
+        });
         map.read(at, &mut data[..bytes]);
         Spare(Some(data))
     }

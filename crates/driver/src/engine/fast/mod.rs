@@ -18,7 +18,7 @@ mod inline;
 mod local;
 mod serve;
 
-pub(crate) use call::Outcome;
+pub(crate) use call::{Body, Outcome};
 pub(crate) use inline::Inline;
 pub(crate) use local::while_serving;
 pub(crate) use serve::{Answered, Seats, Server};
@@ -32,7 +32,7 @@ use cell::{Cell, Errand};
 use std::sync::{Mutex, Weak};
 
 /// Most bytes of data that the fast path carries.
-pub const INLINE_BYTES: usize = 128;
+pub const INLINE_BYTES: usize = 64 << 10;
 
 /// What all threads of an engine share.
 #[derive(Debug, Default)]

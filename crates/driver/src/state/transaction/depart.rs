@@ -47,7 +47,8 @@ impl State {
         }
     }
 
-    fn call_route(&mut self, tid: Tid, handle: u32, flags: u32) -> Result<Departure, Refusal> {
+    /// Where a call would go, and what it would be part of.
+    pub fn call_route(&mut self, tid: Tid, handle: u32, flags: u32) -> Result<Departure, Refusal> {
         let one_way = flags & TF_ONE_WAY != 0;
         let (handle, allowed) = match handle {
             0 => (self.manager.ok_or(Refusal::dead())?, true),

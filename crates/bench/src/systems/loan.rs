@@ -1,0 +1,120 @@
+//! Large payloads: a loan of the typed API, and what it cannot be faster than.
+//!
+//! Both write the payload where its receiver copies it from, before the clock runs, and both are
+//! answered with the number that the receiver has read in it. The floor is a payload in a map that
+//! the two programs share beside Baton, a call of four bytes that says it is there, and one
+//! `memcpy` by the receiver. Making a loan counts; the floor has nothing of the kind.
+
+use super::typed::{self, Owner};
+use crate::service::Service;
+use crate::system::{Client, System};
+use baton_driver::process::{Handle, Loan, Parcel, Process};
+use baton_shm::mapping::{self, Access, Mapping};
+use rustix::fd::AsRawFd;
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// More than the largest payload.
+const ROOM_BYTES: usize = 2 << 20;
+const READ: u32 = 1;
+
+fn number(payload: &[u8]) -> Result<Parcel, Errno> {
+    let number = Service::Number.answer(payload).ok_or(Errno::BADMSG)?;
+    Ok(Parcel::from(&*number))
+}
+
+fn listen_with(
+    broker: &Path,
+    system: System,
+    read: impl Fn(&[u8]) -> Result<Parcel, Errno> + Send + Sync + 'static,
+) -> io::Result<Owner> {
+    let process = Process::open_with(system.name(), broker, ROOM_BYTES).map_err(typed::opened)?;
+    let object = process.add_object(move |request| read(request.data()));
+    typed::serve(process, object, 1)
+}
+
+/// The lender. Its process and its handle live as long as the program, as its loans refer to them.
+pub struct Lender {
+    process: &'static Process,
+    object: &'static Handle,
+    filled: Option<Loan<'static>>,
+}
+
+pub fn connect(broker: &Path) -> io::Result<Lender> {
+    let (process, object) = typed::reach(broker, System::BatonLoan.name())?;
+    let (process, object) = (Box::leak(Box::new(process)), Box::leak(Box::new(object)));
+    Ok(Lender { process, object, filled: None })
+}
+
+pub fn listen(broker: &Path) -> io::Result<Owner> {
+    listen_with(broker, System::BatonLoan, number)
+}
+
+impl Client for Lender {
+    fn fill(&mut self, request: &[u8]) -> io::Result<Duration> {
+        let start = Instant::now();
+        let loan = self.process.loan(self.object, request.len()).map_err(typed::failed)?;
+        let time = start.elapsed();
+        self.filled.insert(loan).write(0, request);
+        Ok(time)
+    }
+
+    fn call(&mut self, _request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        let loan = self.filled.take().ok_or(io::ErrorKind::InvalidInput)?;
+        consume(loan.call(READ).map_err(typed::failed)?.data());
+        Ok(())
+    }
+}
+
+/// Who calls by four bytes, with a map beside.
+pub struct Sharer {
+    process: Process,
+    object: Handle,
+    map: Mapping,
+}
+
+fn place(directory: &Path) -> PathBuf {
+    directory.join("memory")
+}
+
+pub fn connect_floor(directory: &Path, broker: &Path) -> io::Result<Sharer> {
+    let file = File::options().read(true).write(true).open(place(directory))?;
+    let map = Mapping::new(&file, ROOM_BYTES, Access::ReadWrite)?;
+    let (process, object) = typed::reach(broker, System::Memcpy.name())?;
+    Ok(Sharer { process, object, map })
+}
+
+pub fn listen_floor(directory: &Path, broker: &Path) -> io::Result<Owner> {
+    let file = mapping::create("bench", ROOM_BYTES)?;
+    let map = Mapping::new(&file, ROOM_BYTES, Access::ReadWrite)?;
+    let name = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    std::os::unix::fs::symlink(name, place(directory))?;
+    let buffer = Mutex::new(vec![0; ROOM_BYTES]);
+    listen_with(broker, System::Memcpy, move |request| {
+        // The client finds the map through this file.
+        let _open = &file;
+        let bytes = request.try_into().map(u32::from_ne_bytes).map_err(|_| Errno::BADMSG)?;
+        let mut buffer = buffer.lock().map_err(|_| Errno::FAULT)?;
+        let copy = buffer.get_mut(..bytes as usize).ok_or(Errno::BADMSG)?;
+        map.read(0, copy);
+        number(copy)
+    })
+}
+
+impl Client for Sharer {
+    fn fill(&mut self, request: &[u8]) -> io::Result<Duration> {
+        self.map.write(0, request);
+        Ok(Duration::ZERO)
+    }
+
+    fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        let bytes = (request.len() as u32).to_ne_bytes();
+        let answer = self.process.call(&self.object, READ, &Parcel::from(&bytes[..]));
+        consume(answer.map_err(typed::failed)?.data());
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! Lanes that are taken before their call is made, so that its bytes are written where they go.
+//!
+//! Where the data begins depends on the chain before it, and so on what the thread serves. A loan that
+//! was made for another chain than that of its call, or for another lane, is copied to where the
+//! call has to have it.
+
+use super::Engine;
+use crate::channel::{Channel, Lane};
+use crate::state::transaction::Refusal;
+use crate::state::work::Tid;
+use baton_abi::control::ProcessId;
+use baton_abi::lane::{ChainEntry, MAX_PAYLOAD_BYTES, Message};
+use baton_shm::mapping::Mapping;
+use rustix::io::Errno;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// A lane that no call is made on yet. Dropped, it goes back.
+pub struct LoanedLane {
+    channel: Arc<Channel>,
+    lane: usize,
+    /// Where the data begins in the area.
+    data_at: usize,
+    bytes: usize,
+    /// No call has taken it over.
+    is_held: Cell<bool>,
+}
+
+impl Engine {
+    /// Takes a lane for a call by this handle, with so many bytes of data.
+    pub(crate) fn loan_lane(
+        &self,
+        tid: Tid,
+        handle: u32,
+        bytes: usize,
+    ) -> Result<LoanedLane, Refusal> {
+        if bytes > MAX_PAYLOAD_BYTES {
+            return Err(Refusal::failed(Errno::NOSPC));
+        }
+        self.hear();
+        let mut state = self.lock();
+        self.gather_own(&mut state);
+        let route = state.call_route(tid, handle, 0);
+        self.unlock(state);
+        let route = route?;
+        let chain = self.callers(&route, 0).count();
+        let (channel, lane) = self.lane_to(route.peer).map_err(|errno| match errno {
+            Errno::SRCH => Refusal::dead(),
+            errno => Refusal::failed(errno),
+        })?;
+        let data_at = size_of::<Message>() + chain * size_of::<ChainEntry>();
+        Ok(LoanedLane { channel, lane, data_at, bytes, is_held: Cell::new(true) })
+    }
+}
+
+impl LoanedLane {
+    /// Bytes of data.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn areas(&self) -> Lane<'_> {
+        self.channel.lane(self.lane).expect("it was mapped when it was taken")
+    }
+
+    /// The map, and where in it the data begins.
+    pub fn place(&self) -> (&Mapping, usize) {
+        let areas = self.areas();
+        (areas.map, areas.outbox + self.data_at)
+    }
+
+    /// Gives the lane to a call to this process, if it leads there; then it is the call's to give
+    /// back.
+    pub fn take(&self, peer: ProcessId) -> Option<(Arc<Channel>, usize)> {
+        let leads_there = self.channel.peer == peer && !self.channel.ends().dead;
+        let taken = leads_there && self.is_held.replace(false);
+        taken.then(|| (Arc::clone(&self.channel), self.lane))
+    }
+
+    /// The lane, if it is one of this channel, and written for a call with no others above it.
+    pub fn plain_lane(&self, channel: &Channel) -> Option<usize> {
+        let plain = self.data_at == size_of::<Message>() + size_of::<ChainEntry>();
+        (plain && std::ptr::eq(&*self.channel, channel)).then_some(self.lane)
+    }
+
+    /// The lane is no longer the loan's to give back.
+    pub fn leave(&self) {
+        self.is_held.set(false);
+    }
+
+    /// Brings the data to where a call has to have it: for most, where it is.
+    pub fn copy_to(&self, map: &Mapping, at: usize) {
+        let (from, from_at) = self.place();
+        if !std::ptr::eq(from, map) || from_at != at {
+            Mapping::copy(from, from_at, map, at, self.bytes);
+        }
+    }
+}
+
+impl Drop for LoanedLane {
+    fn drop(&mut self) {
+        if self.is_held.get() {
+            self.channel.give_lane(self.lane as u32);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Threads that serve: all day as a looper, or for as long as their own call has no answer.
+
+use super::received::Place;
+use super::{Handler, Parcel, Process, Received, Request, lock, read};
+use crate::channel::Channel;
+use crate::engine::fast::{Answered, INLINE_BYTES, Seats, Server, while_serving};
+use crate::engine::tid;
+use crate::state::transaction::{Incoming, Target};
+use crate::state::{Return, State};
+use baton_abi::control::Strength;
+use baton_abi::uapi::*;
+use rustix::io::Errno;
+use std::sync::{Arc, MutexGuard};
+
+impl Process {
+    /// Serves on this thread, with every other one that serves, until the process is closed.
+    /// Returns the reason: `EBADF` after [`Process::close`].
+    pub fn serve(&self) -> Errno {
+        let tid = tid();
+        let engine = &self.inner.engine;
+        let mut looper = Looper { process: self, seats: Seats::new() };
+        let mut state = engine.lock();
+        state.enter_looper(tid);
+        state.thread(tid).return_once = false;
+        loop {
+            let process_work = state.takes_process_work(tid);
+            let server: &mut dyn Server = &mut looper;
+            state = match engine.await_work(state, tid, process_work, false, Some(server)) {
+                Ok(state) => state,
+                Err(Errno::INTR) => engine.lock(),
+                Err(errno) => {
+                    engine.forget_thread(tid);
+                    return errno;
+                }
+            };
+            while let Some(item) = state.next_return(tid, process_work) {
+                looper.learn(&state, &item);
+                state = self.attend(state, item);
+            }
+        }
+    }
+
+    /// Deals with what is no answer: serves, acknowledges, tells recipients.
+    pub(super) fn attend<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        item: Return,
+    ) -> MutexGuard<'a, State> {
+        let engine = &self.inner.engine;
+        match item {
+            Return::Transaction(incoming, (ptr, _)) => {
+                engine.unlock(state);
+                self.serve_one(incoming, ptr);
+                engine.lock()
+            }
+            Return::Node(news) => {
+                let (ptr, cookie) = news.subject;
+                for command in news.returns {
+                    match command {
+                        BR_ACQUIRE => state.acknowledge(ptr, cookie, Strength::Strong),
+                        BR_INCREFS => state.acknowledge(ptr, cookie, Strength::Weak),
+                        _ => {}
+                    }
+                }
+                state
+            }
+            Return::Cookie(BR_DEAD_BINDER, cookie) => {
+                state.death_done(tid(), cookie);
+                engine.unlock(state);
+                let told = lock(&self.inner.recipients).remove(&cookie);
+                for recipient in told.unwrap_or_default() {
+                    caught(recipient);
+                }
+                engine.lock()
+            }
+            // Replies are taken by the call that they answer.
+            Return::Reply(_)
+            | Return::Bare(_)
+            | Return::Cookie(..)
+            | Return::Frozen(..)
+            | Return::Nothing => state,
+        }
+    }
+
+    fn serve_one(&self, incoming: Incoming, ptr: u64) {
+        let two_way = incoming.flags & TF_ONE_WAY == 0;
+        let handler = read(&self.inner.objects).get(&ptr).cloned();
+        let received = Received { inner: &self.inner, place: Place::Buffer(Box::new(incoming)) };
+        let request = Request { received };
+        let answer = match handler {
+            Some(handler) => handle(&handler, &request),
+            None => Err(Errno::NOENT),
+        };
+        drop(request);
+        if two_way {
+            self.reply(&answer);
+        }
+    }
+
+    fn reply(&self, answer: &Result<Parcel, Errno>) {
+        self.send(tid(), Target::Reply, 0, 0, answer.as_ref().map_err(|errno| *errno));
+    }
+}
+
+/// A thread that serves.
+struct Looper<'a> {
+    process: &'a Process,
+    seats: Seats<Arc<Handler>>,
+}
+
+impl Looper<'_> {
+    fn learn(&mut self, state: &State, item: &Return) {
+        let Return::Transaction(incoming, (ptr, _)) = item else { return };
+        let inner = &self.process.inner;
+        if let Some(handler) = read(&inner.objects).get(ptr) {
+            self.seats.learn(&inner.engine, state, incoming, handler.clone());
+        }
+    }
+}
+
+impl Server for Looper<'_> {
+    fn forget_stale(&mut self) {
+        self.seats.forget_stale(&self.process.inner.engine);
+    }
+
+    fn last_lane(&self, incoming: &Arc<Vec<Arc<Channel>>>) -> Option<(usize, u32)> {
+        self.seats.last_lane(incoming)
+    }
+
+    fn serve_next(&mut self, any_work: u32, posted: bool) -> bool {
+        let inner = &self.process.inner;
+        let taken = self.seats.take(&inner.engine, any_work, posted);
+        let Some((taken, request)) = taken else { return false };
+        let place = Place::Here(request);
+        let answer = handle(taken.object, &Request { received: Received { inner, place } });
+        let answered = match &answer {
+            Ok(parcel) if parcel.objects.is_none() && parcel.data.len() <= INLINE_BYTES => {
+                taken.answer(&inner.engine, &parcel.data)
+            }
+            _ => taken.give_up(&inner.engine),
+        };
+        if answered == Answered::No {
+            self.process.reply(&answer);
+        }
+        answered == Answered::Yes
+    }
+}
+
+fn handle(handler: &Arc<Handler>, request: &Request<'_>) -> Result<Parcel, Errno> {
+    while_serving(|| caught(|| handler(request))).unwrap_or(Err(Errno::FAULT))
+}
+
+/// Runs the program's code: a panic, which the panic hook has told of, must not leave a caller
+/// without an answer nor the pool with a looper that is gone.
+fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
+    // AssertUnwindSafe: what the body shares with others is the program's, which chose locks or not.
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    result.map_err(std::mem::forget).ok()
+}

@@ -1,0 +1,110 @@
+//! What is sent: bytes, and objects at places in them.
+
+use super::{Handle, Inner, Object};
+use baton_abi::uapi::*;
+use bytemuck::bytes_of;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What is sent: bytes, and objects at places in them. It keeps the handles and the descriptors
+/// that it was given for itself until it is dropped.
+#[derive(Clone, Default)]
+pub struct Parcel {
+    pub(super) data: SmallVec<[u8; SHORT_BYTES]>,
+    pub(super) objects: Option<Box<Objects>>,
+}
+
+/// A parcel of so few bytes needs no memory of its own, and is moved for next to nothing.
+const SHORT_BYTES: usize = 32;
+
+/// Where a parcel's objects stand in its bytes, and what it keeps for them.
+#[derive(Clone, Default)]
+pub(super) struct Objects {
+    offsets: Vec<u64>,
+    handles: Vec<Handle>,
+    fds: Vec<Arc<OwnedFd>>,
+}
+
+impl Parcel {
+    /// An empty one.
+    pub fn new() -> Parcel {
+        Parcel::default()
+    }
+
+    /// The bytes so far.
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// Appends bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> &mut Parcel {
+        self.data.extend_from_slice(bytes);
+        self
+    }
+
+    fn objects(&mut self) -> &mut Objects {
+        self.objects.get_or_insert_default()
+    }
+
+    pub(super) fn offsets(&self) -> &[u64] {
+        self.objects.as_ref().map_or(&[], |objects| &objects.offsets)
+    }
+
+    fn write_flat(&mut self, object: &FlatObject) -> &mut Parcel {
+        self.data.resize(self.data.len().next_multiple_of(4), 0);
+        let at = self.data.len() as u64;
+        self.objects().offsets.push(at);
+        self.write(bytes_of(object))
+    }
+
+    /// Appends an object of this process.
+    pub fn write_object(&mut self, object: Object) -> &mut Parcel {
+        let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS;
+        let kind = BINDER_TYPE_BINDER;
+        self.write_flat(&FlatObject { kind, flags, binder: object.ptr, cookie: 0 })
+    }
+
+    /// Appends a reference to an object of another process.
+    pub fn write_handle(&mut self, handle: &Handle) -> &mut Parcel {
+        let binder = u64::from(handle.number);
+        // The number must not come to mean another object before the parcel is sent.
+        self.objects().handles.push(handle.clone());
+        self.write_flat(&FlatObject { kind: BINDER_TYPE_HANDLE, flags: 0, binder, cookie: 0 })
+    }
+
+    /// Appends a descriptor. It must stay open until the parcel has been sent; for a reply, which
+    /// is sent after its handler has returned, see [`Parcel::write_owned_fd`].
+    pub fn write_fd(&mut self, fd: BorrowedFd<'_>) -> &mut Parcel {
+        let binder = fd.as_raw_fd() as u64;
+        self.write_flat(&FlatObject { kind: BINDER_TYPE_FD, flags: 0, binder, cookie: 0 })
+    }
+
+    /// Appends a descriptor, which is closed with the parcel.
+    pub fn write_owned_fd(&mut self, fd: OwnedFd) -> &mut Parcel {
+        self.write_fd(fd.as_fd());
+        self.objects().fds.push(Arc::new(fd));
+        self
+    }
+
+    /// `EINVAL` if it holds a handle of another process.
+    pub(super) fn check_owner(&self, inner: &Arc<Inner>) -> Result<(), Errno> {
+        let ours = |handle: &Handle| Arc::ptr_eq(&handle.inner, inner);
+        let mut handles = self.objects.iter().flat_map(|objects| &objects.handles);
+        if handles.all(ours) { Ok(()) } else { Err(Errno::INVAL) }
+    }
+}
+
+impl std::fmt::Debug for Parcel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (bytes, objects) = (self.data.len(), self.offsets().len());
+        f.debug_struct("Parcel").field("bytes", &bytes).field("objects", &objects).finish()
+    }
+}
+
+impl From<&[u8]> for Parcel {
+    fn from(bytes: &[u8]) -> Parcel {
+        Parcel { data: SmallVec::from_slice(bytes), ..Parcel::default() }
+    }
+}

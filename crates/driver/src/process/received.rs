@@ -1,0 +1,138 @@
+//! What comes in: a transaction to serve, or the reply to a call, where it lies.
+
+use super::{Handle, Inner, Object};
+use crate::engine::fast::Inline;
+use crate::state::transaction::Incoming;
+use baton_abi::control::Strength;
+use baton_abi::uapi::*;
+use rustix::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// A transaction or reply in the receive buffer. Dropped, the buffer is freed.
+pub struct Received<'a> {
+    pub(super) inner: &'a Arc<Inner>,
+    pub(super) place: Place,
+}
+
+pub(super) enum Place {
+    Buffer(Box<Incoming>),
+    /// Here: it came by the fast path.
+    Here(Inline),
+}
+
+/// A transaction to serve.
+pub struct Request<'a> {
+    /// What it brought.
+    pub received: Received<'a>,
+}
+
+impl Received<'_> {
+    /// The bytes.
+    pub fn data(&self) -> &[u8] {
+        match &self.place {
+            // SAFETY: the buffer is this value's until it is dropped, and the engine writes to no
+            // buffer that has been delivered; peers never map the receive buffer.
+            Place::Buffer(incoming) => unsafe {
+                self.inner.engine.memory.bytes_at(incoming.buffer, incoming.sizes.0)
+            },
+            Place::Here(inline) => inline.data(),
+        }
+    }
+
+    /// `TF_*`.
+    pub fn flags(&self) -> u32 {
+        match &self.place {
+            Place::Buffer(incoming) => incoming.flags,
+            Place::Here(inline) => inline.flags,
+        }
+    }
+
+    fn object(&self, index: usize) -> Option<FlatObject> {
+        let Place::Buffer(incoming) = &self.place else { return None };
+        let (data_bytes, offsets_bytes) = incoming.sizes;
+        if index >= offsets_bytes / 8 {
+            return None;
+        }
+        let at = incoming.buffer + data_bytes.next_multiple_of(8) + index * 8;
+        let mut offset = [0; 8];
+        self.inner.engine.memory.read(at, &mut offset);
+        let offset = u64::from_ne_bytes(offset) as usize;
+        let object = self.data().get(offset..offset + size_of::<FlatObject>())?;
+        Some(bytemuck::pod_read_unaligned(object))
+    }
+
+    /// The object with this index as a reference to another process's. `None` if it is something
+    /// else.
+    pub fn handle(&self, index: usize) -> Option<Handle> {
+        let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_HANDLE)?;
+        let number = object.binder as u32;
+        self.inner
+            .engine
+            .lock()
+            .increase(number, Strength::Strong)
+            .then(|| Handle { inner: Arc::clone(self.inner), number })
+    }
+
+    /// The object with this index as one of this process's own, come home.
+    pub fn own_object(&self, index: usize) -> Option<Object> {
+        let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_BINDER)?;
+        Some(Object { ptr: object.binder })
+    }
+
+    /// A duplicate of the descriptor with this index.
+    pub fn fd(&self, index: usize) -> Option<OwnedFd> {
+        let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_FD)?;
+        // SAFETY: installed for this buffer and open until it is dropped.
+        let fd = unsafe { BorrowedFd::borrow_raw(object.binder as i32) };
+        rustix::io::fcntl_dupfd_cloexec(fd, 0).ok()
+    }
+}
+
+impl Drop for Received<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Place::Buffer(incoming) = &self.place {
+            self.free(incoming);
+        }
+    }
+}
+
+impl Received<'_> {
+    fn free(&self, incoming: &Incoming) {
+        let engine = &self.inner.engine;
+        let mut fds = Vec::new();
+        if incoming.sizes.1 > 0 {
+            let objects = (0..incoming.sizes.1 / 8).filter_map(|index| self.object(index));
+            fds.extend(objects.filter(|o| o.kind == BINDER_TYPE_FD).map(|o| o.binder as i32));
+        }
+        let mut state = engine.lock();
+        if let Some((offset, bytes)) = state.free(Some(incoming.buffer), 0) {
+            engine.memory.zero(offset, bytes);
+        }
+        state.close_fds(fds);
+        engine.unlock(state);
+    }
+}
+
+impl Request<'_> {
+    /// What is asked.
+    pub fn code(&self) -> u32 {
+        match &self.received.place {
+            Place::Buffer(incoming) => incoming.code,
+            Place::Here(inline) => inline.code,
+        }
+    }
+
+    /// The bytes.
+    pub fn data(&self) -> &[u8] {
+        self.received.data()
+    }
+
+    /// The caller's pid, 0 of a one-way transaction, and effective user id.
+    pub fn sender(&self) -> (u32, u32) {
+        match &self.received.place {
+            Place::Buffer(incoming) => incoming.sender,
+            Place::Here(inline) => inline.sender,
+        }
+    }
+}
