@@ -20,10 +20,11 @@ const LOOT: usize = 4096;
 /// How long the calls may take before they count as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where Baton's files are mapped.
-fn maps() -> BTreeSet<usize> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let ours = maps.lines().filter(|line| line.contains("/memfd:baton-"));
+/// Where Baton's files whose names begin so are mapped.
+fn maps(name: &str) -> BTreeSet<usize> {
+    let (maps, name) =
+        (std::fs::read_to_string("/proc/self/maps").unwrap(), format!("/memfd:{name}"));
+    let ours = maps.lines().filter(|line| line.contains(&name));
     ours.map(|line| usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap()).collect()
 }
 
@@ -64,15 +65,20 @@ fn a_client_takes_nobody_elses_wakes() {
     let serving = server.clone();
     let looper = thread::spawn(move || serving.serve());
     let open = || {
+        let bells = maps("baton-bell").len();
         let client = Process::open("binder", &broker.socket).unwrap();
         let manager = client.context_manager().unwrap();
         client.call(&manager, 1, &Parcel::new()).unwrap();
+        // At both ends: at the client's it comes when its control thread hears of it.
+        while maps("baton-bell").len() < bells + 2 {
+            thread::yield_now();
+        }
         (client, manager)
     };
     let (honest, manager) = open();
-    let others = maps();
+    let others = maps("baton-");
     let (thief, stolen) = open();
-    let loot: Vec<usize> = maps().difference(&others).copied().collect();
+    let loot: Vec<usize> = maps("baton-").difference(&others).copied().collect();
     assert!(loot.len() >= 3, "the thief's channel, its own front page and the server's");
 
     let stop = AtomicBool::new(false);
