@@ -212,6 +212,11 @@ impl Generator {
             if handle == 0 && world.holds_former_manager(process) {
                 return None;
             }
+            // Rule `frozen-at-the-door`: no calls back into a process that may be frozen.
+            let doing = &world.processes[process as usize].threads[thread as usize];
+            if world.has_frozen && doing.serves() && one_way == 0 {
+                return None;
+            }
             Command::Transaction { handle, code: self.n_codes, flags: flags | one_way, parcel }
         };
         Some(self.write(process, thread, vec![command]))

@@ -263,6 +263,7 @@ impl<'a> Stage<'a> {
                     let doing = &mut process.threads[thread];
                     (doing.stack, doing.refused, doing.looper) = (Vec::new(), 0, 0);
                 }
+                self.world.has_frozen |= matches!(control, Control::Freeze { enable: true, .. });
                 if matches!(control, Control::Manage | Control::ManageExt { .. }) {
                     process.manages = true;
                     self.world.n_managers += 1;

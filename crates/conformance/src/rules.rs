@@ -53,6 +53,7 @@ pub const RULES: &[Rule] = &[
     Rule { name: "pending-frozen", does: Does::Explains(as_before_pending_frozen) },
     Rule { name: "dead-at-once", does: Does::Avoided },
     Rule { name: "former-manager", does: Does::Avoided },
+    Rule { name: "frozen-at-the-door", does: Does::Avoided },
     Rule { name: "equal-holes", does: Does::Avoided },
     Rule { name: "oldest-looper-first", does: Does::Avoided },
     Rule { name: "reply-without-room", does: Does::Avoided },

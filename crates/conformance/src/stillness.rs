@@ -66,7 +66,7 @@ impl Probe {
         let Some(call) = &self.call else { return Look::Asleep(runs) };
         match read(call, &mut text) {
             None => Look::Gone,
-            Some(call) if call.starts_with(b"running") => Look::Awake,
+            Some(call) if call.starts_with(b"running") || has_timer(call) => Look::Awake,
             Some(_) => Look::Asleep(runs),
         }
     }
@@ -80,6 +80,26 @@ impl Probe {
             .parse()
             .ok()
     }
+}
+
+/// Whether a line of /proc/.../syscall is of a futex wait that ends by itself: what the thread does then is
+/// still to come, and a signal may find it between two sleeps.
+fn has_timer(call: &[u8]) -> bool {
+    let call = String::from_utf8_lossy(call);
+    let mut words = call.split_whitespace();
+    let is_futex = words.next() == Some(&libc::SYS_futex.to_string());
+    let mut arguments = words.map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16));
+    let (_, operation, _, timeout) =
+        (arguments.next(), arguments.next(), arguments.next(), arguments.next());
+    let waits = |operation: u64| {
+        matches!(
+            operation as i32 & libc::FUTEX_CMD_MASK,
+            libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET
+        )
+    };
+    is_futex
+        && matches!(operation, Some(Ok(operation)) if waits(operation))
+        && matches!(timeout, Some(Ok(timeout)) if timeout != 0)
 }
 
 fn read<'a>(file: &File, text: &'a mut [u8]) -> Option<&'a [u8]> {
@@ -116,4 +136,22 @@ pub fn workers() -> Vec<Probe> {
 fn numbers(directory: &str) -> Vec<u32> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_with_a_timer_is_no_rest() {
+        let futex = libc::SYS_futex;
+        let line =
+            |rest: &str| format!("{futex} 0x7f00 {rest} 0x0 0x0 0x7ffe 0x7f01\n").into_bytes();
+        assert!(has_timer(&line("0x0 0x2 0x7ffd10")));
+        assert!(has_timer(&line("0x80 0x2 0x7ffd10")));
+        assert!(!has_timer(&line("0x0 0x2 0x0")));
+        assert!(!has_timer(&line("0x1 0x2 0x7ffd10")), "a wake has a number there");
+        assert!(!has_timer(b"16 0x3 0xc0306201 0x7ffd10 0x1 0x0 0x0 0x7ffe 0x7f01"));
+        assert!(!has_timer(b"running"));
+    }
 }

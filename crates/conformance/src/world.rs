@@ -16,6 +16,8 @@ pub struct World {
     pub pipes: Vec<String>,
     /// How many context managers there have been.
     pub n_managers: u32,
+    /// A process has been frozen.
+    pub has_frozen: bool,
 }
 
 /// One process.
