@@ -80,7 +80,7 @@ fn against_a_client(input: &mut Input<'_>, context: &str) {
 struct Attack {
     hostile: Hostile,
     end: End,
-    memory: Mapping,
+    memory: Mapping<CHANNEL_BYTES>,
     socket: Option<OwnedFd>,
     victim: ProcessId,
     node: u64,
@@ -91,7 +91,7 @@ impl Attack {
     fn new(hostile: Hostile, end: End, fds: Vec<OwnedFd>, victim: ProcessId, node: u64) -> Attack {
         let mut fds = fds.into_iter();
         let (file, socket) = fds.next().zip(fds.next()).expect("memory and socket");
-        let memory = Mapping::new(&file, CHANNEL_BYTES, Access::ReadWrite).expect("its memory");
+        let memory = Mapping::new(&file, Access::ReadWrite).expect("its memory");
         Attack { hostile, end, memory, socket: Some(socket), victim, node, tickets: Vec::new() }
     }
 
@@ -148,9 +148,9 @@ impl Attack {
             message.word |= 1;
         }
         let at = area_at(lane, inbox_of);
-        self.memory.write(at, bytes_of(&message));
+        self.memory.view().write(at, bytes_of(&message));
         let body = input.below(200);
-        self.memory.write(at + size_of::<Message>(), input.bytes(body));
+        self.memory.view().write(at + size_of::<Message>(), input.bytes(body));
         if self.end == End::Client {
             self.memory.double_word(header::READY).fetch_or(1 << lane, Ordering::SeqCst);
         }
@@ -167,7 +167,7 @@ impl Attack {
         }
         let room = RING_BYTES - at;
         let bytes = &bytes_of(&message)[..room.min(size_of::<Message>())];
-        self.memory.write(RING_AT + at, bytes);
+        self.memory.view().write(RING_AT + at, bytes);
         let more = if input.u8() < 240 { u64::from(message.word) } else { input.u64() };
         tail.fetch_add(more, Ordering::Release);
     }
@@ -179,7 +179,7 @@ impl Attack {
             _ => LANES_AT + input.below(256) * 8,
         };
         let bytes = input.below(16);
-        self.memory.write(at, input.bytes(bytes));
+        self.memory.view().write(at, input.bytes(bytes));
     }
 
     fn send(&self, input: &mut Input<'_>) {

@@ -96,13 +96,13 @@ pub fn new_context() -> String {
 /// An opened and mapped device.
 pub struct Opened {
     pub device: Arc<Device>,
-    pub map: Mapping,
+    pub map: Mapping<MAP_BYTES>,
 }
 
 impl Opened {
     pub fn new(context: &str) -> Opened {
         let device = Device::open(context, socket()).expect("a broker with room");
-        let map = Mapping::new(device.file(), MAP_BYTES, Access::Read).expect("a map");
+        let map = Mapping::new(device.file(), Access::Read).expect("a map");
         device.mapped(map.address(), MAP_BYTES);
         Opened { device, map }
     }
@@ -146,7 +146,7 @@ impl Hostile {
     pub fn join(context: &str) -> Hostile {
         let front = baton_shm::mapping::create("front", FRONT_BYTES).expect("a page");
         // Large enough a receive buffer, as far as anybody can tell.
-        let page = Mapping::new(&front, FRONT_BYTES, Access::ReadWrite).expect("a page");
+        let page = Mapping::<FRONT_BYTES>::new(&front, Access::ReadWrite).expect("a page");
         page.word(front::BUFFER_BYTES).store(1 << 20, Ordering::Release);
         page.word(front::ONE_WAY_FREE).store(1 << 19, Ordering::Release);
         let connection = dial();

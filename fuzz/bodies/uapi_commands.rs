@@ -216,10 +216,10 @@ impl Party {
         let offsets = transaction.offsets as usize - map.address();
         for at in (offsets..offsets + transaction.offsets_size as usize).step_by(8) {
             let (mut offset, mut object) = ([0; 8], [0; size_of::<FdObject>()]);
-            map.read(at, &mut offset);
+            map.view().read(at, &mut offset);
             let offset = u64::from_ne_bytes(offset) as usize;
             assert!(offset + object.len() <= transaction.data_size as usize + 24);
-            map.read(from + offset, &mut object);
+            map.view().read(from + offset, &mut object);
             let object: FdObject = pod_read_unaligned(&object);
             if object.kind == BINDER_TYPE_FD {
                 // SAFETY: the driver has just installed it for this program.

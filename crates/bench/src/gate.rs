@@ -14,7 +14,7 @@ const BYTES: usize = 4096;
 
 /// The end of who opens it.
 pub struct Gate {
-    map: Mapping,
+    map: Mapping<BYTES>,
     file: OwnedFd,
 }
 
@@ -22,7 +22,7 @@ impl Gate {
     /// A gate at which nobody waits.
     pub fn new() -> io::Result<Gate> {
         let file = mapping::create("bench-gate", BYTES)?;
-        let map = Mapping::new(&file, BYTES, Access::ReadWrite)?;
+        let map = Mapping::<BYTES>::new(&file, Access::ReadWrite)?;
         Ok(Gate { map, file })
     }
 
@@ -48,7 +48,7 @@ impl Gate {
 /// Waits at the gate at `place` until it has been opened for `number`.
 pub fn wait(place: &Path, number: u32) -> io::Result<()> {
     let file = File::options().read(true).write(true).open(place)?;
-    let map = Mapping::new(&file, BYTES, Access::ReadWrite)?;
+    let map = Mapping::<BYTES>::new(&file, Access::ReadWrite)?;
     let word = map.word(0);
     // Acquire pairs with the release in `Gate::open`.
     while word.load(Ordering::Acquire) != number {

@@ -18,8 +18,8 @@ const MAX_OUTSTANDING: u32 = 1 << 25;
 
 pub(crate) struct Front {
     file: OwnedFd,
-    page: Mapping,
-    tally: Mapping,
+    page: Mapping<FRONT_BYTES>,
+    tally: Mapping<TALLY_BYTES>,
     /// Who writes `FROZEN`.
     writer: Writer,
     frozen: bool,
@@ -37,7 +37,7 @@ impl Front {
     /// against writing or against the seals that are needed.
     pub fn adopt([file, tally]: [OwnedFd; 2]) -> Result<Front, Errno> {
         check(&file, SealFlags::SHRINK | SealFlags::GROW)?;
-        let page = Mapping::new(&file, FRONT_BYTES, Access::ReadWrite)?;
+        let page = Mapping::<FRONT_BYTES>::new(&file, Access::ReadWrite)?;
         let tally = map_tally(tally)?;
         mapping::forbid_new_writers(&file)?;
         Ok(Front { file, page, tally, writer: Writer::Broker, frozen: false })
@@ -46,7 +46,7 @@ impl Front {
     /// The same of a page that another broker has sealed. `EINVAL` if it is not.
     pub fn readopt([file, tally]: [OwnedFd; 2]) -> Result<Front, Errno> {
         check(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE)?;
-        let page = Mapping::new(&file, FRONT_BYTES, Access::Read)?;
+        let page = Mapping::<FRONT_BYTES>::new(&file, Access::Read)?;
         let frozen = page.word(front::FROZEN).load(Ordering::SeqCst) != 0;
         let tally = map_tally(tally)?;
         Ok(Front { file, page, tally, writer: Writer::Engine, frozen })
@@ -114,9 +114,9 @@ fn slots() -> impl Iterator<Item = usize> {
     (0..front::SLOTS).map(|slot| front::SLOTS_AT + slot * front::SLOT_BYTES)
 }
 
-fn map_tally(file: OwnedFd) -> Result<Mapping, Errno> {
+fn map_tally(file: OwnedFd) -> Result<Mapping<TALLY_BYTES>, Errno> {
     check(&file, SealFlags::SHRINK | SealFlags::GROW)?;
-    Mapping::new(&file, TALLY_BYTES, Access::ReadWrite)
+    Mapping::<TALLY_BYTES>::new(&file, Access::ReadWrite)
 }
 
 fn check(file: &OwnedFd, wanted: SealFlags) -> Result<(), Errno> {

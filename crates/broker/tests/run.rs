@@ -67,8 +67,8 @@ fn a_channel_is_shared_memory_a_socket_and_the_servers_front_page() {
     };
     assert_eq!((same, peer), (channel, manager.identity.clone()));
 
-    let ours = Mapping::new(memory, CHANNEL_BYTES, Access::ReadWrite).unwrap();
-    let theirs = Mapping::new(client_memory, CHANNEL_BYTES, Access::ReadWrite).unwrap();
+    let ours = Mapping::<CHANNEL_BYTES>::new(memory, Access::ReadWrite).unwrap();
+    let theirs = Mapping::<CHANNEL_BYTES>::new(client_memory, Access::ReadWrite).unwrap();
     ours.word(CHANNEL_BYTES - 4).store(7, Ordering::SeqCst);
     assert_eq!(theirs.word(CHANNEL_BYTES - 4).load(Ordering::SeqCst), 7);
     // Neither end can take it from under the other.
@@ -80,9 +80,9 @@ fn a_channel_is_shared_memory_a_socket_and_the_servers_front_page() {
 
     // The front page is the server's: the client only looks.
     manager.front.word(front::SLEEPERS).store(9, Ordering::SeqCst);
-    let seen = Mapping::new(page, FRONT_BYTES, Access::Read).unwrap();
+    let seen = Mapping::<FRONT_BYTES>::new(page, Access::Read).unwrap();
     assert_eq!(seen.word(front::SLEEPERS).load(Ordering::SeqCst), 9);
-    assert_eq!(Mapping::new(page, FRONT_BYTES, Access::ReadWrite).unwrap_err(), Errno::PERM);
+    assert_eq!(Mapping::<FRONT_BYTES>::new(page, Access::ReadWrite).unwrap_err(), Errno::PERM);
     assert!(rustix::io::pwrite(page, &[1], 0).is_err());
     for descriptor in at_server.iter().chain(&at_client) {
         let flags = rustix::io::fcntl_getfd(descriptor).unwrap();

@@ -12,7 +12,7 @@ use crate::token;
 use baton_abi::control::{ProcessId, Reply, Request, TicketId};
 use baton_abi::lane::*;
 use baton_shm::mailbox::Reader;
-use baton_shm::mapping::Mapping;
+use baton_shm::mapping::View;
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Data<'_> {
         }
     }
 
-    fn copy_to(&self, map: &Mapping, at: usize) {
+    fn copy_to(&self, map: View<'_>, at: usize) {
         match *self {
             Data::Bytes(data) => map.write(at, data),
             Data::Program { address, bytes } => {
@@ -91,7 +91,7 @@ impl Outgoing<'_> {
         }
     }
 
-    fn write(&self, message: &Message, chain: &[ChainEntry], map: &Mapping, at: usize) {
+    fn write(&self, message: &Message, chain: &[ChainEntry], map: View<'_>, at: usize) {
         let parts = message.parts().expect("sizes were checked");
         // First: a loan's data may lie where its chain goes.
         self.data.copy_to(map, at + parts.data_at);
@@ -396,7 +396,7 @@ impl Engine {
         nested: bool,
         named: bool,
         message: &Message,
-        body: impl FnOnce(&Mapping, usize),
+        body: impl FnOnce(View<'_>, usize),
     ) -> bool {
         let Ok(areas) = channel.lane(lane) else { return false };
         let reader = areas.post(message, body);

@@ -6,7 +6,7 @@ use rustix::rand::GetRandomFlags;
 use std::cell::Cell;
 
 /// How many a thread asks for at once.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 256;
 
 thread_local! {
     static STOCK: [Cell<u64>; AT_ONCE] = const { [const { Cell::new(0) }; AT_ONCE] };

@@ -5,6 +5,7 @@
 //! A mapped file is sealed against shrinking, so no access faults.
 
 use crate::sync::{AtomicU32, AtomicU64};
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -20,18 +21,26 @@ pub enum Access {
     Read,
 }
 
-/// A shared map of a sealed file. Unmapped when dropped; not inherited over fork.
+/// A shared map of the first `BYTES` of a sealed file, from some offset on. Unmapped when dropped; not
+/// inherited over fork. That the length is of the type makes most checks of bounds the compiler's.
 #[derive(Debug)]
-pub struct Mapping {
+pub struct Mapping<const BYTES: usize> {
+    base: NonNull<u8>,
+}
+
+/// A mapping of whatever length: where bytes go in and out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View<'a> {
     base: NonNull<u8>,
     bytes: usize,
+    mapping: PhantomData<&'a ()>,
 }
 
 // SAFETY: the base address is valid in every thread, and all access is by atomics or by copies of
 // bytes that have no Rust owner.
-unsafe impl Send for Mapping {}
+unsafe impl<const BYTES: usize> Send for Mapping<BYTES> {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl<const BYTES: usize> Sync for Mapping<BYTES> {}
 
 /// A new zero-filled file of exactly `bytes`, which can neither shrink nor grow.
 pub fn create(name: &str, bytes: usize) -> Result<OwnedFd> {
@@ -51,21 +60,21 @@ pub fn freeze_seals(file: impl AsFd) -> Result<()> {
     rustix::fs::fcntl_add_seals(file, SealFlags::SEAL)
 }
 
-impl Mapping {
-    /// Maps the first `bytes` of a file that somebody else may have made.
+impl<const BYTES: usize> Mapping<BYTES> {
+    /// Maps the beginning of a file that somebody else may have made.
     ///
     /// `EINVAL` if it is shorter or can shrink: its maker's fault.
-    pub fn new(file: impl AsFd, bytes: usize, access: Access) -> Result<Mapping> {
-        Mapping::part(file, 0, bytes, access)
+    pub fn new(file: impl AsFd, access: Access) -> Result<Self> {
+        Mapping::part(file, 0, access)
     }
 
-    /// Maps `bytes` from `offset` on, both multiples of the page size.
-    pub fn part(file: impl AsFd, offset: usize, bytes: usize, access: Access) -> Result<Mapping> {
+    /// Maps from `offset` on, which like the length is a multiple of the page size.
+    pub fn part(file: impl AsFd, offset: usize, access: Access) -> Result<Self> {
         let file = file.as_fd();
         let seals = rustix::fs::fcntl_get_seals(file)?;
         let size = rustix::fs::fstat(file)?.st_size as u64;
-        let end = offset.checked_add(bytes).ok_or(Errno::INVAL)?;
-        if bytes == 0 || !seals.contains(SealFlags::SHRINK) || size < end as u64 {
+        let end = offset.checked_add(BYTES).ok_or(Errno::INVAL)?;
+        if BYTES == 0 || !seals.contains(SealFlags::SHRINK) || size < end as u64 {
             return Err(Errno::INVAL);
         }
         let protection = match access {
@@ -76,7 +85,7 @@ impl Mapping {
         let base = unsafe {
             rustix::mm::mmap(
                 core::ptr::null_mut(),
-                bytes,
+                BYTES,
                 protection,
                 MapFlags::SHARED | MapFlags::NORESERVE,
                 file,
@@ -86,14 +95,15 @@ impl Mapping {
         let base: NonNull<u8> = NonNull::new(base.cast()).ok_or(Errno::FAULT)?;
         // SAFETY: our own map, as just returned. A child of fork must not write here as us.
         let _ = unsafe {
-            rustix::mm::madvise(base.as_ptr().cast(), bytes, rustix::mm::Advice::LinuxDontFork)
+            rustix::mm::madvise(base.as_ptr().cast(), BYTES, rustix::mm::Advice::LinuxDontFork)
         };
-        Ok(Mapping { base, bytes })
+        Ok(Mapping { base })
     }
 
-    /// Its length.
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    /// All of it.
+    #[inline]
+    pub fn view(&self) -> View<'_> {
+        View { base: self.base, bytes: BYTES, mapping: PhantomData }
     }
 
     /// Address of the first byte: to give to a program, or to hand to the kernel.
@@ -101,9 +111,28 @@ impl Mapping {
         self.base.as_ptr() as usize
     }
 
+    /// [`View::word`].
+    #[inline]
+    pub fn word(&self, offset: usize) -> &AtomicU32 {
+        self.view().word(offset)
+    }
+
+    /// [`View::double_word`].
+    #[inline]
+    pub fn double_word(&self, offset: usize) -> &AtomicU64 {
+        self.view().double_word(offset)
+    }
+}
+
+impl<'a> View<'a> {
+    /// Its length.
+    pub fn bytes(self) -> usize {
+        self.bytes
+    }
+
     /// Where a range lies, for raw reads and writes.
     #[inline]
-    pub fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
+    pub fn at(self, offset: usize, bytes: usize) -> *mut u8 {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "outside the map");
         // SAFETY: within the map, as just checked.
         unsafe { self.base.as_ptr().add(offset) }
@@ -114,23 +143,23 @@ impl Mapping {
     /// # Panics
     /// Outside the map or unaligned: the caller's bug, as in every method here.
     #[inline]
-    pub fn word(&self, offset: usize) -> &AtomicU32 {
+    pub fn word(self, offset: usize) -> &'a AtomicU32 {
         assert!(offset.is_multiple_of(4));
-        // SAFETY: in bounds, aligned, mapped as long as self; atomics may change under us.
+        // SAFETY: in bounds, aligned, mapped as long as the mapping; atomics may change under us.
         unsafe { &*self.at(offset, 4).cast::<AtomicU32>() }
     }
 
     /// The double word at a multiple of 8.
     #[inline]
-    pub fn double_word(&self, offset: usize) -> &AtomicU64 {
+    pub fn double_word(self, offset: usize) -> &'a AtomicU64 {
         assert!(offset.is_multiple_of(8));
-        // SAFETY: in bounds, aligned, mapped as long as self; atomics may change under us.
+        // SAFETY: in bounds, aligned, mapped as long as the mapping; atomics may change under us.
         unsafe { &*self.at(offset, 8).cast::<AtomicU64>() }
     }
 
     /// Copies bytes in.
     #[inline]
-    pub fn write(&self, offset: usize, from: &[u8]) {
+    pub fn write(self, offset: usize, from: &[u8]) {
         let to = self.at(offset, from.len());
         // SAFETY: `to` is in bounds; a slice of ours never overlaps a map that nobody borrows.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
@@ -138,7 +167,7 @@ impl Mapping {
 
     /// Copies bytes out. What a peer may be writing meanwhile comes out as any mixture.
     #[inline]
-    pub fn read(&self, offset: usize, into: &mut [u8]) {
+    pub fn read(self, offset: usize, into: &mut [u8]) {
         let from = self.at(offset, into.len());
         // SAFETY: `from` is in bounds; see `write`. Bytes have no invalid value.
         unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) }
@@ -148,13 +177,13 @@ impl Mapping {
     ///
     /// # Safety
     /// As long as the slice lives, no map of the file is written to in this range.
-    pub unsafe fn bytes_at(&self, offset: usize, bytes: usize) -> &[u8] {
+    pub unsafe fn bytes_at(self, offset: usize, bytes: usize) -> &'a [u8] {
         // SAFETY: in bounds and mapped; unchanging by the caller's promise.
         unsafe { core::slice::from_raw_parts(self.at(offset, bytes), bytes) }
     }
 
     /// Copies from one map to another, or within one where the two do not overlap.
-    pub fn copy(from: &Mapping, from_offset: usize, to: &Mapping, to_offset: usize, bytes: usize) {
+    pub fn copy(from: View<'_>, from_offset: usize, to: View<'_>, to_offset: usize, bytes: usize) {
         let (source, target) = (from.at(from_offset, bytes), to.at(to_offset, bytes));
         // SAFETY: both in bounds. `copy` allows an overlap.
         unsafe { core::ptr::copy(source, target, bytes) }
@@ -164,7 +193,7 @@ impl Mapping {
     ///
     /// # Safety
     /// `bytes` from `from` on are mapped and readable.
-    pub unsafe fn write_from(&self, offset: usize, from: *const u8, bytes: usize) {
+    pub unsafe fn write_from(self, offset: usize, from: *const u8, bytes: usize) {
         let to = self.at(offset, bytes);
         // SAFETY: the caller's promise for `from`; `to` is in bounds. `copy` allows an overlap.
         unsafe { core::ptr::copy(from, to, bytes) }
@@ -172,7 +201,7 @@ impl Mapping {
 
     /// Writes words that a function makes, each once and in its place: the word with this index, the
     /// last one as far as `bytes` go.
-    pub fn fill(&self, offset: usize, bytes: usize, mut word: impl FnMut(usize) -> u64) {
+    pub fn fill(self, offset: usize, bytes: usize, mut word: impl FnMut(usize) -> u64) {
         const WORD: usize = size_of::<u64>();
         let to = self.at(offset, bytes);
         for index in 0..bytes / WORD {
@@ -187,17 +216,17 @@ impl Mapping {
     }
 
     /// Overwrites with zeros.
-    pub fn zero(&self, offset: usize, bytes: usize) {
+    pub fn zero(self, offset: usize, bytes: usize) {
         let to = self.at(offset, bytes);
         // SAFETY: in bounds.
         unsafe { core::ptr::write_bytes(to, 0, bytes) }
     }
 }
 
-impl Drop for Mapping {
+impl<const BYTES: usize> Drop for Mapping<BYTES> {
     fn drop(&mut self) {
         // SAFETY: our own map; the borrow checker ended every use of it.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), BYTES) };
     }
 }
 
@@ -209,32 +238,32 @@ mod tests {
     fn a_file_that_can_shrink_is_refused() {
         let file = rustix::fs::memfd_create("open", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&file, 4096).unwrap();
-        assert_eq!(Mapping::new(&file, 4096, Access::Read).unwrap_err(), Errno::INVAL);
+        assert_eq!(Mapping::<4096>::new(&file, Access::Read).unwrap_err(), Errno::INVAL);
         let file = create("short", 4096).unwrap();
-        assert_eq!(Mapping::new(&file, 8192, Access::Read).unwrap_err(), Errno::INVAL);
+        assert_eq!(Mapping::<8192>::new(&file, Access::Read).unwrap_err(), Errno::INVAL);
     }
 
     #[test]
     fn strangers_can_read_and_not_write_a_forbidden_file() {
         let file = create("page", 4096).unwrap();
-        let ours = Mapping::new(&file, 4096, Access::ReadWrite).unwrap();
+        let ours = Mapping::<4096>::new(&file, Access::ReadWrite).unwrap();
         forbid_new_writers(&file).unwrap();
-        assert_eq!(Mapping::new(&file, 4096, Access::ReadWrite).unwrap_err(), Errno::PERM);
-        let theirs = Mapping::new(&file, 4096, Access::Read).unwrap();
-        ours.write(8, &[7; 4]);
+        assert_eq!(Mapping::<4096>::new(&file, Access::ReadWrite).unwrap_err(), Errno::PERM);
+        let theirs = Mapping::<4096>::new(&file, Access::Read).unwrap();
+        ours.view().write(8, &[7; 4]);
         let mut seen = [0; 4];
-        theirs.read(8, &mut seen);
+        theirs.view().read(8, &mut seen);
         assert_eq!(seen, [7; 4]);
     }
 
     #[test]
     fn words_are_written_up_to_the_last_byte() {
         let file = create("page", 4096).unwrap();
-        let map = Mapping::new(&file, 4096, Access::ReadWrite).unwrap();
-        map.write(0, &[0xff; 32]);
-        map.fill(3, 19, |index| u64::from_ne_bytes([index as u8; 8]));
+        let map = Mapping::<4096>::new(&file, Access::ReadWrite).unwrap();
+        map.view().write(0, &[0xff; 32]);
+        map.view().fill(3, 19, |index| u64::from_ne_bytes([index as u8; 8]));
         let mut seen = [0; 24];
-        map.read(0, &mut seen);
+        map.view().read(0, &mut seen);
         let expected = [&[0xff; 3][..], &[0; 8], &[1; 8], &[2; 3], &[0xff; 2]].concat();
         assert_eq!(seen, expected[..]);
     }
@@ -243,6 +272,6 @@ mod tests {
     #[should_panic(expected = "outside the map")]
     fn access_past_the_end_is_our_bug() {
         let file = create("page", 4096).unwrap();
-        Mapping::new(&file, 4096, Access::ReadWrite).unwrap().write(4095, &[0; 2]);
+        Mapping::<4096>::new(&file, Access::ReadWrite).unwrap().view().write(4095, &[0; 2]);
     }
 }

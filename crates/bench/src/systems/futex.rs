@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 
 const DATA_AT: usize = 64;
 const AREA_BYTES: usize = (1 << 20) + 4096;
+/// Both.
+const MAP_BYTES: usize = 2 * AREA_BYTES;
 
 /// What a side does until its word changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub enum Waiting {
 
 /// One side.
 pub struct Side {
-    map: Mapping,
+    map: Mapping<MAP_BYTES>,
     waiting: Waiting,
     inbox: usize,
     outbox: usize,
@@ -47,14 +49,14 @@ fn place(directory: &Path) -> PathBuf {
     directory.join("memory")
 }
 
-fn side(map: Mapping, waiting: Waiting, inbox: usize, file: Option<OwnedFd>) -> Side {
+fn side(map: Mapping<MAP_BYTES>, waiting: Waiting, inbox: usize, file: Option<OwnedFd>) -> Side {
     let (outbox, buffer) = (AREA_BYTES - inbox, Vec::new());
     Side { map, waiting, inbox, outbox, number: 0, buffer, _file: file }
 }
 
 pub fn listen(directory: &Path, waiting: Waiting) -> io::Result<Side> {
-    let file = mapping::create("bench", 2 * AREA_BYTES)?;
-    let map = Mapping::new(&file, 2 * AREA_BYTES, Access::ReadWrite)?;
+    let file = mapping::create("bench", MAP_BYTES)?;
+    let map = Mapping::new(&file, Access::ReadWrite)?;
     let name = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     std::os::unix::fs::symlink(name, place(directory))?;
     Ok(side(map, waiting, 0, Some(file)))
@@ -62,13 +64,13 @@ pub fn listen(directory: &Path, waiting: Waiting) -> io::Result<Side> {
 
 pub fn connect(directory: &Path, waiting: Waiting) -> io::Result<Side> {
     let file = File::options().read(true).write(true).open(place(directory))?;
-    let map = Mapping::new(&file, 2 * AREA_BYTES, Access::ReadWrite)?;
+    let map = Mapping::new(&file, Access::ReadWrite)?;
     Ok(side(map, waiting, AREA_BYTES, None))
 }
 
 impl Side {
     fn send(&self, message: &[u8]) {
-        self.map.write(self.outbox + DATA_AT, message);
+        self.map.view().write(self.outbox + DATA_AT, message);
         let word = self.map.word(self.outbox);
         // Release pairs with the acquire in the other side's `receive`.
         word.store(self.number, Ordering::Release);
@@ -87,7 +89,7 @@ impl Side {
             }
         }
         self.buffer.resize(bytes, 0);
-        self.map.read(self.inbox + DATA_AT, &mut self.buffer);
+        self.map.view().read(self.inbox + DATA_AT, &mut self.buffer);
     }
 }
 

@@ -74,7 +74,7 @@ impl Client for Lender {
 pub struct Sharer {
     process: Process,
     object: Handle,
-    map: Mapping,
+    map: Mapping<ROOM_BYTES>,
 }
 
 fn place(directory: &Path) -> PathBuf {
@@ -83,14 +83,14 @@ fn place(directory: &Path) -> PathBuf {
 
 pub fn connect_floor(directory: &Path, broker: &Path) -> io::Result<Sharer> {
     let file = File::options().read(true).write(true).open(place(directory))?;
-    let map = Mapping::new(&file, ROOM_BYTES, Access::ReadWrite)?;
+    let map = Mapping::<ROOM_BYTES>::new(&file, Access::ReadWrite)?;
     let (process, object) = typed::reach(broker, System::Memcpy.name())?;
     Ok(Sharer { process, object, map })
 }
 
 pub fn listen_floor(directory: &Path, broker: &Path) -> io::Result<Owner> {
     let file = mapping::create("bench", ROOM_BYTES)?;
-    let map = Mapping::new(&file, ROOM_BYTES, Access::ReadWrite)?;
+    let map = Mapping::<ROOM_BYTES>::new(&file, Access::ReadWrite)?;
     let name = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     std::os::unix::fs::symlink(name, place(directory))?;
     let buffer = Mutex::new(vec![0; ROOM_BYTES]);
@@ -100,14 +100,14 @@ pub fn listen_floor(directory: &Path, broker: &Path) -> io::Result<Owner> {
         let bytes = request.try_into().map(u32::from_ne_bytes).map_err(|_| Errno::BADMSG)?;
         let mut buffer = buffer.lock().map_err(|_| Errno::FAULT)?;
         let copy = buffer.get_mut(..bytes as usize).ok_or(Errno::BADMSG)?;
-        map.read(0, copy);
+        map.view().read(0, copy);
         number(copy)
     })
 }
 
 impl Client for Sharer {
     fn fill(&mut self, request: &[u8]) -> io::Result<Duration> {
-        self.map.write(0, request);
+        self.map.view().write(0, request);
         Ok(Duration::ZERO)
     }
 

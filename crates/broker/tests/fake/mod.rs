@@ -126,7 +126,7 @@ pub struct Fake {
     pub requests: OwnedFd,
     pub events: OwnedFd,
     pub identity: Identity,
-    pub front: Mapping,
+    pub front: Mapping<FRONT_BYTES>,
     /// The files of its front page and its tally page.
     pub pages: [OwnedFd; 2],
     pub era: u32,
@@ -136,7 +136,7 @@ pub struct Fake {
 impl Fake {
     pub fn open(path: &Path, context: &str) -> Result<Fake, Errno> {
         let file = front_page();
-        let front = Mapping::new(&file, FRONT_BYTES, mapping::Access::ReadWrite).unwrap();
+        let front = Mapping::<FRONT_BYTES>::new(&file, mapping::Access::ReadWrite).unwrap();
         let hello = Request::Hello { version: VERSION, context: context.into() };
         Fake::greet_with(path, &hello, front, [file, tally_page()])
     }
@@ -156,7 +156,7 @@ impl Fake {
     fn greet_with(
         path: &Path,
         greeting: &Request,
-        front: Mapping,
+        front: Mapping<FRONT_BYTES>,
         pages: [OwnedFd; 2],
     ) -> Result<Fake, Errno> {
         let requests = connect(path)?;

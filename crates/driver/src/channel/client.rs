@@ -4,7 +4,7 @@ use super::{Channel, Ends, OneWayAccount, Progress};
 use baton_abi::lane::*;
 use baton_shm::bell::Ring;
 use baton_shm::mailbox::Reader;
-use baton_shm::mapping::Mapping;
+use baton_shm::mapping::View;
 use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU32, Ordering};
 use bytemuck::bytes_of;
@@ -178,7 +178,7 @@ impl Channel {
         ends: &mut Ends,
         message: &Message,
         allocation: usize,
-        write: impl FnOnce(&Mapping, usize),
+        write: impl FnOnce(View<'_>, usize),
     ) -> Result<bool, Corrupt> {
         let bytes = message.parts().ok_or(Corrupt)?.end.next_multiple_of(64);
         let (head, tail) =
@@ -193,13 +193,13 @@ impl Channel {
                 return Ok(false);
             }
             let skip = Message { word: before_end as u32, kind: Kind::Skip as u32, ..*message };
-            self.head.write(RING_AT + ends.producer.place(), bytes_of(&skip));
+            self.head.view().write(RING_AT + ends.producer.place(), bytes_of(&skip));
             ends.producer.publish(tail, before_end);
         }
         let at = RING_AT + ends.producer.place();
         let message = Message { word: bytes as u32, ..*message };
-        self.head.write(at, bytes_of(&message));
-        write(&self.head, at);
+        self.head.view().write(at, bytes_of(&message));
+        write(self.head.view(), at);
         ends.producer.publish(tail, bytes);
         let end = ends.producer.position();
         ends.pending.push_back((end, allocation));

@@ -14,7 +14,7 @@ use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::*;
 use baton_shm::bell::Bell;
 use baton_shm::mailbox::{Mailbox, Reader};
-use baton_shm::mapping::{Access, Mapping};
+use baton_shm::mapping::{Access, Mapping, View};
 use baton_shm::ring::{Consumer, Producer};
 use baton_shm::sync::{AtomicU64, Ordering};
 use bytemuck::{bytes_of, bytes_of_mut};
@@ -28,6 +28,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 /// Most descriptor messages that wait here for their transaction; the others wait in the socket.
 const MAX_STASHED: usize = 1024;
 
+/// Size of a lane's two areas.
+const LANE_BYTES: usize = 2 * AREA_BYTES;
+
 /// One channel, at one of its ends.
 #[derive(Debug)]
 pub struct Channel {
@@ -40,13 +43,13 @@ pub struct Channel {
     file: OwnedFd,
     socket: OwnedFd,
     /// Header and ring.
-    head: Mapping,
-    lanes: [OnceLock<Mapping>; LANES],
+    head: Mapping<LANES_AT>,
+    lanes: [OnceLock<Mapping<LANE_BYTES>>; LANES],
     /// The server's front page, at the client's end.
-    front: Option<Mapping>,
+    front: Option<Mapping<FRONT_BYTES>>,
     /// Where the server's loopers sleep. Nothing until the client's end has heard of it, or if there
     /// were no descriptors for it: then the doorbell does.
-    bell: OnceLock<Mapping>,
+    bell: OnceLock<Mapping<BELL_BYTES>>,
     /// The processor on which this end last said that it runs, and one.
     shown_processor: AtomicU32,
     /// Server: how often the process's loopers had slept when this client last wanted something.
@@ -122,7 +125,7 @@ impl Channel {
         let front = match end {
             End::Client => {
                 let page = fds.next().ok_or(Errno::PROTO)?;
-                Some(Mapping::new(page, FRONT_BYTES, Access::Read)?)
+                Some(Mapping::<FRONT_BYTES>::new(page, Access::Read)?)
             }
             End::Server => None,
         };
@@ -132,7 +135,7 @@ impl Channel {
         {
             let _ = bell.set(page);
         }
-        let head = Mapping::new(&file, LANES_AT, Access::ReadWrite)?;
+        let head = Mapping::<LANES_AT>::new(&file, Access::ReadWrite)?;
         let work = Mutex::new(Ends {
             abandoned: 0,
             producer: Producer::new(RING_BYTES),
@@ -219,13 +222,13 @@ impl Channel {
             End::Server => (0, AREA_BYTES),
             End::Client => (AREA_BYTES, 0),
         };
-        Ok(Lane { map, inbox, outbox })
+        Ok(Lane { map: map.view(), inbox, outbox })
     }
 
     #[cold]
-    fn map_lane(&self, lane: usize) -> Result<&Mapping, Errno> {
+    fn map_lane(&self, lane: usize) -> Result<&Mapping<LANE_BYTES>, Errno> {
         let at = area_at(lane, End::Server);
-        let map = Mapping::part(&self.file, at, 2 * AREA_BYTES, Access::ReadWrite)?;
+        let map = Mapping::part(&self.file, at, Access::ReadWrite)?;
         Ok(self.lanes[lane].get_or_init(|| map))
     }
 
@@ -252,7 +255,7 @@ pub struct OneWayAccount {
 #[derive(Clone, Copy)]
 pub struct Lane<'a> {
     /// Both areas.
-    pub map: &'a Mapping,
+    pub map: View<'a>,
     /// Where messages come in.
     pub inbox: usize,
     /// Where messages go out.
@@ -285,7 +288,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Writes a message and posts it; `body` writes chain and payload behind the header.
-    pub fn post(self, message: &Message, body: impl FnOnce(&Mapping, usize)) -> Reader {
+    pub fn post(self, message: &Message, body: impl FnOnce(View<'_>, usize)) -> Reader {
         // The word is the mailbox's: the header goes in behind it.
         self.map.write(self.outbox + 4, &bytes_of(message)[4..]);
         body(self.map, self.outbox);

@@ -2,7 +2,7 @@
 
 use super::{Channel, Ends};
 use baton_abi::lane::*;
-use baton_shm::mapping::Mapping;
+use baton_shm::mapping::View;
 use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU64, Ordering};
 use bytemuck::bytes_of_mut;
@@ -82,7 +82,7 @@ impl Channel {
             }
             let at = RING_AT + ends.consumer.place();
             let mut message = Message::default();
-            self.head.read(at, bytes_of_mut(&mut message));
+            self.head.view().read(at, bytes_of_mut(&mut message));
             let bytes = message.word as usize;
             if bytes == 0 || bytes > available || !bytes.is_multiple_of(64) {
                 return Err(Corrupt);
@@ -127,7 +127,7 @@ impl Channel {
     }
 
     /// The header and the ring.
-    pub fn head(&self) -> &Mapping {
-        &self.head
+    pub fn head(&self) -> View<'_> {
+        self.head.view()
     }
 }

@@ -139,7 +139,7 @@ impl Device {
             state.thread(tid).return_once = true;
         }
         if let Some((offset, bytes)) = state.free(offset, address) {
-            self.engine.memory.zero(offset, bytes);
+            self.engine.memory.view().zero(offset, bytes);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::state::work::Tid;
 use baton_abi::control::{End, ProcessId};
 use baton_abi::lane::{AT_THE_DOOR, Kind, Message};
 use baton_shm::mailbox::{Reader, Seen};
-use baton_shm::mapping::Mapping;
+use baton_shm::mapping::View;
 use rustix::io::Errno;
 
 impl Engine {
@@ -26,7 +26,7 @@ impl Engine {
         &self,
         via: Via,
         message: &Message,
-        body: impl FnOnce(&Mapping, usize),
+        body: impl FnOnce(View<'_>, usize),
     ) -> bool {
         let Some(channel) = self.channel(via.channel) else { return false };
         let Ok(lane) = channel.lane(via.lane as usize) else { return false };

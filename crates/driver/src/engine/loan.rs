@@ -10,7 +10,7 @@ use crate::state::transaction::Refusal;
 use crate::state::work::Tid;
 use baton_abi::control::ProcessId;
 use baton_abi::lane::{ChainEntry, MAX_PAYLOAD_BYTES, Message};
-use baton_shm::mapping::Mapping;
+use baton_shm::mapping::View;
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl LoanedLane {
     }
 
     /// The map, and where in it the data begins.
-    pub fn place(&self) -> (&Mapping, usize) {
+    pub fn place(&self) -> (View<'_>, usize) {
         let areas = self.areas();
         (areas.map, areas.outbox + self.data_at)
     }
@@ -89,10 +89,10 @@ impl LoanedLane {
     }
 
     /// Brings the data to where a call has to have it: for most, where it is.
-    pub fn copy_to(&self, map: &Mapping, at: usize) {
+    pub fn copy_to(&self, map: View<'_>, at: usize) {
         let (from, from_at) = self.place();
-        if !std::ptr::eq(from, map) || from_at != at {
-            Mapping::copy(from, from_at, map, at, self.bytes);
+        if from != map || from_at != at {
+            View::copy(from, from_at, map, at, self.bytes);
         }
     }
 }

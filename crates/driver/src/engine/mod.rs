@@ -56,15 +56,15 @@ pub struct Engine {
     channels: RwLock<Channels>,
     /// Held while a channel is opened.
     opening: Mutex<()>,
-    front: Mapping,
-    tally: Mapping,
+    front: Mapping<FRONT_BYTES>,
+    tally: Mapping<TALLY_BYTES>,
     /// What the state was like when it was shown last.
     shown: [AtomicU64; 2],
     /// What of the state's stands in the front page beside the fast path's.
     published_outstanding: AtomicU32,
     published_received: AtomicU64,
     /// The receive buffer, as the engine writes it.
-    pub(crate) memory: Mapping,
+    pub(crate) memory: Mapping<MAX_PAYLOAD_BYTES>,
     memory_file: OwnedFd,
     /// Where the program has mapped it; 0 before.
     pub(crate) program_map: AtomicUsize,
@@ -118,14 +118,15 @@ impl Engine {
     pub fn open(context: &str, socket: &Path) -> Result<Arc<Engine>, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
         let page = mapping::create("baton-front", FRONT_BYTES).map_err(system("memfd_create"))?;
-        let front = Mapping::new(&page, FRONT_BYTES, Access::ReadWrite).map_err(system("mmap"))?;
+        let front =
+            Mapping::<FRONT_BYTES>::new(&page, Access::ReadWrite).map_err(system("mmap"))?;
         let tally_page =
             mapping::create("baton-tally", TALLY_BYTES).map_err(system("memfd_create"))?;
         let tally =
-            Mapping::new(&tally_page, TALLY_BYTES, Access::ReadWrite).map_err(system("mmap"))?;
+            Mapping::<TALLY_BYTES>::new(&tally_page, Access::ReadWrite).map_err(system("mmap"))?;
         let memory_file =
             mapping::create("binder", MAX_PAYLOAD_BYTES).map_err(system("memfd_create"))?;
-        let memory = Mapping::new(&memory_file, MAX_PAYLOAD_BYTES, Access::ReadWrite)
+        let memory = Mapping::<MAX_PAYLOAD_BYTES>::new(&memory_file, Access::ReadWrite)
             .map_err(system("mmap"))?;
         // The program may map it to read, and nothing else.
         mapping::forbid_new_writers(&memory_file).map_err(system("fcntl"))?;

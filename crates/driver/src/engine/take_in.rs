@@ -10,7 +10,7 @@ use crate::state::work::Tid;
 use baton_abi::control::{Granted, ProcessId, Request};
 use baton_abi::lane::{ChainEntry, Kind, Message, TO_FROZEN};
 use baton_abi::uapi::TF_UPDATE_TXN;
-use baton_shm::mapping::Mapping;
+use baton_shm::mapping::View;
 use baton_shm::sync::Ordering;
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
@@ -24,7 +24,7 @@ impl Engine {
         state: &mut State,
         channel: &Channel,
         message: &Message,
-        map: &Mapping,
+        map: View<'_>,
         at: usize,
         via: Via,
         on: Option<Tid>,
@@ -80,7 +80,7 @@ impl Engine {
         arrival: &Arrival<'_>,
         channel: &Channel,
         room: Room,
-        (map, at): (&Mapping, usize),
+        (map, at): (View<'_>, usize),
     ) -> Result<Received, Stop> {
         let message = arrival.message;
         let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
@@ -89,7 +89,7 @@ impl Engine {
             self.write_label(state, arrival.peer, label);
         }
         if message.offsets_bytes == 0 && message.ticket == 0 && message.fds == 0 {
-            Mapping::copy(map, at, &self.memory, room.buffer, bytes);
+            View::copy(map, at, self.memory.view(), room.buffer, bytes);
             return Ok(Received::default());
         }
         let held = state.claim(arrival);
@@ -108,7 +108,7 @@ impl Engine {
         let placed = self.place_objects(state, message, &mut payload, room, &held, &fds);
         match placed {
             Ok(contents) => {
-                self.memory.write(room.buffer, &payload);
+                self.memory.view().write(room.buffer, &payload);
                 Ok(contents)
             }
             Err(crate::parcel::Malformed) => {
@@ -146,7 +146,7 @@ impl Engine {
 
     pub(super) fn write_label(&self, state: &State, peer: ProcessId, at: usize) {
         let label = state.peers.get(&peer).map_or("", |peer| &peer.label);
-        self.memory.write(at, label.as_bytes());
-        self.memory.zero(at + label.len(), 1);
+        self.memory.view().write(at, label.as_bytes());
+        self.memory.view().zero(at + label.len(), 1);
     }
 }

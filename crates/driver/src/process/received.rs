@@ -33,7 +33,7 @@ impl Received<'_> {
             // SAFETY: the buffer is this value's until it is dropped, and the engine writes to no
             // buffer that has been delivered; peers never map the receive buffer.
             Place::Buffer(incoming) => unsafe {
-                self.inner.engine.memory.bytes_at(incoming.buffer, incoming.sizes.0)
+                self.inner.engine.memory.view().bytes_at(incoming.buffer, incoming.sizes.0)
             },
             Place::Here(inline) => inline.data(),
         }
@@ -55,7 +55,7 @@ impl Received<'_> {
         }
         let at = incoming.buffer + data_bytes.next_multiple_of(8) + index * 8;
         let mut offset = [0; 8];
-        self.inner.engine.memory.read(at, &mut offset);
+        self.inner.engine.memory.view().read(at, &mut offset);
         let offset = u64::from_ne_bytes(offset) as usize;
         let object = self.data().get(offset..offset + size_of::<FlatObject>())?;
         Some(bytemuck::pod_read_unaligned(object))
@@ -107,7 +107,7 @@ impl Received<'_> {
         }
         let mut state = engine.lock();
         if let Some((offset, bytes)) = state.free(Some(incoming.buffer), 0) {
-            engine.memory.zero(offset, bytes);
+            engine.memory.view().zero(offset, bytes);
         }
         state.close_fds(fds);
         engine.unlock(state);

@@ -1,7 +1,7 @@
 //! A payload that has been copied out of its lane, and lies in no receive buffer.
 
 use baton_abi::lane::Message;
-use baton_shm::mapping::Mapping;
+use baton_shm::mapping::View;
 use std::cell::RefCell;
 
 type Long = Box<[u8]>;
@@ -41,7 +41,7 @@ struct Spare(Option<Long>);
 impl Inline {
     /// Copies a plain message's data from where it lies in a lane.
     #[inline]
-    pub(super) fn copy(message: &Message, map: &Mapping, at: usize, sender: (u32, u32)) -> Inline {
+    pub(super) fn copy(message: &Message, map: View<'_>, at: usize, sender: (u32, u32)) -> Inline {
         let (code, flags, bytes) = (message.code, message.flags, message.data_bytes as usize);
         let data = if bytes <= SHORT_BYTES {
             // All of it, whatever lies behind: a copy of a fixed size is a load and a store.
@@ -66,7 +66,7 @@ impl Inline {
 
 impl Spare {
     #[inline(never)]
-    fn filled(map: &Mapping, at: usize, bytes: usize) -> Spare {
+    fn filled(map: View<'_>, at: usize, bytes: usize) -> Spare {
         let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
         // What is too short makes way: of calls that are alike each finds the last one's.
         let mut data = spare.filter(|data: &Long| data.len() >= bytes).unwrap_or_else(|| {

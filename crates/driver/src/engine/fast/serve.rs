@@ -11,7 +11,7 @@ use baton_abi::control::NodeId;
 use baton_abi::lane::{ChainEntry, Kind, Message};
 use baton_abi::uapi::{TF_ACCEPT_FDS, TF_CLEAR_BUF, TF_ONE_WAY};
 use baton_shm::mailbox::Reader;
-use baton_shm::mapping::Mapping;
+use baton_shm::mapping::View;
 use baton_shm::sync::Ordering;
 use bytemuck::bytes_of_mut;
 use std::sync::Arc;
@@ -202,7 +202,7 @@ impl<T> Taken<'_, T> {
         self.channel.end_serving(self.via.lane);
         let (kind, data_bytes) = (Kind::Reply as u32, data.len() as u32);
         let message = Message { kind, data_bytes, ..Message::default() };
-        let at_end = |map: &Mapping, at| map.write(at + size_of::<Message>(), data);
+        let at_end = |map: View<'_>, at| map.write(at + size_of::<Message>(), data);
         match self.lane.post(&message, at_end) {
             Reader::Polling => self.channel.ring_socket(),
             Reader::Closed => {
