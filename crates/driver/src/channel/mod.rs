@@ -52,7 +52,7 @@ pub struct Channel {
     bell: OnceLock<Mapping<BELL_BYTES>>,
     /// The processor on which this end last said that it runs, and one.
     shown_processor: AtomicU32,
-    /// Server: how often the process's loopers had slept when this client last wanted something.
+    /// Server: which of the process's requests was this client's last.
     wanted_at: AtomicU64,
     /// Client: how long answers take.
     pub answers: Pace,

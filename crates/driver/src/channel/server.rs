@@ -7,9 +7,9 @@ use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU64, Ordering};
 use bytemuck::bytes_of_mut;
 
-/// Sleeps of loopers after which a silent client's bell is no longer slept on: each word makes a sleep
-/// slower, and a client that comes back has the doorbell.
-const HOT_SLEEPS: u64 = 32;
+/// Requests of others after which nobody waits for a silent client any more: each makes a wait slower,
+/// and a client that comes back has the doorbell.
+const HOT_REQUESTS: u64 = 64;
 
 /// There is more than one thing to look at.
 pub struct More;
@@ -60,14 +60,14 @@ impl Channel {
         self.ring_tail().load(Ordering::Acquire) != read && !self.full.load(Ordering::Relaxed)
     }
 
-    /// The client wanted something while the process's loopers had slept so often.
-    pub fn wanted(&self, sleeps: u64) {
-        self.wanted_at.store(sleeps, Ordering::Relaxed);
+    /// The client has wanted something, as the process's request with this number.
+    pub fn wanted(&self, request: u64) {
+        self.wanted_at.store(request, Ordering::Relaxed);
     }
 
-    /// Whether the client wanted something within the last [`HOT_SLEEPS`].
-    pub fn is_hot(&self, sleeps: u64) -> bool {
-        sleeps.wrapping_sub(self.wanted_at.load(Ordering::Relaxed)) <= HOT_SLEEPS
+    /// Whether the client wanted something within the last [`HOT_REQUESTS`].
+    pub fn is_hot(&self, requests: u64) -> bool {
+        requests.wrapping_sub(self.wanted_at.load(Ordering::Relaxed)) <= HOT_REQUESTS
     }
 
     /// The oldest one-way record, if there is one, and where it lies.

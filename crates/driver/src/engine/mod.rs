@@ -76,8 +76,8 @@ pub struct Engine {
     gaps: Pace,
     /// A looper spins: one is enough.
     spinning: AtomicBool,
-    /// How often loopers have slept.
-    sleeps: AtomicU64,
+    /// How much has been taken in while there were several clients.
+    requests: AtomicU64,
     /// One word a thread, to wait for work of its own.
     own_words: Mutex<FxHashMap<Tid, Arc<AtomicU32>>>,
     /// Some channel's one-way transactions wait for room.
@@ -157,7 +157,7 @@ impl Engine {
             longest_spin_ns: spin::longest_ns(),
             gaps: Pace::default(),
             spinning: AtomicBool::new(false),
-            sleeps: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
             own_words: Mutex::default(),
             any_full: AtomicBool::new(false),
             polling: AtomicBool::new(false),

@@ -163,18 +163,19 @@ impl Engine {
         any_work: u32,
         watched: Option<Mailbox<'_>>,
     ) -> (Wait, bool) {
-        let sleeps = self.sleeps.load(Ordering::Relaxed);
-        let hot = || incoming.iter().filter(|channel| channel.is_hot(sleeps)).take(MAX_WORDS);
+        let requests = self.requests.load(Ordering::Relaxed);
+        let hot = incoming.iter().filter(|channel| channel.is_hot(requests)).take(MAX_WORDS);
         let longest = self.longest_spin_ns;
-        if !may_spin(longest, hot().any(|channel| channel.is_apart()))
+        if !may_spin(longest, hot.clone().any(|channel| channel.is_apart()))
             || self.spinning.swap(true, Ordering::Acquire)
         {
             return (self.sleep_as_looper(incoming, any_work), false);
         }
+        let hot: SmallVec<[&Arc<Channel>; MAX_WORDS]> = hot.collect();
         watched.inspect(|mailbox| mailbox.watch());
         let spun = self.gaps.spin(longest, || {
             let wanted = watched.is_some_and(|mailbox| !mailbox.is_empty())
-                || hot().any(|channel| channel.has_news())
+                || hot.iter().any(|channel| channel.has_news())
                 || self.any_work.load(Ordering::Relaxed) != any_work;
             wanted.then_some(())
         });
@@ -209,8 +210,8 @@ impl Engine {
     }
 
     fn sleep_on_several(&self, incoming: &[Arc<Channel>], any_work: u32) -> Wait {
-        let sleeps = self.sleeps.fetch_add(1, Ordering::Relaxed);
-        let hot = incoming.iter().filter(|channel| channel.is_hot(sleeps));
+        let requests = self.requests.load(Ordering::Relaxed);
+        let hot = incoming.iter().filter(|channel| channel.is_hot(requests));
         let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
         let bells = hot.filter_map(|channel| channel.bell()).take(most);
         let bells: SmallVec<[Bell<'_>; MAX_WORDS]> = bells.collect();

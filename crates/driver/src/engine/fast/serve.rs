@@ -143,7 +143,7 @@ impl<T: Clone> Seats<T> {
             channel.leave_ready(number);
             return None;
         };
-        channel.wanted(engine.sleeps.load(Ordering::Relaxed));
+        engine.count_request(channel, &self.incoming);
         channel.show_processor();
         Some((Taken { cell, channel, lane, via, object: &client.object }, request))
     }
