@@ -306,7 +306,8 @@ mod tests {
     }
 
     /// Cache lines that go from one processor to the other and back for a call of four bytes while
-    /// nobody sleeps. A sleep adds the bell's, which the server alone writes.
+    /// nobody sleeps: one less while a looper watches the lane. A sleep adds the bell's, which the server
+    /// alone writes.
     #[test]
     fn a_short_call_moves_five_lines() {
         const LINE_BYTES: usize = 64;

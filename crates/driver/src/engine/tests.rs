@@ -1,8 +1,10 @@
 //! What an engine keeps, and when it lets go of it.
 
 use super::{Engine, lock, tid};
+use crate::channel::Channel;
 use crate::thread_end::remember;
 use baton_broker::{Config, Running};
+use baton_shm::mailbox::Reader;
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -59,4 +61,36 @@ fn a_node_that_may_not_manage_is_as_it_was() {
     assert_eq!(other.lock().nodes.at(0x30), None);
     manager.close();
     other.close();
+}
+
+/// A client's channel to a server that nobody serves but its control thread.
+fn channel(broker: &Running) -> (Arc<Engine>, Arc<Engine>, Arc<Channel>) {
+    let server = Engine::open("binder", broker.socket()).unwrap();
+    server.become_manager(0x10, 0, 0).unwrap();
+    let client = Engine::open("binder", broker.socket()).unwrap();
+    client.find_manager().unwrap();
+    let channel = client.channel_to(server.identity.process).unwrap();
+    (server, client, channel)
+}
+
+/// Whoever watched a lane may have taken what its client tells everybody of a millisecond later.
+#[test]
+fn what_has_been_taken_may_be_told_of() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = loop {
+        if let Some(theirs) = server.channel(channel.id) {
+            break theirs;
+        }
+        std::thread::yield_now();
+    };
+    for _ in 0..1000 {
+        channel.tell_of_request(0, Reader::Elsewhere, true);
+        let _ = server.accept(&mut server.lock(), None);
+    }
+    assert!(!theirs.ends().dead, "it is no violation");
+    assert!(!theirs.has_news(), "and it is forgotten");
+    assert!(theirs.start_serving(0), "nobody serves what is not there");
+    client.close();
+    server.close();
 }
