@@ -5,6 +5,7 @@
 mod client;
 mod server;
 mod socket;
+pub use server::HOT_REQUESTS;
 pub use socket::duplicate;
 
 use crate::engine::spin::Pace;

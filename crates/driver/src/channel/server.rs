@@ -9,7 +9,7 @@ use bytemuck::bytes_of_mut;
 
 /// Requests of others after which nobody waits for a silent client any more: each makes a wait slower,
 /// and a client that comes back has the doorbell.
-const HOT_REQUESTS: u64 = 64;
+pub const HOT_REQUESTS: u64 = 64;
 
 /// There is more than one thing to look at.
 pub struct More;

@@ -3,7 +3,7 @@
 use super::Engine;
 use super::fast::Server;
 use super::spin::{Spun, may_spin};
-use crate::channel::{Channel, Lane};
+use crate::channel::{Channel, HOT_REQUESTS, Lane};
 use crate::clock::now_ns;
 use crate::state::State;
 use crate::state::thread::Waiting;
@@ -138,12 +138,17 @@ impl Engine {
             server.forget_stale();
         }
         let incoming = self.incoming();
+        let (mut hot, mut looks) = (self.hot(&incoming), 0);
         loop {
+            looks += 1;
+            if looks % HOT_REQUESTS == 0 {
+                hot = self.hot(&incoming);
+            }
             let last = server.as_ref().and_then(|server| server.last_lane(&incoming));
             let last = last.map(|(place, number)| (&*incoming[place], number as usize));
             let watched =
                 last.and_then(|(channel, number)| Some(channel.lane(number).ok()?.inbox()));
-            let (outcome, posted) = self.await_news(&incoming, any_work, watched);
+            let (outcome, posted) = self.await_news(&incoming, &hot, any_work, watched);
             let served = server.as_mut().is_some_and(|server| server.serve_next(any_work, posted));
             if !served || outcome != Wait::Woken {
                 if let Some((channel, number)) = last.filter(|_| posted && !served) {
@@ -154,24 +159,29 @@ impl Engine {
         }
     }
 
+    /// The clients that have wanted something lately, as many as a thread waits for.
+    fn hot<'a>(&self, incoming: &'a [Arc<Channel>]) -> SmallVec<[&'a Channel; MAX_WORDS]> {
+        let requests = self.requests.load(Ordering::Relaxed);
+        let hot = incoming.iter().filter(|channel| channel.is_hot(requests));
+        hot.map(|channel| &**channel).take(MAX_WORDS).collect()
+    }
+
     /// Waits for something to look at. True if there is a message in the watched mailbox, of which
     /// nobody else need know.
     #[inline]
     fn await_news(
         &self,
         incoming: &[Arc<Channel>],
+        hot: &[&Channel],
         any_work: u32,
         watched: Option<Mailbox<'_>>,
     ) -> (Wait, bool) {
-        let requests = self.requests.load(Ordering::Relaxed);
-        let hot = incoming.iter().filter(|channel| channel.is_hot(requests)).take(MAX_WORDS);
         let longest = self.longest_spin_ns;
-        if !may_spin(longest, hot.clone().any(|channel| channel.is_apart()))
+        if !may_spin(longest, hot.iter().any(|channel| channel.is_apart()))
             || self.spinning.swap(true, Ordering::Acquire)
         {
-            return (self.sleep_as_looper(incoming, any_work), false);
+            return (self.sleep_as_looper(incoming, hot, any_work), false);
         }
-        let hot: SmallVec<[&Arc<Channel>; MAX_WORDS]> = hot.collect();
         watched.inspect(|mailbox| mailbox.watch());
         let spun = self.gaps.spin(longest, || {
             let wanted = watched.is_some_and(|mailbox| !mailbox.is_empty())
@@ -183,7 +193,7 @@ impl Engine {
         self.spinning.store(false, Ordering::Release);
         match spun {
             Spun::Since(start) if !posted => {
-                let outcome = self.sleep_as_looper(incoming, any_work);
+                let outcome = self.sleep_as_looper(incoming, hot, any_work);
                 self.gaps.learn(now_ns() - start, longest);
                 (outcome, false)
             }
@@ -194,7 +204,7 @@ impl Engine {
     /// Sleeps on the bells of the clients that have wanted a looper lately. Of one client it is the
     /// bell alone, which costs the kernel least.
     #[inline]
-    fn sleep_as_looper(&self, incoming: &[Arc<Channel>], any_work: u32) -> Wait {
+    fn sleep_as_looper(&self, incoming: &[Arc<Channel>], hot: &[&Channel], any_work: u32) -> Wait {
         let asleep = self.front.word(front::SLEEPERS);
         asleep.fetch_add(1, Ordering::SeqCst);
         let only = match incoming {
@@ -203,17 +213,15 @@ impl Engine {
         };
         let outcome = match only {
             Some(bell) => self.sleep_on(&[bell.announce()], incoming, any_work, &[bell]),
-            None => self.sleep_on_several(incoming, any_work),
+            None => self.sleep_on_several(incoming, hot, any_work),
         };
         asleep.fetch_sub(1, Ordering::SeqCst);
         outcome
     }
 
-    fn sleep_on_several(&self, incoming: &[Arc<Channel>], any_work: u32) -> Wait {
-        let requests = self.requests.load(Ordering::Relaxed);
-        let hot = incoming.iter().filter(|channel| channel.is_hot(requests));
+    fn sleep_on_several(&self, incoming: &[Arc<Channel>], hot: &[&Channel], any_work: u32) -> Wait {
         let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
-        let bells = hot.filter_map(|channel| channel.bell()).take(most);
+        let bells = hot.iter().filter_map(|channel| channel.bell()).take(most);
         let bells: SmallVec<[Bell<'_>; MAX_WORDS]> = bells.collect();
         let mut words: SmallVec<[Word<'_>; MAX_WORDS]> =
             bells.iter().map(|bell| bell.announce()).collect();
