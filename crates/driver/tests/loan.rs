@@ -207,20 +207,27 @@ fn a_loan_is_called_with_another_chain_than_it_was_made_for() {
     end.close();
 }
 
+/// A server that holds what comes with [`HOLD`]: it says so, and answers when it is let go or nobody can let it
+/// go any more.
+fn manage_and_hold(broker: &Broker) -> (Process, mpsc::Receiver<()>, mpsc::Sender<()>) {
+    let (entered, is_entered) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    let may_leave = Mutex::new(may_leave);
+    let server = manage(broker, move |request| {
+        if request.code() == HOLD {
+            entered.send(()).unwrap();
+            let _ = may_leave.lock().unwrap().recv();
+        }
+        echo(request)
+    });
+    (server, is_entered, leave)
+}
+
 /// By the fast path, of which the state learns in the midst of each call: the lanes come back.
 #[test]
 fn events_during_a_loaned_call_leave_it_as_it_was() {
     let broker = Broker::start();
-    let (entered, is_entered) = mpsc::channel();
-    let (leave, may_leave) = mpsc::channel::<()>();
-    let may_leave = Mutex::new(may_leave);
-    let server = manage(&broker, move |request| {
-        if request.code() == HOLD {
-            entered.send(()).unwrap();
-            may_leave.lock().unwrap().recv().unwrap();
-        }
-        echo(request)
-    });
+    let (server, is_entered, leave) = manage_and_hold(&broker);
     let client = open(&broker);
     let manager = client.context_manager().unwrap();
     let sent = pattern(50_000, 3);
@@ -246,16 +253,7 @@ fn events_during_a_loaned_call_leave_it_as_it_was() {
 #[test]
 fn a_loan_to_a_process_that_dies_is_dead() {
     let broker = Broker::start();
-    let (entered, is_entered) = mpsc::channel();
-    let (leave, may_leave) = mpsc::channel::<()>();
-    let may_leave = Mutex::new(may_leave);
-    let server = manage(&broker, move |request| {
-        if request.code() == HOLD {
-            entered.send(()).unwrap();
-            let _ = may_leave.lock().unwrap().recv();
-        }
-        echo(request)
-    });
+    let (server, is_entered, leave) = manage_and_hold(&broker);
     let client = open(&broker);
     let manager = client.context_manager().unwrap();
     let before = lend(&client, &manager, &pattern(65536, 1));

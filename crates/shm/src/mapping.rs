@@ -125,11 +125,6 @@ impl<const BYTES: usize> Mapping<BYTES> {
 }
 
 impl<'a> View<'a> {
-    /// Its length.
-    pub fn bytes(self) -> usize {
-        self.bytes
-    }
-
     /// Where a range lies, for raw reads and writes.
     #[inline]
     pub fn at(self, offset: usize, bytes: usize) -> *mut u8 {
