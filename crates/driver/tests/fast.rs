@@ -2,6 +2,7 @@
 //! known as soon as anything happens that concerns it. Each test first calls until the fast path is taken.
 mod support;
 
+use baton_abi::control::ProcessReport;
 use baton_driver::observer::Observer;
 use baton_driver::process::{CallError, Handle, Parcel, Process, Request};
 use rustix::io::Errno;
@@ -79,6 +80,40 @@ fn held_call(stage: &Stage) -> thread::JoinHandle<Result<Vec<u8>, CallError>> {
     });
     stage.entered.recv().unwrap();
     caller
+}
+
+/// What the broker sees of both ends.
+fn reports(stage: &Stage) -> Vec<ProcessReport> {
+    let contexts = Observer::connect(&stage.broker.socket).unwrap().report().unwrap().contexts;
+    contexts.into_iter().flat_map(|context| context.processes).collect()
+}
+
+/// Nobody gathers for a report: the threads' own counts are seen.
+#[test]
+fn a_call_under_way_is_counted_at_both_ends() {
+    let stage = stage(1);
+    let caller = held_call(&stage);
+    let reports = reports(&stage);
+    let open: Vec<_> = reports.iter().map(|report| report.engine.outstanding).collect();
+    assert_eq!(open, [1, 1]);
+    let received = reports.iter().map(|report| report.engine.transactions).sum::<u64>();
+    assert_eq!(received, u64::from(WARM_UP) + 1);
+    stage.leave.send(()).unwrap();
+    caller.join().unwrap().unwrap();
+    stage.server.close();
+}
+
+/// A channel has 64 lanes; a thread keeps one only as long as it lives.
+#[test]
+fn threads_that_end_give_their_lanes_back() {
+    let stage = stage(1);
+    for _ in 0..65 {
+        let (client, manager) = (stage.client.clone(), stage.manager.clone());
+        thread::spawn(move || warm_up(&client, &manager)).join().unwrap();
+    }
+    let channels = reports(&stage).iter().map(|report| report.channels.len()).max();
+    assert_eq!(channels, Some(1));
+    stage.server.close();
 }
 
 #[test]
@@ -198,10 +233,7 @@ fn calls_and_events_cross_without_harm() {
         over.store(true, Ordering::Relaxed);
     });
     // The last answers are counted before they are given: nothing is open any more.
-    let contexts = Observer::connect(&stage.broker.socket).unwrap().report().unwrap().contexts;
-    let processes = contexts.iter().flat_map(|context| &context.processes);
-    let ours = processes.filter(|process| process.pid == std::process::id());
-    let open: Vec<_> = ours.map(|process| process.engine.outstanding).collect();
+    let open: Vec<_> = reports(&stage).iter().map(|report| report.engine.outstanding).collect();
     assert!(open.len() >= 2 && open.iter().all(|open| *open == 0), "{open:?}");
     stage.server.close();
 }
