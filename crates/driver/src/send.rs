@@ -206,7 +206,7 @@ impl Engine {
                     param: -refusal.errno.raw_os_error(),
                     ..Message::default()
                 };
-                let posted = self.post_answer(via, &message, |_, _| {});
+                let posted = self.post_answer(via, &message, |_| {});
                 state.reply_refused(tid);
                 if !posted {
                     self.caller_has_left(state, tid, via);
@@ -290,8 +290,7 @@ impl Engine {
         let mut state = self.lock();
         state.departed(tid, departure, via, 0, Completion::Taken);
         self.unlock(state);
-        let posted =
-            self.post_answer(via, &message, |map, at| outgoing.write(&message, &[], map, at));
+        let posted = self.post_answer(via, &message, |area| outgoing.write(&message, &[], area, 0));
         if !posted {
             self.cancel(&channel, &prepared);
             let mut state = self.lock();
@@ -323,8 +322,8 @@ impl Engine {
                 }
                 self.unlock(state);
                 let lane = via.lane as usize;
-                let posted = self.post_call(&channel, lane, nested, named, &message, |map, at| {
-                    outgoing.write(&message, &chain, map, at);
+                let posted = self.post_call(&channel, lane, nested, named, &message, |area| {
+                    outgoing.write(&message, &chain, area, 0);
                 });
                 if !posted {
                     // The thread that called us has left.
@@ -396,7 +395,7 @@ impl Engine {
         nested: bool,
         named: bool,
         message: &Message,
-        body: impl FnOnce(View<'_>, usize),
+        body: impl FnOnce(View<'_>),
     ) -> bool {
         let Ok(areas) = channel.lane(lane) else { return false };
         let reader = areas.post(message, body);

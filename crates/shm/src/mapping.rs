@@ -125,6 +125,17 @@ impl<const BYTES: usize> Mapping<BYTES> {
 }
 
 impl<'a> View<'a> {
+    /// What lies before an offset, and what lies from there on.
+    ///
+    /// # Panics
+    /// Outside the map: the caller's bug, as in every method here.
+    #[inline]
+    pub fn split_at(self, offset: usize) -> (View<'a>, View<'a>) {
+        let bytes = self.bytes.checked_sub(offset).expect("outside the map");
+        let base = NonNull::new(self.at(offset, bytes)).expect("an address within a map");
+        (View { bytes: offset, ..self }, View { base, bytes, ..self })
+    }
+
     /// Where a range lies, for raw reads and writes.
     #[inline]
     pub fn at(self, offset: usize, bytes: usize) -> *mut u8 {
@@ -136,7 +147,7 @@ impl<'a> View<'a> {
     /// The word at a multiple of 4.
     ///
     /// # Panics
-    /// Outside the map or unaligned: the caller's bug, as in every method here.
+    /// Outside the map or unaligned.
     #[inline]
     pub fn word(self, offset: usize) -> &'a AtomicU32 {
         assert!(offset.is_multiple_of(4));

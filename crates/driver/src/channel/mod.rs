@@ -219,11 +219,11 @@ impl Channel {
             Some(map) => map,
             None => self.map_lane(lane)?,
         };
-        let (inbox, outbox) = match self.end {
-            End::Server => (0, AREA_BYTES),
-            End::Client => (AREA_BYTES, 0),
-        };
-        Ok(Lane { map: map.view(), inbox, outbox })
+        let (request, reply) = map.view().split_at(AREA_BYTES);
+        Ok(match self.end {
+            End::Server => Lane { incoming: request, outgoing: reply },
+            End::Client => Lane { incoming: reply, outgoing: request },
+        })
     }
 
     #[cold]
@@ -255,44 +255,46 @@ pub struct OneWayAccount {
 /// A lane's two areas, from this end.
 #[derive(Clone, Copy)]
 pub struct Lane<'a> {
-    /// Both areas.
-    pub map: View<'a>,
     /// Where messages come in.
-    pub inbox: usize,
+    pub incoming: View<'a>,
     /// Where messages go out.
-    pub outbox: usize,
+    pub outgoing: View<'a>,
 }
 
 impl<'a> Lane<'a> {
     /// The mailbox of what comes in.
+    #[inline]
     pub fn inbox(self) -> Mailbox<'a> {
-        Mailbox::new(self.map.word(self.inbox))
+        Mailbox::new(self.incoming.word(0))
     }
 
     /// The mailbox of what goes out.
+    #[inline]
     pub fn outbox(self) -> Mailbox<'a> {
-        Mailbox::new(self.map.word(self.outbox))
+        Mailbox::new(self.outgoing.word(0))
     }
 
     /// Copies the header of what has come in.
+    #[inline]
     pub fn header(self) -> Message {
         let mut message = Message::default();
-        self.map.read(self.inbox, bytes_of_mut(&mut message));
+        self.incoming.read(0, bytes_of_mut(&mut message));
         message
     }
 
     /// The header of what went out last. The peer may have changed it since.
     pub fn sent(self) -> Message {
         let mut message = Message::default();
-        self.map.read(self.outbox, bytes_of_mut(&mut message));
+        self.outgoing.read(0, bytes_of_mut(&mut message));
         message
     }
 
     /// Writes a message and posts it; `body` writes chain and payload behind the header.
-    pub fn post(self, message: &Message, body: impl FnOnce(View<'_>, usize)) -> Reader {
+    #[inline]
+    pub fn post(self, message: &Message, body: impl FnOnce(View<'_>)) -> Reader {
         // The word is the mailbox's: the header goes in behind it.
-        self.map.write(self.outbox + 4, &bytes_of(message)[4..]);
-        body(self.map, self.outbox);
+        self.outgoing.write(4, &bytes_of(message)[4..]);
+        body(self.outgoing);
         self.outbox().post()
     }
 }

@@ -18,16 +18,11 @@ impl Engine {
     pub(super) fn answer(&self, via: Via, kind: Kind, errno: Option<Errno>, code: u32) -> bool {
         let param = errno.map_or(0, |errno| -errno.raw_os_error());
         let message = Message { kind: kind as u32, code, param, ..Message::default() };
-        self.post_answer(via, &message, |_, _| {})
+        self.post_answer(via, &message, |_| {})
     }
 
     /// Posts a reply, or an error in its place, to the caller on a lane. False if it has left.
-    pub fn post_answer(
-        &self,
-        via: Via,
-        message: &Message,
-        body: impl FnOnce(View<'_>, usize),
-    ) -> bool {
+    pub fn post_answer(&self, via: Via, message: &Message, body: impl FnOnce(View<'_>)) -> bool {
         let Some(channel) = self.channel(via.channel) else { return false };
         let Ok(lane) = channel.lane(via.lane as usize) else { return false };
         if channel.end == End::Server {
@@ -148,7 +143,7 @@ impl Engine {
                 return Ok(true);
             }
         };
-        let from = (areas.map, areas.inbox + parts.data_at);
+        let from = (areas.incoming, parts.data_at);
         match self.unload(state, &arrival, channel, room, from) {
             Ok(contents) => {
                 areas.inbox().clear();
@@ -172,8 +167,7 @@ impl Engine {
         areas: crate::channel::Lane<'_>,
         via: Via,
     ) -> Result<bool, Stop> {
-        let taken =
-            self.take_in(state, channel, message, areas.map, areas.inbox, via, Some(tid))?;
+        let taken = self.take_in(state, channel, message, areas.incoming, 0, via, Some(tid))?;
         areas.inbox().clear();
         if let Some((kind, errno)) = taken
             && !self.answer(via, kind, Some(errno), AT_THE_DOOR)

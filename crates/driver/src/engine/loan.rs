@@ -65,8 +65,7 @@ impl LoanedLane {
 
     /// The map, and where in it the data begins.
     pub fn place(&self) -> (View<'_>, usize) {
-        let areas = self.areas();
-        (areas.map, areas.outbox + self.data_at)
+        (self.areas().outgoing, self.data_at)
     }
 
     /// Gives the lane to a call to this process, if it leads there; then it is the call's to give

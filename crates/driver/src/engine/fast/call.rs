@@ -126,10 +126,10 @@ impl Engine {
     #[inline]
     fn post(&self, start: &Start<'_>, request: &Message) {
         let caller = ChainEntry { process: self.identity.process.0, token: start.token };
-        let reader = start.lane.post(request, |map, at| {
-            map.write(at + size_of::<Message>(), bytes_of(&caller));
+        let reader = start.lane.post(request, |area| {
+            area.write(size_of::<Message>(), bytes_of(&caller));
             if let Body::Bytes(data) = start.body {
-                map.write(at + size_of::<Message>() + size_of::<ChainEntry>(), data);
+                area.write(size_of::<Message>() + size_of::<ChainEntry>(), data);
             }
         });
         start.channel.tell_of_request(start.via.lane as usize, reader, false);
@@ -161,8 +161,7 @@ impl Engine {
             return None;
         }
         self.set_open(start.cell, false);
-        let at = lane.inbox + size_of::<Message>();
-        let answer = Inline::copy(&message, lane.map, at, (0, 0));
+        let answer = Inline::copy(&message, lane.incoming, size_of::<Message>(), (0, 0));
         lane.inbox().clear();
         Some(answer)
     }

@@ -167,8 +167,7 @@ impl<T: Clone> Seats<T> {
             return None;
         }
         let mut caller = ChainEntry::default();
-        let caller_at = lane.inbox + size_of::<Message>();
-        lane.map.read(caller_at, bytes_of_mut(&mut caller));
+        lane.incoming.read(size_of::<Message>(), bytes_of_mut(&mut caller));
         let accepts_fds = message.flags & TF_ACCEPT_FDS != 0;
         let by = (&engine.fast.gate, self.epoch);
         // Before anyone can seize it, who takes it off again.
@@ -185,8 +184,8 @@ impl<T: Clone> Seats<T> {
         }
         // The point of no return.
         engine.count_received(cell);
-        let request =
-            Inline::copy(&message, lane.map, caller_at + size_of::<ChainEntry>(), client.sender);
+        let data_at = size_of::<Message>() + size_of::<ChainEntry>();
+        let request = Inline::copy(&message, lane.incoming, data_at, client.sender);
         lane.inbox().clear();
         Some(request)
     }
@@ -202,7 +201,7 @@ impl<T> Taken<'_, T> {
         self.channel.end_serving(self.via.lane);
         let (kind, data_bytes) = (Kind::Reply as u32, data.len() as u32);
         let message = Message { kind, data_bytes, ..Message::default() };
-        let at_end = |map: View<'_>, at| map.write(at + size_of::<Message>(), data);
+        let at_end = |area: View<'_>| area.write(size_of::<Message>(), data);
         match self.lane.post(&message, at_end) {
             Reader::Polling => self.channel.ring_socket(),
             Reader::Closed => {
