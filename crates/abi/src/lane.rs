@@ -50,7 +50,7 @@ pub const TO_FROZEN: i32 = 1;
 /// Most descriptors in one transaction: what one SCM_RIGHTS message holds.
 pub const MAX_FDS: usize = 253;
 /// Size of a front page's file.
-pub const FRONT_BYTES: usize = 4096;
+pub const FRONT_BYTES: usize = 8192;
 /// Size of a tally page's file.
 pub const TALLY_BYTES: usize = 4096;
 /// Size of a bell page's file.
@@ -114,9 +114,14 @@ pub mod front {
     /// without an atomic addition.
     pub const SLOTS_AT: usize = 1024;
     /// How many slots there are.
-    pub const SLOTS: usize = 48;
+    pub const SLOTS: usize = 64;
     /// Size of one.
     pub const SLOT_BYTES: usize = 64;
+    /// Where a slot begins. Any number is some slot's: within the page without a check.
+    #[inline]
+    pub const fn slot_at(slot: u8) -> usize {
+        SLOTS_AT + (slot as usize % SLOTS) * SLOT_BYTES
+    }
     /// In a slot, u32: 1 while its thread has a call open that [`OUTSTANDING`] does not count.
     pub const SLOT_OPEN: usize = 0;
     /// In a slot, u64: transactions received that [`TRANSACTIONS`] does not count.

@@ -111,7 +111,7 @@ impl Front {
 
 /// Where each thread's slot begins.
 fn slots() -> impl Iterator<Item = usize> {
-    (0..front::SLOTS).map(|slot| front::SLOTS_AT + slot * front::SLOT_BYTES)
+    (0..front::SLOTS as u8).map(front::slot_at)
 }
 
 fn map_tally(file: OwnedFd) -> Result<Mapping<TALLY_BYTES>, Errno> {

@@ -71,7 +71,7 @@ impl<'a> Mailbox<'a> {
     }
 
     /// Writer: the area is complete. Wakes the reader if it sleeps on the word.
-    #[inline]
+    #[inline(always)]
     pub fn post(self) -> Reader {
         // Release pairs with the acquire in `look` and `wait`.
         let before = self.word.fetch_or(FULL, Ordering::AcqRel);

@@ -78,7 +78,7 @@ impl Channel {
     /// Tells the server of a lane's new request or of a new one-way record. `must_look`: nobody
     /// of the pool may come by for it.
     /// True if one has been woken for it.
-    #[inline]
+    #[inline(always)]
     pub fn announce(&self, must_look: bool) -> bool {
         let Some(front) = &self.front else { return false };
         let attended = front.word(front::ATTENDANCE).load(Ordering::Acquire);
@@ -129,7 +129,7 @@ impl Channel {
 
     /// A request has been posted on the lane: the server hears of it, unless a thread of its own has its
     /// eyes on the lane. `must_look` as in [`Channel::announce`].
-    #[inline]
+    #[inline(always)]
     pub fn tell_of_request(&self, lane: usize, reader: Reader, must_look: bool) {
         self.show_processor();
         let mut progress = Progress::Posted;

@@ -290,7 +290,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Writes a message and posts it; `body` writes chain and payload behind the header.
-    #[inline]
+    #[inline(always)]
     pub fn post(self, message: &Message, body: impl FnOnce(View<'_>)) -> Reader {
         // The word is the mailbox's: the header goes in behind it.
         self.outgoing.write(4, &bytes_of(message)[4..]);

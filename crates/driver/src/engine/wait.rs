@@ -111,6 +111,7 @@ impl Engine {
     }
 
     /// Waits for something on the lane of a call.
+    #[inline]
     pub(super) fn await_answer(
         &self,
         channel: &Channel,
@@ -144,15 +145,12 @@ impl Engine {
             if looks % HOT_REQUESTS == 0 {
                 hot = self.hot(&incoming);
             }
-            let last = server.as_ref().and_then(|server| server.last_lane(&incoming));
-            let last = last.map(|(place, number)| (&*incoming[place], number as usize));
-            let watched =
-                last.and_then(|(channel, number)| Some(channel.lane(number).ok()?.inbox()));
-            let (outcome, posted) = self.await_news(&incoming, &hot, any_work, watched);
-            let served = server.as_mut().is_some_and(|server| server.serve_next(any_work, posted));
+            let last = || server.as_ref().and_then(|server| server.last_lane(&incoming));
+            let (outcome, posted) = self.await_news(&incoming, &hot, any_work, last);
+            let served = server.as_mut().is_some_and(|s| s.serve_next(any_work, posted.is_some()));
             if !served || outcome != Wait::Woken {
-                if let Some((channel, number)) = last.filter(|_| posted && !served) {
-                    channel.leave_ready(number);
+                if let Some((place, number)) = posted.filter(|_| !served) {
+                    incoming[place].leave_ready(number as usize);
                 }
                 return outcome;
             }
@@ -166,22 +164,25 @@ impl Engine {
         hot.map(|channel| &**channel).take(MAX_WORDS).collect()
     }
 
-    /// Waits for something to look at. True if there is a message in the watched mailbox, of which
-    /// nobody else need know.
+    /// Waits for something to look at. If that is a message on the last lane that was served, of which
+    /// nobody else need know: that lane.
     #[inline]
     fn await_news(
         &self,
         incoming: &[Arc<Channel>],
         hot: &[&Channel],
         any_work: u32,
-        watched: Option<Mailbox<'_>>,
-    ) -> (Wait, bool) {
+        last: impl FnOnce() -> Option<(usize, u32)>,
+    ) -> (Wait, Option<(usize, u32)>) {
         let longest = self.longest_spin_ns;
         if !may_spin(longest, hot.iter().any(|channel| channel.is_apart()))
             || self.spinning.swap(true, Ordering::Acquire)
         {
-            return (self.sleep_as_looper(incoming, hot, any_work), false);
+            return (self.sleep_as_looper(incoming, hot, any_work), None);
         }
+        let last = last();
+        let lane = last.map(|(place, number)| incoming[place].lane(number as usize));
+        let watched = lane.and_then(|lane| Some(lane.ok()?.inbox()));
         watched.inspect(|mailbox| mailbox.watch());
         let spun = self.gaps.spin(longest, || {
             let wanted = watched.is_some_and(|mailbox| !mailbox.is_empty())
@@ -189,13 +190,13 @@ impl Engine {
                 || self.any_work.load(Ordering::Relaxed) != any_work;
             wanted.then_some(())
         });
-        let posted = watched.is_some_and(Mailbox::unwatch);
+        let posted = last.filter(|_| watched.is_some_and(Mailbox::unwatch));
         self.spinning.store(false, Ordering::Release);
         match spun {
-            Spun::Since(start) if !posted => {
+            Spun::Since(start) if posted.is_none() => {
                 let outcome = self.sleep_as_looper(incoming, hot, any_work);
                 self.gaps.learn(now_ns() - start, longest);
-                (outcome, false)
+                (outcome, None)
             }
             _ => (Wait::Woken, posted),
         }
@@ -252,6 +253,7 @@ impl Engine {
 /// A futex word and what it is expected to hold.
 type Word<'a> = (&'a AtomicU32, u32);
 
+#[inline]
 fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
     // A looper that has been woken for it takes it.
     let untaken = !channel.is_expected(number) && !lane.outbox().is_empty();

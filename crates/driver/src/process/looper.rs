@@ -3,7 +3,7 @@
 use super::received::Place;
 use super::{Handler, Parcel, Process, Received, Request, lock, read};
 use crate::channel::Channel;
-use crate::engine::fast::{Answered, INLINE_BYTES, Seats, Server, while_serving};
+use crate::engine::fast::{Answered, INLINE_BYTES, Inline, Seats, Server, while_serving};
 use crate::engine::tid;
 use crate::state::transaction::{Incoming, Target};
 use crate::state::{Return, State};
@@ -129,8 +129,9 @@ impl Server for Looper<'_> {
 
     fn serve_next(&mut self, any_work: u32, posted: bool) -> bool {
         let inner = &self.process.inner;
-        let taken = self.seats.take(&inner.engine, any_work, posted);
-        let Some((taken, request)) = taken else { return false };
+        let mut request = Inline::new();
+        let taken = self.seats.take(&inner.engine, any_work, posted, &mut request);
+        let Some(taken) = taken else { return false };
         let place = Place::Here(request);
         let answer = handle(taken.object, &Request { received: Received { inner, place } });
         let answered = match &answer {
@@ -147,13 +148,15 @@ impl Server for Looper<'_> {
 }
 
 fn handle(handler: &Arc<Handler>, request: &Request<'_>) -> Result<Parcel, Errno> {
-    while_serving(|| caught(|| handler(request))).unwrap_or(Err(Errno::FAULT))
+    let mut answer = Err(Errno::FAULT);
+    while_serving(|| caught(|| answer = handler(request)));
+    answer
 }
 
 /// Runs the program's code: a panic, which the panic hook has told of, must not leave a caller
 /// without an answer nor the pool with a looper that is gone.
-fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
+fn caught(body: impl FnOnce()) {
     // AssertUnwindSafe: what the body shares with others is the program's, which chose locks or not.
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-    result.map_err(std::mem::forget).ok()
+    let _ = result.map_err(std::mem::forget);
 }

@@ -19,7 +19,7 @@ pub use parcel::Parcel;
 pub use received::{Received, Request};
 
 use crate::device::OpenError;
-use crate::engine::fast::{Body, Outcome};
+use crate::engine::fast::{Body, Inline, Outcome};
 use crate::engine::{Engine, tid};
 use crate::parcel::Sent;
 use crate::send::{Data, Outgoing};
@@ -144,8 +144,11 @@ impl Process {
         let inner = &self.inner;
         if parcel.objects.is_none() && Arc::ptr_eq(&handle.inner, inner) {
             let body = Body::Bytes(&parcel.data);
-            if let Some(answer) = self.call_fast(handle.number, code, body) {
-                return answer;
+            let mut answer = Inline::new();
+            match inner.engine.call_fast(handle.number, code, TF_ACCEPT_FDS, body, &mut answer) {
+                Outcome::Answered => return Ok(Received { inner, place: Place::Here(answer) }),
+                Outcome::Adopted => return self.await_reply(tid(), handle.number),
+                Outcome::No => {}
             }
         }
         self.check(handle, parcel)?;
@@ -154,15 +157,17 @@ impl Process {
     }
 
     /// `None` if the call is not one for the fast path.
+    #[inline(always)]
     fn call_fast(
         &self,
         handle: u32,
         code: u32,
         body: Body<'_>,
     ) -> Option<Result<Received<'_>, CallError>> {
-        let inner = &self.inner;
-        match inner.engine.call_fast(handle, code, TF_ACCEPT_FDS, body) {
-            Outcome::Answered(answer) => Some(Ok(Received { inner, place: Place::Here(answer) })),
+        let (inner, mut answer) = (&self.inner, Inline::new());
+        let outcome = inner.engine.call_fast(handle, code, TF_ACCEPT_FDS, body, &mut answer);
+        match outcome {
+            Outcome::Answered => Some(Ok(Received { inner, place: Place::Here(answer) })),
             Outcome::Adopted => Some(self.await_reply(tid(), handle)),
             Outcome::No => None,
         }

@@ -1,7 +1,7 @@
 //! A call by the fast path.
 
 use super::cell::Cell;
-use super::local::{self, Route};
+use super::local::{self, Local};
 use super::{INLINE_BYTES, Inline, is_plain};
 use crate::channel::{Channel, Lane, Progress};
 use crate::clock::now_ns;
@@ -20,7 +20,7 @@ use bytemuck::bytes_of;
 /// What became of a call.
 pub(crate) enum Outcome {
     /// It has been answered.
-    Answered(Inline),
+    Answered,
     /// It is the state's: wait for its answer there.
     Adopted,
     /// It was not made.
@@ -54,116 +54,115 @@ fn has_room(channel: &Channel, bytes: usize) -> bool {
     bytes <= UNCOUNTED_BYTES || allocation_bytes(bytes, 0, 0, 0) <= free()
 }
 
-/// A call that may be made: all that it needs has been looked up.
-struct Start<'a> {
-    cell: &'a Cell,
-    channel: &'a Channel,
-    lane: Lane<'a>,
-    via: Via,
-    token: u64,
-    body: Body<'a>,
+/// The state has the call, and the lane with it.
+#[cold]
+fn leave(local: &mut Local, handle: u32, body: Body<'_>) -> Outcome {
+    match body {
+        Body::Bytes(_) => local.leave_lane(handle),
+        Body::Loan(loan) => loan.leave(),
+    }
+    Outcome::Adopted
 }
 
 impl Engine {
     /// Calls by the way that the thread's last call by this handle went, and waits for the answer.
-    #[inline]
-    pub(crate) fn call_fast(&self, handle: u32, code: u32, flags: u32, body: Body<'_>) -> Outcome {
+    /// An answer of the one shape goes into `answer`, a new one.
+    #[inline(always)]
+    pub(crate) fn call_fast(
+        &self,
+        handle: u32,
+        code: u32,
+        flags: u32,
+        body: Body<'_>,
+        answer: &mut Inline,
+    ) -> Outcome {
         if body.bytes() > INLINE_BYTES || local::is_serving() || self.has_events() {
             return Outcome::No;
         }
-        let outcome = local::with(self, |local| {
-            let (cell, route) = local.way(handle, self.fast.gate.epoch())?;
-            let channel = &*route.lane.channel.upgrade()?;
-            let number = match body {
-                Body::Bytes(_) => route.lane.number as usize,
-                Body::Loan(loan) => loan.plain_lane(channel)?,
-            };
-            let via = channel.via(number);
-            let lane = channel.lane(number).ok()?;
-            if channel.front_word(front::FROZEN) != 0 || !has_room(channel, body.bytes()) {
-                return None;
-            }
-            let start = Start { cell, channel, lane, via, token: token::next().ok()?, body };
-            let outcome = self.call_by(&start, route, code, flags);
-            if let Outcome::Adopted = outcome {
-                match body {
-                    Body::Bytes(_) => local.leave_lane(handle),
-                    Body::Loan(loan) => loan.leave(),
-                }
-            }
-            Some(outcome)
-        });
-        outcome.unwrap_or(Outcome::No)
+        let call = |local: &mut Local| self.call_by(local, handle, (code, flags), body, answer);
+        local::with(self, call).unwrap_or(Outcome::No)
     }
 
-    #[inline]
-    fn call_by(&self, start: &Start<'_>, route: &Route, code: u32, flags: u32) -> Outcome {
-        let Start { cell, channel, via, lane, .. } = start;
-        channel.set_progress(via.lane as usize, Progress::Departed);
-        let by = (&self.fast.gate, route.epoch);
+    #[inline(always)]
+    fn call_by(
+        &self,
+        local: &mut Local,
+        handle: u32,
+        (code, flags): (u32, u32),
+        body: Body<'_>,
+        answer: &mut Inline,
+    ) -> Option<Outcome> {
+        let (cell, route) = local.way(handle, self.fast.gate.epoch())?;
+        let channel = &*route.lane.channel.upgrade()?;
+        let number = match body {
+            Body::Bytes(_) => route.lane.number as usize,
+            Body::Loan(loan) => loan.plain_lane(channel)?,
+        };
+        let (via, lane) = (channel.via(number), channel.lane(number).ok()?);
+        if channel.front_word(front::FROZEN) != 0 || !has_room(channel, body.bytes()) {
+            return None;
+        }
+        let token = token::next().ok()?;
+        channel.set_progress(number, Progress::Departed);
         // Before anyone can seize it, who takes it off again.
         self.set_open(cell, true);
-        if !cell.begin_call(by, (*via, channel.peer), route.handle, start.token) {
-            return self.turn_back(start);
+        if !cell.begin_call((&self.fast.gate, route.epoch), (via, channel.peer), handle, token) {
+            return Some(match self.turn_back(cell, via) {
+                true => Outcome::No,
+                false => leave(local, handle, body),
+            });
         }
         // The point of no return.
-        let (node, data_bytes) = (route.node.0, start.body.bytes() as u32);
-        let (kind, stamp_ns) = (Kind::Request as u32, now_ns());
-        let chain = 1;
-        let request =
-            Message { kind, node, code, flags, data_bytes, chain, stamp_ns, ..Message::default() };
-        self.post(start, &request);
-        let seen = self.await_answer(channel, via.lane, *lane);
-        if seen == Ok(Seen::Message)
-            && let Some(answer) = self.take_answer(start)
-        {
-            return Outcome::Answered(answer);
-        }
-        self.hand_over(cell);
-        Outcome::Adopted
-    }
-
-    #[inline]
-    fn post(&self, start: &Start<'_>, request: &Message) {
-        let caller = ChainEntry { process: self.identity.process.0, token: start.token };
-        let reader = start.lane.post(request, |area| {
+        let request = Message {
+            kind: Kind::Request as u32,
+            node: route.node.0,
+            code,
+            flags,
+            data_bytes: body.bytes() as u32,
+            chain: 1,
+            stamp_ns: now_ns(),
+            ..Message::default()
+        };
+        let caller = ChainEntry { process: self.identity.process.0, token };
+        let reader = lane.post(&request, |area| {
             area.write(size_of::<Message>(), bytes_of(&caller));
-            if let Body::Bytes(data) = start.body {
+            if let Body::Bytes(data) = body {
                 area.write(size_of::<Message>() + size_of::<ChainEntry>(), data);
             }
         });
-        start.channel.tell_of_request(start.via.lane as usize, reader, false);
+        channel.tell_of_request(number, reader, false);
+        let seen = self.await_answer(channel, via.lane, lane);
+        if seen == Ok(Seen::Message) && self.take_answer(cell, lane, answer) {
+            return Some(Outcome::Answered);
+        }
+        self.hand_over(cell);
+        Some(leave(local, handle, body))
     }
 
-    /// The gate was shut just now.
+    /// The gate was shut just now. False if the call that was not made has failed meanwhile.
     #[cold]
-    fn turn_back(&self, start: &Start<'_>) -> Outcome {
-        if start.cell.leave() {
-            self.set_open(start.cell, false);
-        } else {
-            let mut state = self.lock();
-            let under_way = state.disown_call(start.cell.tid, start.via);
-            self.unlock(state);
-            if !under_way {
-                return Outcome::Adopted;
-            }
+    fn turn_back(&self, cell: &Cell, via: Via) -> bool {
+        if cell.leave() {
+            self.set_open(cell, false);
+            return true;
         }
-        Outcome::No
+        let mut state = self.lock();
+        let under_way = state.disown_call(cell.tid, via);
+        self.unlock(state);
+        under_way
     }
 
-    /// The answer, if it is as plain as the call, and nothing was to be heard before it.
-    #[inline]
-    fn take_answer(&self, start: &Start<'_>) -> Option<Inline> {
-        let lane = start.lane;
+    /// Takes the answer, if it is as plain as the call, and nothing was to be heard before it.
+    #[inline(always)]
+    fn take_answer(&self, cell: &Cell, lane: Lane<'_>, answer: &mut Inline) -> bool {
         let message = lane.header();
-        let plain = is_plain(&message, Kind::Reply, 0);
-        if !plain || self.has_events() || !start.cell.leave() {
-            return None;
+        if !is_plain(&message, Kind::Reply, 0) || self.has_events() || !cell.leave() {
+            return false;
         }
-        self.set_open(start.cell, false);
-        let answer = Inline::copy(&message, lane.incoming, size_of::<Message>(), (0, 0));
+        self.set_open(cell, false);
+        answer.fill(&message, lane.incoming, size_of::<Message>());
         lane.inbox().clear();
-        Some(answer)
+        true
     }
 
     /// What comes next is not for the fast path: the state takes over.

@@ -16,7 +16,7 @@ const SERVING: u32 = 2;
 pub(super) struct Cell {
     pub tid: Tid,
     /// Its own slot of the front page, if there was one left.
-    pub slot: Option<usize>,
+    pub slot: Option<u8>,
     pass: Pass,
     channel: AtomicU64,
     lane: AtomicU32,
@@ -35,7 +35,7 @@ pub(super) enum Errand {
 }
 
 impl Cell {
-    pub fn new(tid: Tid, slot: Option<usize>) -> Cell {
+    pub fn new(tid: Tid, slot: Option<u8>) -> Cell {
         Cell {
             tid,
             slot,

@@ -20,7 +20,9 @@ const LEAST_BYTES: usize = 128;
 
 /// One payload.
 pub(crate) struct Inline {
-    data: Bytes,
+    short: [u8; SHORT_BYTES],
+    /// Where it does not fit there.
+    long: Option<Spare>,
     bytes: usize,
     /// `binder_transaction_data.code`.
     pub code: u32,
@@ -30,36 +32,33 @@ pub(crate) struct Inline {
     pub sender: (u32, u32),
 }
 
-enum Bytes {
-    Short([u8; SHORT_BYTES]),
-    Long(Spare),
-}
-
-/// It goes back to the others when it is dropped, and is `None` only then.
-struct Spare(Option<Long>);
+/// It goes back to the others when it is dropped, and is empty only then.
+struct Spare(Long);
 
 impl Inline {
-    /// Copies a plain message's data from where it lies in a lane.
+    /// An empty one, to be filled.
     #[inline]
-    pub(super) fn copy(message: &Message, map: View<'_>, at: usize, sender: (u32, u32)) -> Inline {
-        let (code, flags, bytes) = (message.code, message.flags, message.data_bytes as usize);
-        let data = if bytes <= SHORT_BYTES {
+    pub fn new() -> Inline {
+        let (short, long) = ([0; SHORT_BYTES], None);
+        Inline { short, long, bytes: 0, code: 0, flags: 0, sender: (0, 0) }
+    }
+
+    /// Copies a plain message's data from where it lies in a lane.
+    #[inline(always)]
+    pub(super) fn fill(&mut self, message: &Message, map: View<'_>, at: usize) {
+        (self.code, self.flags) = (message.code, message.flags);
+        self.bytes = message.data_bytes as usize;
+        if self.bytes <= SHORT_BYTES {
             // All of it, whatever lies behind: a copy of a fixed size is a load and a store.
-            let mut data = [0; SHORT_BYTES];
-            map.read(at, &mut data);
-            Bytes::Short(data)
+            map.read(at, &mut self.short);
         } else {
-            Bytes::Long(Spare::filled(map, at, bytes))
-        };
-        Inline { data, bytes, code, flags, sender }
+            self.long = Some(Spare::filled(map, at, self.bytes));
+        }
     }
 
     #[inline]
     pub fn data(&self) -> &[u8] {
-        let all: &[u8] = match &self.data {
-            Bytes::Short(data) => data,
-            Bytes::Long(Spare(data)) => data.as_ref().map_or(&[], |data| &data[..]),
-        };
+        let all = self.long.as_ref().map_or(&self.short[..], |Spare(data)| data);
         &all[..self.bytes]
     }
 }
@@ -73,7 +72,7 @@ impl Spare {
             vec![0; bytes.next_power_of_two().max(LEAST_BYTES)].into_boxed_slice()
         });
         map.read(at, &mut data[..bytes]);
-        Spare(Some(data))
+        Spare(data)
     }
 }
 
@@ -82,7 +81,7 @@ impl Drop for Spare {
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < MOST_SPARE {
-                spare.extend(self.0.take());
+                spare.push(std::mem::take(&mut self.0));
             }
         });
     }

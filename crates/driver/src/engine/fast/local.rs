@@ -104,7 +104,7 @@ impl Local {
 
 /// The calling thread's, if it is of this engine. `None` too if it is in use, by a signal handler's
 /// victim, or gone with its thread.
-#[inline]
+#[inline(always)]
 pub(super) fn with<T>(engine: &Engine, body: impl FnOnce(&mut Local) -> Option<T>) -> Option<T> {
     let used = LOCAL.try_with(|local| {
         let mut local = local.try_borrow_mut().ok()?;
@@ -113,11 +113,9 @@ pub(super) fn with<T>(engine: &Engine, body: impl FnOnce(&mut Local) -> Option<T
     used.ok().flatten()
 }
 
-/// Whether the calling thread's cell is this one.
-#[inline]
-pub(super) fn has(engine: &Engine, cell: &Cell) -> bool {
-    let same = |own: &Arc<Cell>| std::ptr::eq(&**own, cell);
-    with(engine, |local| Some(local.cell.as_ref().is_some_and(same))).unwrap_or(false)
+/// Whether the calling thread has used another engine since, or its own part of it is gone.
+fn has_used_others() -> bool {
+    LOCAL.try_with(|local| local.try_borrow().is_ok_and(|local| local.engine != 0)).unwrap_or(true)
 }
 
 /// Whether the thread serves a transaction.
@@ -148,9 +146,12 @@ impl Engine {
         LOCAL
             .try_with(|local| {
                 let mut local = local.try_borrow_mut().ok()?;
-                let mut cells = lock(&self.fast.cells);
-                let cell = Arc::new(Cell::new(tid(), Engine::free_slot(&cells)));
-                cells.push(Arc::downgrade(&cell));
+                let cell = self.listed_cell().unwrap_or_else(|| {
+                    let mut cells = lock(&self.fast.cells);
+                    let cell = Arc::new(Cell::new(tid(), Engine::free_slot(&cells)));
+                    cells.push(Arc::downgrade(&cell));
+                    cell
+                });
                 (local.engine, local.routes) = (self.number, Default::default());
                 local.cell = Some(Arc::clone(&cell));
                 Some(cell)
@@ -161,6 +162,13 @@ impl Engine {
 
     /// The calling thread's cell, if it has one.
     pub(super) fn own_cell(&self) -> Option<Arc<Cell>> {
-        with(self, |local| local.cell.clone())
+        let known = with(self, |local| local.cell.clone());
+        known.or_else(|| has_used_others().then(|| self.listed_cell()).flatten())
+    }
+
+    /// The same, found without the thread's help: a looper keeps it while the thread uses others.
+    fn listed_cell(&self) -> Option<Arc<Cell>> {
+        let tid = tid();
+        lock(&self.fast.cells).iter().filter_map(Weak::upgrade).find(|cell| cell.tid == tid)
     }
 }

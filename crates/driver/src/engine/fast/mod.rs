@@ -42,6 +42,7 @@ pub(crate) struct Fast {
 }
 
 /// Whether a message is of the one shape, of this kind and with so many callers in its chain.
+#[inline(always)]
 fn is_plain(message: &Message, kind: Kind, chain: u16) -> bool {
     message.kind == kind as u32
         && message.chain == chain
@@ -84,12 +85,12 @@ impl Engine {
     }
 
     /// Whether the cell's thread has something under way, for whoever freezes the process.
-    #[inline]
+    #[inline(always)]
     fn set_open(&self, cell: &Cell, open: bool) {
         match cell.slot {
             // Release, and `Pass::enter` fences it: see the broker's front page.
             Some(slot) => {
-                self.front.word(slot + front::SLOT_OPEN).store(u32::from(open), Ordering::Release);
+                self.front.word(front::slot_at(slot) + front::SLOT_OPEN).store(u32::from(open), Ordering::Release);
             }
             None => {
                 let change = if open { 1 } else { u32::MAX };
@@ -99,12 +100,13 @@ impl Engine {
     }
 
     /// The cell's thread has received a transaction.
-    #[inline]
+    #[inline(always)]
     fn count_received(&self, cell: &Cell) {
         match cell.slot {
             Some(slot) => {
                 // Nobody else writes it.
-                let count = self.front.double_word(slot + front::SLOT_TRANSACTIONS);
+                let count = front::slot_at(slot) + front::SLOT_TRANSACTIONS;
+                let count = self.front.double_word(count);
                 count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
             }
             None => {
@@ -114,9 +116,8 @@ impl Engine {
     }
 
     /// A slot of the front page that no cell has.
-    fn free_slot(cells: &[Weak<Cell>]) -> Option<usize> {
+    fn free_slot(cells: &[Weak<Cell>]) -> Option<u8> {
         let taken: Vec<_> = cells.iter().filter_map(|cell| cell.upgrade()?.slot).collect();
-        let mut slots = (0..front::SLOTS).map(|slot| front::SLOTS_AT + slot * front::SLOT_BYTES);
-        slots.find(|slot| !taken.contains(slot))
+        (0..front::SLOTS as u8).find(|slot| !taken.contains(slot))
     }
 }

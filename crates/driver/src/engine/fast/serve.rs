@@ -1,7 +1,6 @@
 //! A looper on the fast path: it serves clients that it knows, as long as they want nothing else.
 
 use super::cell::Cell;
-use super::local;
 use super::{Inline, is_plain};
 use crate::channel::{Channel, Lane};
 use crate::engine::{Engine, tid};
@@ -105,14 +104,15 @@ impl<T: Clone> Seats<T> {
     }
 
     /// Takes in the one thing that has been posted, if it is one transaction of the one shape.
-    /// With it what it brought.
-    #[inline]
+    /// What it brought goes into `request`, a new one.
+    #[inline(always)]
     pub fn take(
         &mut self,
         engine: &Engine,
         any_work: u32,
         posted: bool,
-    ) -> Option<(Taken<'_, T>, Inline)> {
+        request: &mut Inline,
+    ) -> Option<Taken<'_, T>> {
         self.forget_stale(engine);
         if engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events() {
             return None;
@@ -129,26 +129,24 @@ impl<T: Clone> Seats<T> {
         let (channel, client) = (&self.incoming[place], self.clients[place].as_ref()?);
         let (cell, number) = (self.cell.as_deref()?, number as usize);
         let (lane, via) = (channel.lane(number).ok()?, channel.via(number));
-        if !local::has(engine, cell) || !(posted || channel.claim_ready(number)) {
+        if !posted && !channel.claim_ready(number) {
             return None;
         }
         self.last = found;
         let idle = channel.start_serving(via.lane);
-        let request =
-            if idle { self.take_in(engine, cell, channel, client, via, lane) } else { None };
-        let Some(request) = request else {
+        if !idle || !self.take_in(engine, cell, channel, client, via, lane, request) {
             if idle {
                 channel.end_serving(via.lane);
             }
             channel.leave_ready(number);
             return None;
-        };
+        }
         engine.count_request(channel, &self.incoming);
         channel.show_processor();
-        Some((Taken { cell, channel, lane, via, object: &client.object }, request))
+        Some(Taken { cell, channel, lane, via, object: &client.object })
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_in(
         &self,
         engine: &Engine,
@@ -157,14 +155,15 @@ impl<T: Clone> Seats<T> {
         client: &Client<T>,
         via: Via,
         lane: Lane<'_>,
-    ) -> Option<Inline> {
+        request: &mut Inline,
+    ) -> bool {
         let message = lane.header();
         if !is_plain(&message, Kind::Request, 1) {
-            return None;
+            return false;
         }
         let others = message.flags & (TF_ONE_WAY | TF_CLEAR_BUF);
         if message.node != client.node.0 || others != 0 || lane.inbox().is_empty() {
-            return None;
+            return false;
         }
         let mut caller = ChainEntry::default();
         lane.incoming.read(size_of::<Message>(), bytes_of_mut(&mut caller));
@@ -180,19 +179,21 @@ impl<T: Clone> Seats<T> {
                 state.disown_service(tid());
                 engine.unlock(state);
             }
-            return None;
+            return false;
         }
         // The point of no return.
         engine.count_received(cell);
         let data_at = size_of::<Message>() + size_of::<ChainEntry>();
-        let request = Inline::copy(&message, lane.incoming, data_at, client.sender);
+        request.fill(&message, lane.incoming, data_at);
+        request.sender = client.sender;
         lane.inbox().clear();
-        Some(request)
+        true
     }
 }
 
 impl<T> Taken<'_, T> {
     /// Answers with bytes, in the place of which the caller may find an error of its own.
+    #[inline]
     pub fn answer(&self, engine: &Engine, data: &[u8]) -> Answered {
         if !self.cell.leave() {
             return Answered::No;
