@@ -51,8 +51,8 @@ pub struct Channel {
     /// Where the server's loopers sleep. Nothing until the client's end has heard of it, or if there
     /// were no descriptors for it: then the doorbell does.
     bell: OnceLock<Mapping<BELL_BYTES>>,
-    /// The processor on which this end last said that it runs, and one.
-    shown_processor: AtomicU32,
+    /// Where this end last said that it runs.
+    shown_place: AtomicU32,
     /// Server: which of the process's requests was this client's last.
     wanted_at: AtomicU64,
     /// Client: how long answers take.
@@ -158,7 +158,7 @@ impl Channel {
             lanes,
             front,
             bell,
-            shown_processor: AtomicU32::new(0),
+            shown_place: AtomicU32::new(0),
             wanted_at: AtomicU64::new(0),
             answers: Pace::default(),
             progress: std::array::from_fn(|_| AtomicU8::new(Progress::Departed as u8)),
@@ -181,15 +181,18 @@ impl Channel {
         Via { channel: self.id, lane: lane as u32 }
     }
 
-    /// The calling thread runs here, for the other end to see.
-    pub fn show_processor(&self) {
+    /// The calling thread runs here, for the other end to see; at the server's end as the looper with
+    /// this slot.
+    #[inline]
+    pub fn show_place(&self, looper: Option<u8>) {
         let ours = match self.end {
-            End::Client => header::CLIENT_PROCESSOR,
-            End::Server => header::SERVER_PROCESSOR,
+            End::Client => header::CLIENT_PLACE,
+            End::Server => header::SERVER_PLACE,
         };
-        let here = processor() + 1;
-        if self.shown_processor.load(Ordering::Relaxed) != here {
-            self.shown_processor.store(here, Ordering::Relaxed);
+        let looper = looper.map_or(0, |slot| u32::from(slot) + 1);
+        let here = (processor() + 1) & header::PROCESSOR | looper << header::LOOPER_SHIFT;
+        if self.shown_place.load(Ordering::Relaxed) != here {
+            self.shown_place.store(here, Ordering::Relaxed);
             self.head.word(ours).store(here, Ordering::Relaxed);
         }
     }
@@ -199,11 +202,12 @@ impl Channel {
     #[inline]
     pub fn is_apart(&self) -> bool {
         let theirs = match self.end {
-            End::Client => header::SERVER_PROCESSOR,
-            End::Server => header::CLIENT_PROCESSOR,
+            End::Client => header::SERVER_PLACE,
+            End::Server => header::CLIENT_PLACE,
         };
         let theirs = self.head.word(theirs).load(Ordering::Relaxed);
-        theirs != 0 && theirs != self.shown_processor.load(Ordering::Relaxed)
+        let differ = theirs ^ self.shown_place.load(Ordering::Relaxed);
+        theirs != 0 && differ & header::PROCESSOR != 0
     }
 
     /// The bell, where there is one.

@@ -21,7 +21,7 @@ impl Engine {
         let mut gone = 0;
         while let Some((channel, what)) = self.oldest(state, &incoming, only) {
             self.count_request(&channel, &incoming);
-            channel.show_processor();
+            channel.show_place(None);
             let outcome = match what.place {
                 Place::Lane(lane) => self.accept_lane(state, &channel, lane),
                 Place::OneWay => self.accept_one_way(state, &channel),

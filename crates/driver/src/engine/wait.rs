@@ -152,6 +152,7 @@ impl Engine {
                 if let Some((place, number)) = posted.filter(|_| !served) {
                     incoming[place].leave_ready(number as usize);
                 }
+                server.as_ref().inspect(|server| server.look_away());
                 return outcome;
             }
         }
@@ -256,7 +257,8 @@ type Word<'a> = (&'a AtomicU32, u32);
 #[inline]
 fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
     // A looper that has been woken for it takes it.
-    let untaken = !channel.is_expected(number) && !lane.outbox().is_empty();
+    let untaken =
+        !channel.is_expected(number) && !lane.outbox().is_empty() && !channel.will_be_seen();
     match lane.inbox().wait(untaken.then_some(UNTAKEN)) {
         Err(Wait::TimedOut) => {
             channel.hurry(number as usize);

@@ -127,6 +127,10 @@ impl Server for Looper<'_> {
         self.seats.last_lane(incoming)
     }
 
+    fn look_away(&self) {
+        self.seats.look_away(&self.process.inner.engine);
+    }
+
     fn serve_next(&mut self, any_work: u32, posted: bool) -> bool {
         let inner = &self.process.inner;
         let mut request = Inline::new();

@@ -13,7 +13,7 @@ use crate::state::thread::Waiting;
 use crate::state::transaction::Via;
 use crate::state::work::Tid;
 use crate::token;
-use baton_abi::lane::{ChainEntry, Kind, Message, front};
+use baton_abi::lane::{ChainEntry, Kind, Message, Standing, front};
 use baton_shm::mailbox::Seen;
 use bytemuck::bytes_of;
 
@@ -105,7 +105,7 @@ impl Engine {
         let token = token::next().ok()?;
         channel.set_progress(number, Progress::Departed);
         // Before anyone can seize it, who takes it off again.
-        self.set_open(cell, true);
+        self.set_standing(cell, Standing::Open);
         if !cell.begin_call((&self.fast.gate, route.epoch), (via, channel.peer), handle, token) {
             return Some(match self.turn_back(cell, via) {
                 true => Outcome::No,
@@ -143,7 +143,7 @@ impl Engine {
     #[cold]
     fn turn_back(&self, cell: &Cell, via: Via) -> bool {
         if cell.leave() {
-            self.set_open(cell, false);
+            self.set_standing(cell, Standing::Idle);
             return true;
         }
         let mut state = self.lock();
@@ -159,7 +159,7 @@ impl Engine {
         if !is_plain(&message, Kind::Reply, 0) || self.has_events() || !cell.leave() {
             return false;
         }
-        self.set_open(cell, false);
+        self.set_standing(cell, Standing::Idle);
         answer.fill(&message, lane.incoming, size_of::<Message>());
         lane.inbox().clear();
         true

@@ -7,7 +7,7 @@ use crate::engine::{Engine, tid};
 use crate::state::State;
 use crate::state::transaction::{Incoming, Via};
 use baton_abi::control::NodeId;
-use baton_abi::lane::{ChainEntry, Kind, Message};
+use baton_abi::lane::{ChainEntry, Kind, Message, Standing};
 use baton_abi::uapi::{TF_ACCEPT_FDS, TF_CLEAR_BUF, TF_ONE_WAY};
 use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
@@ -26,6 +26,9 @@ pub(crate) trait Server {
     /// Serves one transaction, if there is one that it can; `posted` if there is one on
     /// [`Server::last_lane`]. False if its looper is to look at everything.
     fn serve_next(&mut self, any_work: u32, posted: bool) -> bool;
+
+    /// Its looper goes on by the general path.
+    fn look_away(&self);
 }
 
 /// What a looper knows of its clients, by the order of the channels on which the process is called.
@@ -98,6 +101,13 @@ impl<T: Clone> Seats<T> {
         }
     }
 
+    /// See [`Server::look_away`].
+    pub fn look_away(&self, engine: &Engine) {
+        if let Some(cell) = &self.cell {
+            engine.look_away(cell);
+        }
+    }
+
     /// See [`Server::last_lane`].
     pub fn last_lane(&self, incoming: &Arc<Vec<Arc<Channel>>>) -> Option<(usize, u32)> {
         self.last.filter(|_| Arc::ptr_eq(incoming, &self.incoming))
@@ -142,7 +152,7 @@ impl<T: Clone> Seats<T> {
             return None;
         }
         engine.count_request(channel, &self.incoming);
-        channel.show_processor();
+        channel.show_place(cell.slot);
         Some(Taken { cell, channel, lane, via, object: &client.object })
     }
 
@@ -170,10 +180,10 @@ impl<T: Clone> Seats<T> {
         let accepts_fds = message.flags & TF_ACCEPT_FDS != 0;
         let by = (&engine.fast.gate, self.epoch);
         // Before anyone can seize it, who takes it off again.
-        engine.set_open(cell, true);
+        engine.set_standing(cell, Standing::Open);
         if !cell.begin_service(by, (via, channel.peer), accepts_fds, caller.token) {
             if cell.leave() {
-                engine.set_open(cell, false);
+                engine.set_standing(cell, Standing::Idle);
             } else {
                 let mut state = engine.lock();
                 state.disown_service(tid());
@@ -198,7 +208,7 @@ impl<T> Taken<'_, T> {
         if !self.cell.leave() {
             return Answered::No;
         }
-        engine.set_open(self.cell, false);
+        engine.set_standing(self.cell, Standing::Looking);
         self.channel.end_serving(self.via.lane);
         let (kind, data_bytes) = (Kind::Reply as u32, data.len() as u32);
         let message = Message { kind, data_bytes, ..Message::default() };
