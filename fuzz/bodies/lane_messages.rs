@@ -131,7 +131,7 @@ impl Attack {
                 1 => input.small(),
                 _ => 0,
             },
-            stamp_ns: input.u64(),
+            stamp: input.u64(),
         }
     }
 

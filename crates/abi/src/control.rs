@@ -21,7 +21,7 @@ use crate::claim::Claim;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Largest packet, in bytes, that either side sends.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction, so that its ticket fits one packet.
@@ -262,6 +262,15 @@ pub enum Request {
     },
 }
 
+/// What orders messages of different senders: [`crate::lane::Message::stamp`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stamps {
+    /// The processors' common counter: the TSC or CNTVCT, where the kernel's own clock trusts it.
+    Counter,
+    /// CLOCK_MONOTONIC, in nanoseconds.
+    Clock,
+}
+
 /// From the broker, to the request that asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
@@ -273,6 +282,8 @@ pub enum Reply {
         era: u32,
         /// What proves to the next broker who the engine is; see [`Request::Resume`].
         card: Vec<u8>,
+        /// What the engine's messages are stamped with. Of later brokers it keeps to its first one's.
+        stamps: Stamps,
     },
     /// It is done.
     Done,

@@ -228,8 +228,8 @@ pub struct Message {
     pub param: i32,
     /// [`crate::control::TicketId`], 0 if there are no objects.
     pub ticket: u64,
-    /// CLOCK_MONOTONIC at posting: order among clients.
-    pub stamp_ns: u64,
+    /// When it was posted, as [`crate::control::Stamps`] say: order among clients.
+    pub stamp: u64,
 }
 
 /// A caller further up: the process and what it gave out for its waiting thread.

@@ -13,6 +13,7 @@
 pub mod limits;
 pub mod state;
 
+mod clock;
 mod close;
 mod connection;
 mod deliver;

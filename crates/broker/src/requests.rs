@@ -100,7 +100,8 @@ impl Broker {
         match admitted {
             Ok((card, events)) => {
                 let (era, signed) = (self.state.era(), self.testament.sign(&card));
-                let welcome = Reply::Welcome { identity: card.identity, era, card: signed };
+                let stamps = self.stamps;
+                let welcome = Reply::Welcome { identity: card.identity, era, card: signed, stamps };
                 self.reply(id, welcome, Some(events.as_fd()))
             }
             Err(errno) => {

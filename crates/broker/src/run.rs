@@ -4,6 +4,7 @@
 //! streams before its reply is sent. What an engine sent before it died counts: its requests are
 //! read to the end before it is declared gone.
 
+use crate::clock;
 use crate::close::Why;
 use crate::connection::Connection;
 use crate::limits::Limits;
@@ -13,7 +14,7 @@ use crate::poll::{ConnectionId, Poll, Source};
 use crate::state::State;
 use crate::testament::Testament;
 use crate::throttle::Throttle;
-use baton_abi::control::ProcessId;
+use baton_abi::control::{ProcessId, Stamps};
 use rustix::event::Timespec;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -167,6 +168,7 @@ pub(crate) struct Broker {
     pub had_client: bool,
     pub complaints: Throttle,
     pub queued_events: usize,
+    pub stamps: Stamps,
     accepting: Accepting,
     /// When it is known who has not come back.
     settles: Option<Instant>,
@@ -188,6 +190,7 @@ impl Broker {
             testament,
             poll,
             queued_events,
+            stamps: clock::stamps(),
             connections: BTreeMap::new(),
             engines: BTreeMap::new(),
             guests: BTreeMap::new(),

@@ -3,7 +3,7 @@
 mod fake;
 
 use baton_abi::control::*;
-use baton_abi::lane::FRONT_BYTES;
+use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES};
 use baton_broker::limits::Limits;
 use fake::*;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,7 +40,7 @@ fn a_front_page_that_could_hurt_the_broker_is_refused() {
         (memfd(FRONT_BYTES, SealFlags::empty()), Errno::INVAL),
         (memfd(FRONT_BYTES, SealFlags::SHRINK), Errno::INVAL),
         (memfd(FRONT_BYTES, SealFlags::GROW), Errno::INVAL),
-        (memfd(FRONT_BYTES - 1, both), Errno::INVAL),
+        (memfd(TALLY_BYTES - 1, both), Errno::INVAL),
         (memfd(0, both), Errno::INVAL),
         (memfd(FRONT_BYTES, both | SealFlags::WRITE), Errno::PERM),
         (memfd(FRONT_BYTES, both | SealFlags::FUTURE_WRITE), Errno::PERM),

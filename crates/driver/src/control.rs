@@ -2,7 +2,7 @@
 
 use crate::device::OpenError;
 use baton_abi::control::{
-    Event, Identity, MAX_PACKET_BYTES, Reply, Request, VERSION, decode, encode,
+    Event, Identity, MAX_PACKET_BYTES, Reply, Request, Stamps, VERSION, decode, encode,
 };
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -27,6 +27,8 @@ pub struct Broker {
     uid: Uid,
     /// What proves to the next one who we are.
     card: Vec<u8>,
+    /// What messages are stamped with.
+    pub stamps: Stamps,
     link: RwLock<Arc<Link>>,
 }
 
@@ -68,12 +70,12 @@ impl Broker {
         let uid = sockopt::socket_peercred(&requests).map_err(failed)?.uid;
         let (packet, fds) = receive(&requests, RecvFlags::empty()).map_err(failed)?;
         match decode(&packet) {
-            Some(Reply::Welcome { identity, era, card }) => {
+            Some(Reply::Welcome { identity, era, card, stamps }) => {
                 let events = fds.into_iter().next().ok_or(failed(Errno::PROTO))?;
                 let link = RwLock::new(Arc::new(Link::new(era, requests, events)));
                 // The program may go to another directory.
                 let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
-                Ok((Broker { place, pages, uid, card, link }, identity))
+                Ok((Broker { place, pages, uid, card, stamps, link }, identity))
             }
             Some(Reply::Refused { errno }) => Err(OpenError::Refused {
                 context: context.to_owned(),

@@ -1,7 +1,7 @@
 //! Sending: from a checked departure to a posted message.
 
 use crate::channel::{Channel, Progress, duplicate};
-use crate::clock::now_ns;
+use crate::clock::{stamp, stamp_in_order};
 use crate::engine::Engine;
 use crate::engine::loan::LoanedLane;
 use crate::parcel::Sent;
@@ -311,7 +311,7 @@ impl Engine {
                 let nested = departure.via.is_some();
                 let named = chain[1..].iter().any(|entry| entry.process == departure.peer.0);
                 let mut message = prepared.message;
-                message.stamp_ns = now_ns();
+                message.stamp = stamp(self.broker.stamps);
                 let mut state = self.lock();
                 channel.set_progress(via.lane as usize, Progress::Departed);
                 state.departed(tid, departure, via, token, Completion::Taken);
@@ -446,7 +446,7 @@ impl Engine {
         // Order among the one-way transactions of this process is that of the ring.
         let put = {
             let mut ends = channel.ends();
-            message.stamp_ns = now_ns();
+            message.stamp = stamp_in_order(self.broker.stamps);
             channel.put_one_way(&mut ends, &message, outgoing.allocation(), |map, at| {
                 outgoing.write(&message, &[], map, at);
             })

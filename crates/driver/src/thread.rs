@@ -43,3 +43,13 @@ pub fn processor() -> u32 {
     // kernel keeps (rseq), which costs a tenth of the vDSO's call.
     unsafe { libc::sched_getcpu() as u32 }
 }
+
+/// On how many processors this process and its peers can run at once. That it is bound to one tells
+/// nothing of its peers; a quota of processor time, which spinning uses up, holds for both.
+pub fn processors() -> usize {
+    let allowed = std::thread::available_parallelism().map_or(1, |processors| processors.get());
+    let bound = rustix::thread::sched_getaffinity(None).map_or(0, |set| set.count() as usize);
+    // SAFETY: asks about the machine, and touches no memory.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize;
+    if allowed < bound { allowed } else { online }
+}

@@ -164,7 +164,7 @@ impl Fake {
             greet(&requests, greeting, &pages.each_ref().map(AsFd::as_fd))
                 .ok_or(Errno::CONNRESET)?;
         match reply {
-            Reply::Welcome { identity, era, card } => {
+            Reply::Welcome { identity, era, card, .. } => {
                 let events = descriptors.pop().expect("a welcome carries the event socket");
                 patient(&events);
                 Ok(Fake { requests, events, identity, front, pages, era, card })

@@ -78,9 +78,9 @@ impl Engine {
         only: Option<ProcessId>,
     ) -> Option<(Arc<Channel>, Candidate)> {
         let mut oldest: Option<(Arc<Channel>, Candidate)> = None;
-        let mut offer = |channel: &Arc<Channel>, place, stamp_ns| {
-            let what = Candidate { channel: channel.id, place, stamp_ns };
-            let older = oldest.as_ref().is_none_or(|(_, best)| stamp_ns < best.stamp_ns);
+        let mut offer = |channel: &Arc<Channel>, place, stamp| {
+            let what = Candidate { channel: channel.id, place, stamp };
+            let older = oldest.as_ref().is_none_or(|(_, best)| stamp < best.stamp);
             if older {
                 oldest = Some((Arc::clone(channel), what));
             }
@@ -95,14 +95,14 @@ impl Engine {
                 let lane = ready.trailing_zeros() as usize;
                 ready &= ready - 1;
                 if let Ok(areas) = channel.lane(lane) {
-                    offer(channel, Place::Lane(lane), areas.header().stamp_ns);
+                    offer(channel, Place::Lane(lane), areas.header().stamp);
                 }
             }
             if channel.full.load(Ordering::Relaxed) {
                 continue;
             }
             match channel.first_one_way(&mut ends) {
-                Ok(Some((message, _))) => offer(channel, Place::OneWay, message.stamp_ns),
+                Ok(Some((message, _))) => offer(channel, Place::OneWay, message.stamp),
                 Ok(None) => {}
                 Err(_) => {
                     drop(ends);
@@ -200,7 +200,7 @@ pub(super) enum Place {
 pub(super) struct Candidate {
     pub(super) channel: ChannelId,
     place: Place,
-    stamp_ns: u64,
+    stamp: u64,
 }
 
 /// Why a message stays, or its channel goes.

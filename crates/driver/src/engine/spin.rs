@@ -7,7 +7,7 @@
 //! the very thread from running that it waits for.
 
 use crate::clock::now_ns;
-use crate::thread::is_real_time;
+use crate::thread::{is_real_time, processors};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longest spin in microseconds, for all waits of the process; 0 for none.
@@ -22,16 +22,6 @@ const QUICK_LOOKS: u32 = 64;
 /// The longest spin of this process, as its environment and its machine have it.
 pub(super) fn longest_ns() -> u64 {
     longest_of(std::env::var(SPIN_VARIABLE).ok().as_deref(), processors())
-}
-
-/// On how many processors this process and its peers can run at once. That it is bound to one tells
-/// nothing of its peers; a quota of processor time, which spinning uses up, holds for both.
-fn processors() -> usize {
-    let allowed = std::thread::available_parallelism().map_or(1, |processors| processors.get());
-    let bound = rustix::thread::sched_getaffinity(None).map_or(0, |set| set.count() as usize);
-    // SAFETY: asks about the machine, and touches no memory.
-    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize;
-    if allowed < bound { allowed } else { online }
 }
 
 fn longest_of(asked_us: Option<&str>, processors: usize) -> u64 {

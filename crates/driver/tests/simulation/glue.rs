@@ -243,10 +243,10 @@ impl World {
             for lane in (0..crate::wire::LANES).filter(|lane| ready >> lane & 1 == 1) {
                 let letter = channel.inbox(End::Server, lane).letter.as_ref();
                 let letter = letter.expect("a ready lane has a request");
-                candidates.push((letter.message.stamp_ns, id, Candidate::Lane(lane)));
+                candidates.push((letter.message.stamp, id, Candidate::Lane(lane)));
             }
             if let Some(letter) = channel.ring.front().filter(|_| !full) {
-                candidates.push((letter.message.stamp_ns, id, Candidate::OneWay));
+                candidates.push((letter.message.stamp, id, Candidate::OneWay));
             }
         }
         candidates.into_iter().min_by_key(|&(stamp, ..)| stamp)
@@ -349,7 +349,7 @@ impl World {
         };
         let (end, lane) = (channel.end_of(id), via.lane as usize);
         let letter = channel.inbox(end, lane).letter.clone()?;
-        let blocked = Some((via.channel, letter.message.stamp_ns));
+        let blocked = Some((via.channel, letter.message.stamp));
         let over = match Kind::from_raw(letter.message.kind) {
             Some(Kind::Reply) => match self.accept_reply(party, tid, via, &letter) {
                 Some(over) => over,

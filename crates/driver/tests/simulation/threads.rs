@@ -385,7 +385,7 @@ impl World {
             fds: sending.sent.fds.len() as u16,
             chain: sending.chain.len() as u16,
             ticket: sending.ticket.map_or(0, |ticket| ticket.0),
-            stamp_ns: self.clock,
+            stamp: self.clock,
             ..Message::default()
         };
         let objects = sending.subjects.clone();

@@ -4,7 +4,7 @@ use super::cell::Cell;
 use super::local::{self, Local};
 use super::{INLINE_BYTES, Inline, is_plain};
 use crate::channel::{Channel, Lane, Progress};
-use crate::clock::now_ns;
+use crate::clock::stamp;
 use crate::engine::Engine;
 use crate::engine::loan::LoanedLane;
 use crate::state::State;
@@ -120,7 +120,7 @@ impl Engine {
             flags,
             data_bytes: body.bytes() as u32,
             chain: 1,
-            stamp_ns: now_ns(),
+            stamp: stamp(self.broker.stamps),
             ..Message::default()
         };
         let caller = ChainEntry { process: self.identity.process.0, token };
