@@ -16,8 +16,9 @@
 //! its reader takes (`shm::mailbox`).
 //!
 //! The front page is written by the engine that owns it (and `frozen` by the broker); its peers
-//! map it read only. So is a channel's bell page, which the server's engine makes and sends to its
-//! one client as the first message on the channel's socket. A futex wake needs no more than that.
+//! map it read only. A channel's bell page is the server's engine's, which sends it to its one client as
+//! the first message on the channel's socket. The client maps it for writing, although it writes nothing there:
+//! a futex wake by such a map is cheaper.
 //!
 //! A message on the socket is a u32: 0 is a doorbell (with a descriptor, the server's bell page),
 //! everything else the number of the descriptors that come with it or, if none do, of those whose
@@ -80,10 +81,10 @@ pub mod header {
 
 /// Offsets of the words in a bell page.
 pub mod bell {
-    /// u32 futex: loopers with nothing to do sleep on it; only the server changes it.
+    /// u32 futex: loopers with nothing to do sleep on it; the server changes it.
     pub const BELL: usize = 0;
-    /// u32: how many sleep there, or are about to.
-    pub const SLEEPERS: usize = 4;
+    /// u32: 1 while some sleep there, or are about to.
+    pub const SLEPT_ON: usize = 4;
 }
 
 /// Offsets of the words in a front page.

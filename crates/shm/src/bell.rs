@@ -1,24 +1,28 @@
-//! A futex word that its owner's threads sleep on, that one stranger may wake, and that only its owner
-//! changes.
+//! A futex word that its owner's threads sleep on, and that one stranger may wake.
 //!
 //! Threads of the owner that have nothing to do sleep on the bells of several strangers at once, each
 //! of whom knows its own bell only: whoever can map a word can sleep on it too, and take a wake-up
-//! that was meant for somebody else, but here nobody else's is. The stranger maps the page read
-//! only, which is enough to wake, so it cannot undo the owner's own ring. The price is that it cannot make
-//! the kernel's check "does the word still hold this value?" fail, so its wake may find a
-//! sleeper that has announced itself and is not asleep yet:
+//! that was meant for somebody else, but here nobody else's is. The stranger changes nothing on the page, but
+//! it could: the kernel wakes by a map for writing with 700 instructions less. An honest one's wake may find
+//! a sleeper that has announced itself and is not asleep yet:
 //!
 //! ```text
 //!   sleeper                               ringer
-//!   sleepers += 1, elsewhere += 1  (a)    publish its message                      (c)
-//!   look for messages: none        (b)    sleepers > 0 ? wake one : elsewhere > 0? (d)
+//!   elsewhere += 1, slept_on = 1   (a)    publish its message                        (c)
+//!   look for messages: none        (b)    slept_on ? wake one : elsewhere > 0 ?      (d)
 //!   futex wait                            nobody woken, or elsewhere -> other means
 //! ```
 //!
 //! (a)(b) and (c)(d) are separated by SeqCst fences: either the sleeper sees the message in (b) or
 //! the ringer sees the sleeper in (d) (Dekker). `elsewhere` counts all of the owner's sleepers,
-//! also those that sleep on other bells only. A ringer whose wake found nobody must tell the owner
-//! by other means; [`Ring::Missed`] and [`Ring::Nobody`] say so.
+//! also those that sleep on other bells only, and is not the stranger's to write. A ringer whose wake found
+//! nobody must tell the owner by other means; [`Ring::Missed`] and [`Ring::Nobody`] say so. So `slept_on` may
+//! be too small, for an instant in which one sleeper leaves while another one comes.
+//!
+//! The owner believes nothing on the page. How many of its threads sleep there it keeps for itself. Its own
+//! ring changes the word, and a hostile stranger may change it back before a sleeper that has announced
+//! itself has reached the kernel. That sleeper is missed; whoever is in the kernel is woken whatever the word
+//! holds. An owner's ring is therefore repeated some time later if what it was for is still there.
 
 use crate::futex;
 use crate::sync::{AtomicU32, Ordering, fence};
@@ -27,7 +31,14 @@ use crate::sync::{AtomicU32, Ordering, fence};
 #[derive(Clone, Copy)]
 pub struct Bell<'a> {
     bell: &'a AtomicU32,
-    sleepers: &'a AtomicU32,
+    slept_on: &'a AtomicU32,
+}
+
+/// A bell, as its owner has it.
+#[derive(Clone, Copy)]
+pub struct OwnBell<'a> {
+    page: Bell<'a>,
+    asleep: &'a AtomicU32,
 }
 
 /// What a stranger's ring achieved.
@@ -43,47 +54,71 @@ pub enum Ring {
     Nobody,
 }
 
+/// Whom an owner's ring may have reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a ring that somebody may have missed is repeated"]
+pub enum OwnRing {
+    /// Nobody slept here.
+    NoSleeper,
+    /// All who slept, and not all who were about to.
+    Rung,
+}
+
 impl<'a> Bell<'a> {
-    /// `bell` and `sleepers` are words of one page, zero at first.
-    pub fn new(bell: &'a AtomicU32, sleepers: &'a AtomicU32) -> Self {
-        Bell { bell, sleepers }
+    /// `bell` and `slept_on` are words of one page, zero at first.
+    pub fn new(bell: &'a AtomicU32, slept_on: &'a AtomicU32) -> Self {
+        Bell { bell, slept_on }
     }
 
-    /// Owner: announces a sleeper, and says what to wait on. Call [`look_again`], look for messages
-    /// after that, then sleep with [`futex::wait_any`].
-    pub fn announce(self) -> (&'a AtomicU32, u32) {
-        // Acquire pairs with the release in `ring_own`.
-        let bell = self.bell.load(Ordering::Acquire);
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        (self.bell, bell)
-    }
-
-    /// Owner: takes the announcement back, after the sleep or instead of it.
-    pub fn rise(self) {
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// Owner: wakes every thread that sleeps here or is about to. One wake could be the stranger's
-    /// to take.
-    pub fn ring_own(self) {
-        // Release pairs with the acquire in `announce`; the changed word fails the futex wait.
-        self.bell.fetch_add(1, Ordering::AcqRel);
-        fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
-            futex::wake(self.bell, i32::MAX as u32);
-        }
+    /// Of its owner, which keeps in `asleep`, where no stranger writes, how many sleep here.
+    pub fn own(self, asleep: &'a AtomicU32) -> OwnBell<'a> {
+        OwnBell { page: self, asleep }
     }
 
     /// The stranger, after it has published something. `elsewhere` counts the owner's sleepers.
     pub fn ring(self, elsewhere: &AtomicU32) -> Ring {
         fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
+        if self.slept_on.load(Ordering::Relaxed) != 0 {
             return if futex::wake(self.bell, 1) > 0 { Ring::Woken } else { Ring::Missed };
         }
         match elsewhere.load(Ordering::SeqCst) {
             0 => Ring::NoSleeper,
             _ => Ring::Nobody,
         }
+    }
+}
+
+impl<'a> OwnBell<'a> {
+    /// Announces a sleeper, and says what to wait on. Call [`look_again`], look for messages
+    /// after that, then sleep with [`futex::wait_any`].
+    pub fn announce(self) -> (&'a AtomicU32, u32) {
+        // Acquire pairs with the release in `ring`.
+        let bell = self.page.bell.load(Ordering::Acquire);
+        self.asleep.fetch_add(1, Ordering::SeqCst);
+        // Relaxed: whoever lowers it has read from this thread's own leaving.
+        self.page.slept_on.store(1, Ordering::Relaxed);
+        (self.page.bell, bell)
+    }
+
+    /// Takes the announcement back, after the sleep or instead of it.
+    pub fn rise(self) {
+        if self.asleep.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.page.slept_on.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// After work has been published: wakes every thread that sleeps here or, unless the stranger undoes it,
+    /// is about to. One wake could be the stranger's to take.
+    pub fn ring(self) -> OwnRing {
+        // Pairs with `look_again`: either the sleeper is seen here, or it sees the work.
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) == 0 {
+            return OwnRing::NoSleeper;
+        }
+        // Release pairs with the acquire in `announce`; the changed word fails the futex wait.
+        self.page.bell.fetch_add(1, Ordering::AcqRel);
+        futex::wake(self.page.bell, i32::MAX as u32);
+        OwnRing::Rung
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A futex is modelled as the kernel has it: check and sleep are one step against every wake.
 
-use crate::bell::{self, Bell, Ring};
+use crate::bell::{self, Bell, OwnBell, Ring};
 use crate::futex::{self, Wait};
 use crate::gate::{Gate, Pass};
 use crate::mailbox::{Mailbox, Reader, Seen};
@@ -172,14 +172,19 @@ fn a_message_to_a_closing_reader_is_refused_or_left_to_be_found() {
 #[derive(Default)]
 struct Bells {
     bells: [AtomicU32; 2],
-    sleepers: [AtomicU32; 2],
+    slept_on: [AtomicU32; 2],
+    asleep: [AtomicU32; 2],
     elsewhere: AtomicU32,
     messages: [AtomicU32; 2],
 }
 
 impl Bells {
     fn bell(&self, stranger: usize) -> Bell<'_> {
-        Bell::new(&self.bells[stranger], &self.sleepers[stranger])
+        Bell::new(&self.bells[stranger], &self.slept_on[stranger])
+    }
+
+    fn own_bell(&self, stranger: usize) -> OwnBell<'_> {
+        self.bell(stranger).own(&self.asleep[stranger])
     }
 
     /// The stranger publishes and rings; what the wake cannot promise, `Ring` reports, and
@@ -188,8 +193,8 @@ impl Bells {
         self.messages[stranger].store(1, Ordering::Release);
         let ring = self.bell(stranger).ring(&self.elsewhere);
         if matches!(ring, Ring::Missed | Ring::Nobody) {
-            self.bell(0).ring_own();
-            self.bell(1).ring_own();
+            let _ = self.own_bell(0).ring();
+            let _ = self.own_bell(1).ring();
         }
     }
 
@@ -198,13 +203,14 @@ impl Bells {
         let all = |bells: &Bells| bells.messages.iter().all(|m| m.load(Ordering::Acquire) == 1);
         loop {
             self.elsewhere.fetch_add(1, Ordering::SeqCst);
-            let words: Vec<_> = on.iter().map(|&stranger| self.bell(stranger).announce()).collect();
+            let words: Vec<_> =
+                on.iter().map(|&stranger| self.own_bell(stranger).announce()).collect();
             bell::look_again();
             let over = all(self);
             if !over {
                 futex::wait_any(&words);
             }
-            on.iter().for_each(|&stranger| self.bell(stranger).rise());
+            on.iter().for_each(|&stranger| self.own_bell(stranger).rise());
             self.elsewhere.fetch_sub(1, Ordering::SeqCst);
             if over {
                 return;
@@ -236,6 +242,58 @@ fn a_stranger_whose_bell_nobody_sleeps_on_hears_of_it() {
         let stranger = loom::thread::spawn(move || theirs.post(1));
         bells.take(&[0]);
         stranger.join().unwrap();
+    });
+}
+
+/// Three threads: all that takes so many preemptions.
+fn bounded() -> loom::model::Builder {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model
+}
+
+/// A stranger that changes both words back at the worst instant delays a sleeper's wake up to the next ring.
+#[test]
+fn a_ring_that_the_stranger_undoes_is_heard_when_it_is_repeated() {
+    bounded().check(|| {
+        let bells = Arc::new(Bells::default());
+        bells.messages[1].store(1, Ordering::Release);
+        let hostile = bells.clone();
+        let stranger = loom::thread::spawn(move || {
+            hostile.bells[0].store(0, Ordering::Relaxed);
+            hostile.slept_on[0].store(0, Ordering::Relaxed);
+        });
+        let theirs = bells.clone();
+        let owner = loom::thread::spawn(move || {
+            theirs.messages[0].store(1, Ordering::Release);
+            let _ = theirs.own_bell(0).ring();
+            stranger.join().unwrap();
+            let _ = theirs.own_bell(0).ring();
+        });
+        bells.take(&[0]);
+        owner.join().unwrap();
+        assert_eq!(bells.asleep[0].load(Ordering::Relaxed), 0);
+    });
+}
+
+/// Of two sleepers one leaves while the other comes: a ringer that sees nobody here sees one elsewhere.
+#[test]
+fn a_sleeper_that_comes_as_another_one_leaves_is_not_overlooked() {
+    bounded().check(|| {
+        let bells = Arc::new(Bells::default());
+        bells.messages[1].store(1, Ordering::Release);
+        let (leaving, theirs) = (bells.clone(), bells.clone());
+        let other = loom::thread::spawn(move || {
+            leaving.elsewhere.fetch_add(1, Ordering::SeqCst);
+            leaving.own_bell(0).announce();
+            leaving.own_bell(0).rise();
+            leaving.elsewhere.fetch_sub(1, Ordering::SeqCst);
+        });
+        let stranger = loom::thread::spawn(move || theirs.post(0));
+        bells.take(&[0]);
+        other.join().unwrap();
+        stranger.join().unwrap();
+        assert_eq!(bells.slept_on[0].load(Ordering::Relaxed), 0);
     });
 }
 

@@ -13,7 +13,7 @@ use crate::state::transaction::Via;
 use crate::thread::processor;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::*;
-use baton_shm::bell::Bell;
+use baton_shm::bell::{Bell, OwnBell};
 use baton_shm::mailbox::{Mailbox, Reader};
 use baton_shm::mapping::{Access, Mapping, View};
 use baton_shm::ring::{Consumer, Producer};
@@ -51,6 +51,8 @@ pub struct Channel {
     /// Where the server's loopers sleep. Nothing until the client's end has heard of it, or if there
     /// were no descriptors for it: then the doorbell does.
     bell: OnceLock<Mapping<BELL_BYTES>>,
+    /// Server: loopers that sleep on the bell, or are about to.
+    asleep: AtomicU32,
     /// Where this end last said that it runs.
     shown_place: AtomicU32,
     /// Server: which of the process's requests was this client's last.
@@ -158,6 +160,7 @@ impl Channel {
             lanes,
             front,
             bell,
+            asleep: AtomicU32::new(0),
             shown_place: AtomicU32::new(0),
             wanted_at: AtomicU64::new(0),
             answers: Pace::default(),
@@ -213,7 +216,12 @@ impl Channel {
     /// The bell, where there is one.
     pub fn bell(&self) -> Option<Bell<'_>> {
         let page = self.bell.get()?;
-        Some(Bell::new(page.word(bell::BELL), page.word(bell::SLEEPERS)))
+        Some(Bell::new(page.word(bell::BELL), page.word(bell::SLEPT_ON)))
+    }
+
+    /// Server: the bell, where there is one, as its owner.
+    pub fn own_bell(&self) -> Option<OwnBell<'_>> {
+        Some(self.bell()?.own(&self.asleep))
     }
 
     /// The two areas of a lane, mapped at its first use.

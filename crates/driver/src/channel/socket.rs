@@ -24,7 +24,7 @@ impl Stash {
 pub(super) fn send_bell(socket: &OwnedFd) -> Result<Mapping<BELL_BYTES>, Errno> {
     let file = mapping::create("baton-bell", BELL_BYTES)?;
     let page = Mapping::<BELL_BYTES>::new(&file, Access::ReadWrite)?;
-    mapping::forbid_new_writers(&file)?;
+    mapping::freeze_seals(&file)?;
     let flags = rustix::net::SendFlags::DONTWAIT;
     crate::control::send(socket, &DOORBELL.to_ne_bytes(), &[file.as_fd()], flags)?;
     Ok(page)
@@ -44,7 +44,7 @@ impl Channel {
     fn hear_of_bell(&self, fds: Vec<OwnedFd>) {
         if self.end == End::Client
             && let Some(file) = fds.first()
-            && let Ok(page) = Mapping::<BELL_BYTES>::new(file, Access::Read)
+            && let Ok(page) = Mapping::<BELL_BYTES>::new(file, Access::ReadWrite)
         {
             // The first one counts.
             let _ = self.bell.set(page);

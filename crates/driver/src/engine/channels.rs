@@ -1,5 +1,6 @@
 //! The channels that this process has, by peer and by name; the lanes of a peer.
 
+use super::events::CHANNELS;
 use super::{Engine, lock};
 use crate::channel::Channel;
 use crate::state::State;
@@ -89,7 +90,7 @@ impl Engine {
             }
         };
         // Edge-triggered: what has no room in the stash stays in the socket.
-        if let Err(errno) = self.watch_edges(channel.socket(), id.0 + 2) {
+        if let Err(errno) = self.watch_edges(channel.socket(), id.0 + CHANNELS) {
             tracing::warn!(target: "binder", "cannot watch a channel: {errno}");
         }
         let mut state = self.lock();
@@ -119,7 +120,7 @@ impl Engine {
         channel.shut_down();
         let _ = rustix::event::epoll::delete(&self.epoll, channel.socket());
         let mut channels = self.channels.write().unwrap_or_else(|p| p.into_inner());
-        channels.by_id.remove(&channel.id);
+        let removed = channels.by_id.remove(&channel.id);
         Arc::make_mut(&mut channels.incoming).retain(|other| other.id != channel.id);
         if let Some(all) = channels.outgoing.get_mut(&channel.peer) {
             all.retain(|other| other.id != channel.id);
@@ -129,9 +130,9 @@ impl Engine {
         }
         drop(channels);
         if channel.end == End::Server {
-            // Those who sleep there choose anew, and nobody keeps it.
-            channel.bell().inspect(|bell| bell.ring_own());
             self.wake_loopers();
+            // Those who sleep there choose anew, and nobody keeps it.
+            removed.inspect(|channel| self.part_with(channel));
         }
     }
 

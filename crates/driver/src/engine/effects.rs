@@ -6,7 +6,6 @@ use crate::state::transaction::Via;
 use crate::state::work::Tid;
 use crate::state::{Effect, State};
 use baton_abi::lane::{Attendance, front};
-use baton_shm::futex;
 use baton_shm::mailbox::Mailbox;
 use baton_shm::sync::{AtomicU32, Ordering};
 use rustix::fd::{FromRawFd, OwnedFd};
@@ -141,30 +140,6 @@ impl Engine {
                 channel.lane(calling.via.lane as usize).is_ok_and(|lane| !lane.inbox().is_empty())
             })
         })
-    }
-
-    /// Wakes one looper that sleeps, or several: those on one bell only can be woken there only.
-    pub(super) fn wake_looper(&self) {
-        // SeqCst: before the look at the sleepers; see `sleep_as_looper`.
-        self.any_work.fetch_add(1, Ordering::SeqCst);
-        if futex::wake(&self.any_work, 1) == 0 {
-            self.ring_own_bells();
-        }
-    }
-
-    /// Wakes all loopers that sleep: their channels are no longer what they were.
-    pub(super) fn wake_loopers(&self) {
-        self.any_work.fetch_add(1, Ordering::SeqCst);
-        futex::wake(&self.any_work, i32::MAX as u32);
-        self.ring_own_bells();
-    }
-
-    fn ring_own_bells(&self) {
-        for channel in self.incoming().iter() {
-            if let Some(bell) = channel.bell() {
-                bell.ring_own();
-            }
-        }
     }
 
     pub(super) fn own_word(&self, tid: Tid) -> Arc<AtomicU32> {

@@ -12,10 +12,12 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::MutexGuard;
 
-/// Names in the control thread's epoll; those above are channels' ids, which begin at one, and two.
+/// Names in the control thread's epoll; those above are channels' ids, which begin at one, and three.
 pub(super) const EVENTS: u64 = 0;
 pub(super) const STOP: u64 = 1;
 pub(super) const GREETING: u64 = 2;
+pub(super) const REPEAT: u64 = 3;
+pub(super) const CHANNELS: u64 = 3;
 
 impl Engine {
     /// Whether the broker has sent events that nobody has taken yet. The control thread will, but
@@ -187,13 +189,14 @@ impl Engine {
             }
             for event in &events {
                 match event.data.u64() {
-                    STOP => return,
+                    STOP => return self.see_loopers_off(),
+                    REPEAT => self.ring_again(),
                     EVENTS => {
                         self.take_events();
                         self.look_for_broker(&mut comeback);
                     }
                     GREETING => self.hear_broker(&mut comeback),
-                    channel => self.visit(ChannelId(channel - 2)),
+                    channel => self.visit(ChannelId(channel - CHANNELS)),
                 }
             }
             if comeback.is_due() {

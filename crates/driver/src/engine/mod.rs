@@ -8,6 +8,7 @@
 
 mod accept;
 mod answer;
+mod bells;
 mod channels;
 mod effects;
 mod events;
@@ -70,6 +71,7 @@ pub struct Engine {
     pub(crate) program_map: AtomicUsize,
     /// Loopers sleep on it beside their clients' bells; this process's own.
     any_work: AtomicU32,
+    repeats: bells::Repeats,
     /// Longest spin before a sleep.
     longest_spin_ns: u64,
     /// How long loopers wait for clients.
@@ -154,6 +156,7 @@ impl Engine {
             memory_file,
             program_map: AtomicUsize::new(0),
             any_work: AtomicU32::new(0),
+            repeats: bells::Repeats::new().map_err(system("timerfd_create"))?,
             longest_spin_ns: spin::longest_ns(),
             gaps: Pace::default(),
             spinning: AtomicBool::new(false),
@@ -171,6 +174,7 @@ impl Engine {
         let link = engine.broker.link();
         engine.watch(link.events(), events::EVENTS).map_err(system("epoll_ctl"))?;
         engine.watch(engine.stop.as_fd(), events::STOP).map_err(system("epoll_ctl"))?;
+        engine.watch(engine.repeats.timer(), events::REPEAT).map_err(system("epoll_ctl"))?;
         let control = Arc::clone(&engine);
         crate::thread::start(move || control.run_control())
             .map_err(system("start the control thread"))?;

@@ -2,11 +2,17 @@
 
 use super::{Engine, lock, tid};
 use crate::channel::Channel;
+use crate::state::Effect;
+use crate::state::thread::Waiting;
+use crate::state::work::Work;
 use crate::thread_end::remember;
 use baton_broker::{Config, Running};
+use baton_shm::futex::{self, Wait};
 use baton_shm::mailbox::Reader;
+use baton_shm::sync::{AtomicU32, Ordering};
 use rustix::io::Errno;
 use std::sync::Arc;
+use std::time::Duration;
 
 fn broker() -> (Running, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
@@ -73,17 +79,92 @@ fn channel(broker: &Running) -> (Arc<Engine>, Arc<Engine>, Arc<Channel>) {
     (server, client, channel)
 }
 
+fn other_end(server: &Engine, channel: &Channel) -> Arc<Channel> {
+    loop {
+        if let Some(theirs) = server.channel(channel.id) {
+            return theirs;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A ring has been made for a looper that was about to sleep, and its client undoes it: the looper sleeps
+/// all the same.
+fn sleep_all_the_same((word, expected): (&AtomicU32, u32)) {
+    word.store(expected, Ordering::Relaxed);
+    let woken = futex::wait(word, expected, Some(Duration::from_secs(60)));
+    assert_eq!(woken, Wait::Woken, "somebody has rung again");
+}
+
+#[test]
+fn a_ring_that_a_client_undoes_is_repeated_as_long_as_there_is_work() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let bell = theirs.own_bell().unwrap();
+    let sleep = bell.announce();
+    {
+        let mut state = server.lock();
+        state.set_waiting(tid(), Waiting::Bell);
+        state.thread(tid()).todo.push(Work::DeathCleared(1));
+        server.carry_out_one(&mut state, Effect::Wake(tid(), Waiting::Bell));
+    }
+    sleep_all_the_same(sleep);
+    sleep_all_the_same(sleep);
+    bell.rise();
+    server.lock().set_waiting(tid(), Waiting::No);
+    client.close();
+    server.close();
+}
+
+#[test]
+fn the_bell_of_a_channel_that_has_gone_is_rung_until_nobody_sleeps_there() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let bell = theirs.own_bell().unwrap();
+    let sleep = bell.announce();
+    client.close();
+    while server.channel(channel.id).is_some() {
+        std::thread::yield_now();
+    }
+    sleep_all_the_same(sleep);
+    sleep_all_the_same(sleep);
+    bell.rise();
+    let gone = Arc::downgrade(&theirs);
+    drop(theirs);
+    // Its memory goes with the last who slept there.
+    while gone.strong_count() > 0 {
+        std::thread::yield_now();
+    }
+    server.close();
+}
+
+#[test]
+fn a_close_waits_for_no_looper_and_its_control_thread_for_all() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let bell = theirs.own_bell().unwrap();
+    let sleep = bell.announce();
+    server.close();
+    sleep_all_the_same(sleep);
+    sleep_all_the_same(sleep);
+    bell.rise();
+    let gone = Arc::downgrade(&server);
+    drop(server);
+    while gone.strong_count() > 0 {
+        std::thread::yield_now();
+    }
+    client.close();
+}
+
 /// Whoever watched a lane may have taken what its client tells everybody of a millisecond later.
 #[test]
 fn what_has_been_taken_may_be_told_of() {
     let (broker, _directory) = broker();
     let (server, client, channel) = channel(&broker);
-    let theirs = loop {
-        if let Some(theirs) = server.channel(channel.id) {
-            break theirs;
-        }
-        std::thread::yield_now();
-    };
+    let theirs = other_end(&server, &channel);
     for _ in 0..1000 {
         channel.tell_of_request(0, Reader::Elsewhere, true);
         let _ = server.accept(&mut server.lock(), None);

@@ -9,7 +9,7 @@ use crate::state::State;
 use crate::state::thread::Waiting;
 use crate::state::work::Tid;
 use baton_abi::lane::front;
-use baton_shm::bell::{self, Bell};
+use baton_shm::bell::{self, OwnBell};
 use baton_shm::futex::{self, MAX_WORDS, Wait};
 use baton_shm::mailbox::{Mailbox, Seen};
 use baton_shm::sync::{AtomicU32, Ordering};
@@ -210,7 +210,7 @@ impl Engine {
         let asleep = self.front.word(front::SLEEPERS);
         asleep.fetch_add(1, Ordering::SeqCst);
         let only = match incoming {
-            [channel] => channel.bell(),
+            [channel] => channel.own_bell(),
             _ => None,
         };
         let outcome = match only {
@@ -223,8 +223,8 @@ impl Engine {
 
     fn sleep_on_several(&self, incoming: &[Arc<Channel>], hot: &[&Channel], any_work: u32) -> Wait {
         let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
-        let bells = hot.iter().filter_map(|channel| channel.bell()).take(most);
-        let bells: SmallVec<[Bell<'_>; MAX_WORDS]> = bells.collect();
+        let bells = hot.iter().filter_map(|channel| channel.own_bell()).take(most);
+        let bells: SmallVec<[OwnBell<'_>; MAX_WORDS]> = bells.collect();
         let mut words: SmallVec<[Word<'_>; MAX_WORDS]> =
             bells.iter().map(|bell| bell.announce()).collect();
         if words.len() != 1 {
@@ -239,7 +239,7 @@ impl Engine {
         words: &[Word<'_>],
         incoming: &[Arc<Channel>],
         any_work: u32,
-        bells: &[Bell<'_>],
+        bells: &[OwnBell<'_>],
     ) -> Wait {
         bell::look_again();
         // The process's own work is announced after it is there: here, or by the words changed.

@@ -249,6 +249,13 @@ impl State {
         process || thread.todo.urgent || thread.return_once
     }
 
+    /// Whether something has come for a thread that sleeps for any work.
+    pub fn has_work_for_sleepers(&self) -> bool {
+        self.threads.iter().any(|(_, thread)| {
+            thread.waiting == Waiting::Bell && (thread.todo.urgent || !self.todo.is_empty())
+        })
+    }
+
     /// Whether a read by this thread would find something that is here already.
     pub fn would_read(&self, tid: Tid) -> bool {
         let available = |thread: &Thread| thread.is_available();

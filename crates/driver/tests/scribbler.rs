@@ -1,0 +1,182 @@
+//! A client that writes its bell page, which it is not to, delays nobody's call and no work of the process for good.
+mod support;
+
+use baton_abi::lane::BELL_BYTES;
+use baton_driver::process::{Handle, Parcel, Process};
+use baton_shm::futex;
+use rustix::mm::{MremapFlags, mremap};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+use support::Broker;
+
+/// More than a looper waits for one that is silent: one client is then waited for alone.
+const REQUESTS: u32 = 150;
+/// Wakes for nothing before each attempt.
+const WAKES: usize = 10;
+const ROUNDS: usize = 30;
+/// How long a call may take before it counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where the bell pages are mapped.
+fn bells() -> BTreeSet<usize> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let bells = maps.lines().filter(|line| line.contains("/memfd:baton-bell"));
+    bells.map(|line| usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap()).collect()
+}
+
+/// The two who share it: what one wants of the other.
+#[derive(Default)]
+struct Scribbles {
+    stop: AtomicBool,
+    /// Keep the looper going to sleep, until the process rings.
+    tease: AtomicBool,
+    /// How often it has been woken for nothing.
+    woken: AtomicUsize,
+}
+
+/// Undoes whatever the process does to the bell page. While it teases, it wakes the looper as well, and no more as soon
+/// as it has undone a ring: a looper that was just about to sleep then has nobody who wakes it.
+fn scribble(bell: usize, wanted: &Scribbles) {
+    // A map of its own, which outlives the channel: of a shared one's no bytes it makes another.
+    // SAFETY: a fresh map at an address of the kernel's choice.
+    let page = unsafe { mremap(bell as *mut _, 0, BELL_BYTES, MremapFlags::MAYMOVE) }.unwrap();
+    // SAFETY: within it, and nobody unmaps it. Its owner touches these words by atomics, too.
+    let [word, slept_on] =
+        [0, 4].map(|at| unsafe { AtomicU32::from_ptr(page.byte_add(at).cast()) });
+    while !wanted.stop.load(Ordering::Relaxed) {
+        slept_on.store(0, Ordering::Relaxed);
+        if word.swap(0, Ordering::Relaxed) != 0 {
+            wanted.tease.store(false, Ordering::Relaxed);
+        } else if wanted.tease.load(Ordering::Relaxed) {
+            wanted.woken.fetch_add(futex::wake(word, 1), Ordering::Relaxed);
+        }
+    }
+}
+
+const NOTED: u32 = 2;
+const WATCHED: u32 = 3;
+
+/// A server with one looper.
+struct Stage {
+    broker: Broker,
+    server: Process,
+    looper: thread::JoinHandle<()>,
+    /// Once for each [`NOTED`], and for each death of what came with a [`WATCHED`].
+    told: mpsc::Receiver<()>,
+}
+
+impl Stage {
+    fn set() -> Stage {
+        let broker = Broker::start();
+        let server = Process::open("binder", &broker.socket).unwrap();
+        let (tell, told) = mpsc::channel();
+        let watching = server.clone();
+        let watched = Mutex::new(Vec::new());
+        let object = server.add_object(move |request| {
+            let tell = tell.clone();
+            match request.code() {
+                NOTED => tell.send(()).unwrap(),
+                WATCHED => {
+                    let handle = request.received.handle(0).unwrap();
+                    watching.link_to_death(&handle, move || tell.send(()).unwrap());
+                    watched.lock().unwrap().push(handle);
+                }
+                _ => {}
+            }
+            Ok(Parcel::new())
+        });
+        server.become_context_manager(object).unwrap();
+        let serving = server.clone();
+        let looper = thread::spawn(move || _ = serving.serve());
+        Stage { broker, server, looper, told }
+    }
+
+    fn client(&self) -> (Process, Handle) {
+        let client = Process::open("binder", &self.broker.socket).unwrap();
+        let manager = client.context_manager().unwrap();
+        (client, manager)
+    }
+
+    fn is_told(&self) {
+        self.told.recv_timeout(PATIENCE).expect("it is not kept waiting");
+    }
+
+    /// Lets a client scribble on its bell page while `body` runs and the server closes. What it is given makes that
+    /// client the only one that loopers wait for, and has it tease them.
+    fn among_scribbles(self, body: impl FnOnce(&Stage, &dyn Fn())) {
+        let others = bells();
+        let (hostile, manager) = self.client();
+        let call = || drop(hostile.call(&manager, 1, &Parcel::new()).unwrap());
+        // Its page at both ends: at the client's it comes when its control thread hears of it.
+        while bells().difference(&others).count() < 2 {
+            call();
+        }
+        let bell = *bells().difference(&others).next().unwrap();
+        let wanted = Scribbles::default();
+        thread::scope(|scope| {
+            let _stop = Stop(&wanted.stop);
+            scope.spawn(|| scribble(bell, &wanted));
+            body(&self, &|| {
+                wanted.tease.store(false, Ordering::Relaxed);
+                (0..REQUESTS).for_each(|_| call());
+                let woken = wanted.woken.load(Ordering::Relaxed);
+                while wanted.woken.load(Ordering::Relaxed) < woken + WAKES {
+                    // A ring for the last of those calls may have ended it.
+                    wanted.tease.store(true, Ordering::Relaxed);
+                    thread::yield_now();
+                }
+            });
+            self.server.close();
+            let (done, is_done) = mpsc::channel();
+            let looper = self.looper;
+            scope.spawn(move || {
+                looper.join().unwrap();
+                done.send(()).unwrap();
+            });
+            is_done.recv_timeout(PATIENCE).expect("its looper comes home");
+        });
+    }
+}
+
+/// Ends the scribbles, also when the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn serve_others(stage: &Stage, tease: &dyn Fn()) {
+    let (honest, manager) = stage.client();
+    for _ in 0..ROUNDS {
+        tease();
+        honest.one_way(&manager, NOTED, &Parcel::new()).unwrap();
+        stage.is_told();
+    }
+}
+
+fn hear_of_deaths(stage: &Stage, tease: &dyn Fn()) {
+    for _ in 0..ROUNDS {
+        let (mortal, manager) = stage.client();
+        let object = mortal.add_object(|_| Ok(Parcel::new()));
+        mortal.call(&manager, WATCHED, Parcel::new().write_object(object)).unwrap();
+        tease();
+        mortal.close();
+        stage.is_told();
+    }
+}
+
+#[test]
+fn a_client_that_writes_its_bell_page_keeps_nobody_waiting() {
+    // A looper that spins hears of work without a bell.
+    // SAFETY: no other thread of this program runs yet that looks at its environment.
+    unsafe { std::env::set_var("BATON_SPIN_US", "0") };
+    Stage::set().among_scribbles(|stage, tease| {
+        serve_others(stage, tease);
+        hear_of_deaths(stage, tease);
+    });
+}
