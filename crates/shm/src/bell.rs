@@ -23,15 +23,20 @@
 //! ring changes the word, and a hostile stranger may change it back before a sleeper that has announced
 //! itself has reached the kernel. That sleeper is missed; whoever is in the kernel is woken whatever the word
 //! holds. An owner's ring is therefore repeated some time later if what it was for is still there.
+//!
+//! Of a stranger that has been silent for long the owner makes itself free: while `cold` is set, its threads do not
+//! look for this stranger's messages in (b), and the ringer uses other means wherever it would have relied on
+//! that. Here too either the owner sees the message, or the ringer that it has gone cold.
 
 use crate::futex;
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// A view of the two words of a bell.
+/// A view of a bell's words.
 #[derive(Clone, Copy)]
 pub struct Bell<'a> {
     bell: &'a AtomicU32,
     slept_on: &'a AtomicU32,
+    cold: &'a AtomicU32,
 }
 
 /// A bell, as its owner has it.
@@ -46,11 +51,11 @@ pub struct OwnBell<'a> {
 pub enum Ring {
     /// A sleeper is awake and will look.
     Woken,
-    /// No thread sleeps: those that are awake look before they do.
+    /// No thread sleeps: those that are awake look here before they do.
     NoSleeper,
     /// One is about to sleep here, or has just been woken: ring again, or tell it by other means.
     Missed,
-    /// One sleeps elsewhere, or is about to, and may not look again.
+    /// One sleeps elsewhere or is about to, or none looks here.
     Nobody,
 }
 
@@ -65,9 +70,10 @@ pub enum OwnRing {
 }
 
 impl<'a> Bell<'a> {
-    /// `bell` and `slept_on` are words of one page, zero at first.
-    pub fn new(bell: &'a AtomicU32, slept_on: &'a AtomicU32) -> Self {
-        Bell { bell, slept_on }
+    /// Words of one page, zero at first.
+    #[inline]
+    pub fn new(bell: &'a AtomicU32, slept_on: &'a AtomicU32, cold: &'a AtomicU32) -> Self {
+        Bell { bell, slept_on, cold }
     }
 
     /// Of its owner, which keeps in `asleep`, where no stranger writes, how many sleep here.
@@ -82,7 +88,7 @@ impl<'a> Bell<'a> {
             return if futex::wake(self.bell, 1) > 0 { Ring::Woken } else { Ring::Missed };
         }
         match elsewhere.load(Ordering::SeqCst) {
-            0 => Ring::NoSleeper,
+            0 if self.cold.load(Ordering::Relaxed) == 0 => Ring::NoSleeper,
             _ => Ring::Nobody,
         }
     }
@@ -105,6 +111,24 @@ impl<'a> OwnBell<'a> {
         if self.asleep.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.page.slept_on.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Nobody looks for the stranger's messages from now on before they sleep: it tells by other means. False,
+    /// and nothing has changed, if there is one.
+    pub fn cool(self, has_message: impl FnOnce() -> bool) -> bool {
+        self.page.cold.store(1, Ordering::Relaxed);
+        // Pairs with the fence in `Bell::ring`: either the message is seen here, or the word there.
+        fence(Ordering::SeqCst);
+        let cold = !has_message();
+        if !cold {
+            self.warm();
+        }
+        cold
+    }
+
+    /// Its threads look again, those excepted that find `work` changed: they do as soon as they see it.
+    pub fn warm(self) {
+        self.page.cold.store(0, Ordering::Release);
     }
 
     /// After work has been published: wakes every thread that sleeps here or, unless the stranger undoes it,

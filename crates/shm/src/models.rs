@@ -174,13 +174,14 @@ struct Bells {
     bells: [AtomicU32; 2],
     slept_on: [AtomicU32; 2],
     asleep: [AtomicU32; 2],
+    cold: [AtomicU32; 2],
     elsewhere: AtomicU32,
     messages: [AtomicU32; 2],
 }
 
 impl Bells {
     fn bell(&self, stranger: usize) -> Bell<'_> {
-        Bell::new(&self.bells[stranger], &self.slept_on[stranger])
+        Bell::new(&self.bells[stranger], &self.slept_on[stranger], &self.cold[stranger])
     }
 
     fn own_bell(&self, stranger: usize) -> OwnBell<'_> {
@@ -273,6 +274,23 @@ fn a_ring_that_the_stranger_undoes_is_heard_when_it_is_repeated() {
         bells.take(&[0]);
         owner.join().unwrap();
         assert_eq!(bells.asleep[0].load(Ordering::Relaxed), 0);
+    });
+}
+
+/// A stranger that publishes as it goes cold: the owner has seen the message, or the stranger that it is to tell.
+#[test]
+fn a_message_of_a_stranger_that_goes_cold_is_seen_or_told_of() {
+    loom::model(|| {
+        let bells = Arc::new(Bells::default());
+        let theirs = bells.clone();
+        let stranger = loom::thread::spawn(move || {
+            theirs.messages[0].store(1, Ordering::Release);
+            theirs.bell(0).ring(&theirs.elsewhere)
+        });
+        let cold = bells.own_bell(0).cool(|| bells.messages[0].load(Ordering::Acquire) == 1);
+        let ring = stranger.join().unwrap();
+        assert!(!cold || ring == Ring::Nobody, "nobody looks there, and nobody was told");
+        assert_eq!(cold, bells.cold[0].load(Ordering::Relaxed) == 1);
     });
 }
 

@@ -5,7 +5,7 @@
 mod client;
 mod server;
 mod socket;
-pub use server::HOT_REQUESTS;
+pub use server::{HOT_REQUESTS, WARM_REQUESTS};
 pub use socket::duplicate;
 
 use crate::engine::spin::Pace;
@@ -53,6 +53,8 @@ pub struct Channel {
     bell: OnceLock<Mapping<BELL_BYTES>>,
     /// Server: loopers that sleep on the bell, or are about to.
     asleep: AtomicU32,
+    /// Server: loopers do not look here.
+    cold: AtomicBool,
     /// Where this end last said that it runs.
     shown_place: AtomicU32,
     /// Server: which of the process's requests was this client's last.
@@ -161,6 +163,7 @@ impl Channel {
             front,
             bell,
             asleep: AtomicU32::new(0),
+            cold: AtomicBool::new(false),
             shown_place: AtomicU32::new(0),
             wanted_at: AtomicU64::new(0),
             answers: Pace::default(),
@@ -216,7 +219,7 @@ impl Channel {
     /// The bell, where there is one.
     pub fn bell(&self) -> Option<Bell<'_>> {
         let page = self.bell.get()?;
-        Some(Bell::new(page.word(bell::BELL), page.word(bell::SLEPT_ON)))
+        Some(Bell::new(page.word(bell::BELL), page.word(bell::SLEPT_ON), page.word(bell::COLD)))
     }
 
     /// Server: the bell, where there is one, as its owner.

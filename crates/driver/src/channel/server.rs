@@ -11,6 +11,10 @@ use bytemuck::bytes_of_mut;
 /// and a client that comes back has the doorbell.
 pub const HOT_REQUESTS: u64 = 64;
 
+/// Requests of others after which nobody looks for a silent client's any more: a look is 5 ns, and a client that
+/// comes back rings the doorbell once.
+pub const WARM_REQUESTS: u64 = 1024;
+
 /// There is more than one thing to look at.
 pub struct More;
 
@@ -68,6 +72,28 @@ impl Channel {
     /// Whether the client wanted something within the last [`HOT_REQUESTS`].
     pub fn is_hot(&self, requests: u64) -> bool {
         requests.wrapping_sub(self.wanted_at.load(Ordering::Relaxed)) <= HOT_REQUESTS
+    }
+
+    /// Whether loopers look here no more.
+    pub fn is_cold(&self) -> bool {
+        self.cold.load(Ordering::Relaxed)
+    }
+
+    /// Loopers look here no more, if the client has been silent for long: from now on it always rings the
+    /// doorbell. True if it is so.
+    pub fn cool(&self, requests: u64) -> bool {
+        let silent = requests.wrapping_sub(self.wanted_at.load(Ordering::Relaxed)) > WARM_REQUESTS;
+        // A client without a bell rings the doorbell anyway.
+        let bell = self.own_bell();
+        let cold = silent && bell.is_none_or(|bell| bell.cool(|| self.has_news()));
+        self.cold.store(cold, Ordering::Relaxed);
+        cold
+    }
+
+    /// Loopers look here again.
+    pub fn warm(&self) {
+        self.cold.store(false, Ordering::Relaxed);
+        self.own_bell().inspect(|bell| bell.warm());
     }
 
     /// The oldest one-way record, if there is one, and where it lies.

@@ -21,6 +21,7 @@ impl Engine {
         let mut gone = 0;
         while let Some((channel, what)) = self.oldest(state, &incoming, only) {
             self.count_request(&channel, &incoming);
+            self.warm_up(&channel);
             channel.show_place(None);
             let outcome = match what.place {
                 Place::Lane(lane) => self.accept_lane(state, &channel, lane),
@@ -40,14 +41,6 @@ impl Engine {
             }
         }
         None
-    }
-
-    /// A client has wanted something. As long as there is one only, that tells nothing.
-    #[inline]
-    pub(super) fn count_request(&self, channel: &Channel, incoming: &[Arc<Channel>]) {
-        if incoming.len() > 1 {
-            channel.wanted(self.requests.fetch_add(1, Ordering::Relaxed));
-        }
     }
 
     /// Takes in what is older than the work that a command is about to queue.

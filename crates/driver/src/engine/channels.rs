@@ -102,7 +102,10 @@ impl Engine {
         (known.pid, known.uid, known.label) = (peer.pid, peer.uid, peer.security_context);
         let mut channels = self.channels.write().unwrap_or_else(|p| p.into_inner());
         match end {
-            End::Server => Arc::make_mut(&mut channels.incoming).push(Arc::clone(&channel)),
+            End::Server => {
+                Arc::make_mut(&mut channels.incoming).push(Arc::clone(&channel));
+                Arc::make_mut(&mut channels.warm).push(Arc::clone(&channel));
+            }
             End::Client => {
                 channels.outgoing.entry(peer.process).or_default().push(Arc::clone(&channel));
             }
@@ -122,6 +125,7 @@ impl Engine {
         let mut channels = self.channels.write().unwrap_or_else(|p| p.into_inner());
         let removed = channels.by_id.remove(&channel.id);
         Arc::make_mut(&mut channels.incoming).retain(|other| other.id != channel.id);
+        Arc::make_mut(&mut channels.warm).retain(|other| other.id != channel.id);
         if let Some(all) = channels.outgoing.get_mut(&channel.peer) {
             all.retain(|other| other.id != channel.id);
             if all.is_empty() {

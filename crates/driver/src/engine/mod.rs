@@ -21,6 +21,7 @@ mod take_in;
 #[cfg(test)]
 mod tests;
 mod wait;
+mod warmth;
 
 use crate::channel::Channel;
 use crate::control::Broker;
@@ -102,6 +103,8 @@ struct Channels {
     by_id: FxHashMap<ChannelId, Arc<Channel>>,
     /// Replaced as a whole: a look at all of them costs one count.
     incoming: Arc<Vec<Arc<Channel>>>,
+    /// Those of them at which loopers look; see [`warmth`].
+    warm: Arc<Vec<Arc<Channel>>>,
     outgoing: FxHashMap<ProcessId, Vec<Arc<Channel>>>,
 }
 

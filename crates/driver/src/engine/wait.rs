@@ -135,22 +135,23 @@ impl Engine {
 
     /// Waits until a client or this process wants a looper that looks at everything.
     fn await_client(&self, any_work: u32, server: &mut Option<&mut dyn Server>) -> Wait {
+        // After `any_work` was read: whatever becomes of the list later changes that.
+        let warm = self.warm();
         if let Some(server) = server {
-            server.forget_stale();
+            server.forget_stale(&warm);
         }
-        let incoming = self.incoming();
-        let (mut hot, mut looks) = (self.hot(&incoming), 0);
+        let (mut hot, mut looks) = (self.hot(&warm), 0);
         loop {
             looks += 1;
             if looks % HOT_REQUESTS == 0 {
-                hot = self.hot(&incoming);
+                hot = self.hot(&warm);
             }
-            let last = || server.as_ref().and_then(|server| server.last_lane(&incoming));
-            let (outcome, posted) = self.await_news(&incoming, &hot, any_work, last);
+            let last = || server.as_ref().and_then(|server| server.last_lane(&warm));
+            let (outcome, posted) = self.await_news(&warm, &hot, any_work, last);
             let served = server.as_mut().is_some_and(|s| s.serve_next(any_work, posted.is_some()));
             if !served || outcome != Wait::Woken {
                 if let Some((place, number)) = posted.filter(|_| !served) {
-                    incoming[place].leave_ready(number as usize);
+                    warm[place].leave_ready(number as usize);
                 }
                 server.as_ref().inspect(|server| server.look_away());
                 return outcome;
@@ -159,9 +160,9 @@ impl Engine {
     }
 
     /// The clients that have wanted something lately, as many as a thread waits for.
-    fn hot<'a>(&self, incoming: &'a [Arc<Channel>]) -> SmallVec<[&'a Channel; MAX_WORDS]> {
+    fn hot<'a>(&self, warm: &'a [Arc<Channel>]) -> SmallVec<[&'a Channel; MAX_WORDS]> {
         let requests = self.requests.load(Ordering::Relaxed);
-        let hot = incoming.iter().filter(|channel| channel.is_hot(requests));
+        let hot = warm.iter().filter(|channel| channel.is_hot(requests));
         hot.map(|channel| &**channel).take(MAX_WORDS).collect()
     }
 
@@ -170,7 +171,7 @@ impl Engine {
     #[inline]
     fn await_news(
         &self,
-        incoming: &[Arc<Channel>],
+        warm: &[Arc<Channel>],
         hot: &[&Channel],
         any_work: u32,
         last: impl FnOnce() -> Option<(usize, u32)>,
@@ -179,10 +180,10 @@ impl Engine {
         if !may_spin(longest, hot.iter().any(|channel| channel.is_apart()))
             || self.spinning.swap(true, Ordering::Acquire)
         {
-            return (self.sleep_as_looper(incoming, hot, any_work), None);
+            return (self.sleep_as_looper(warm, hot, any_work), None);
         }
         let last = last();
-        let lane = last.map(|(place, number)| incoming[place].lane(number as usize));
+        let lane = last.map(|(place, number)| warm[place].lane(number as usize));
         let watched = lane.and_then(|lane| Some(lane.ok()?.inbox()));
         watched.inspect(|mailbox| mailbox.watch());
         let spun = self.gaps.spin(longest, || {
@@ -195,7 +196,7 @@ impl Engine {
         self.spinning.store(false, Ordering::Release);
         match spun {
             Spun::Since(start) if posted.is_none() => {
-                let outcome = self.sleep_as_looper(incoming, hot, any_work);
+                let outcome = self.sleep_as_looper(warm, hot, any_work);
                 self.gaps.learn(now_ns() - start, longest);
                 (outcome, None)
             }
@@ -206,22 +207,22 @@ impl Engine {
     /// Sleeps on the bells of the clients that have wanted a looper lately. Of one client it is the
     /// bell alone, which costs the kernel least.
     #[inline]
-    fn sleep_as_looper(&self, incoming: &[Arc<Channel>], hot: &[&Channel], any_work: u32) -> Wait {
+    fn sleep_as_looper(&self, warm: &[Arc<Channel>], hot: &[&Channel], any_work: u32) -> Wait {
         let asleep = self.front.word(front::SLEEPERS);
         asleep.fetch_add(1, Ordering::SeqCst);
-        let only = match incoming {
+        let only = match warm {
             [channel] => channel.own_bell(),
             _ => None,
         };
         let outcome = match only {
-            Some(bell) => self.sleep_on(&[bell.announce()], incoming, any_work, &[bell]),
-            None => self.sleep_on_several(incoming, hot, any_work),
+            Some(bell) => self.sleep_on(&[bell.announce()], warm, any_work, &[bell]),
+            None => self.sleep_on_several(warm, hot, any_work),
         };
         asleep.fetch_sub(1, Ordering::SeqCst);
         outcome
     }
 
-    fn sleep_on_several(&self, incoming: &[Arc<Channel>], hot: &[&Channel], any_work: u32) -> Wait {
+    fn sleep_on_several(&self, warm: &[Arc<Channel>], hot: &[&Channel], any_work: u32) -> Wait {
         let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
         let bells = hot.iter().filter_map(|channel| channel.own_bell()).take(most);
         let bells: SmallVec<[OwnBell<'_>; MAX_WORDS]> = bells.collect();
@@ -230,21 +231,21 @@ impl Engine {
         if words.len() != 1 {
             words.push((&self.any_work, any_work));
         }
-        self.sleep_on(&words, incoming, any_work, &bells)
+        self.sleep_on(&words, warm, any_work, &bells)
     }
 
     #[inline]
     fn sleep_on(
         &self,
         words: &[Word<'_>],
-        incoming: &[Arc<Channel>],
+        warm: &[Arc<Channel>],
         any_work: u32,
         bells: &[OwnBell<'_>],
     ) -> Wait {
         bell::look_again();
         // The process's own work is announced after it is there: here, or by the words changed.
         let news = self.any_work.load(Ordering::SeqCst) != any_work
-            || incoming.iter().any(|channel| channel.has_news());
+            || warm.iter().any(|channel| channel.has_news());
         let outcome = if news { Wait::Woken } else { futex::wait_any(words) };
         bells.iter().for_each(|bell| bell.rise());
         outcome

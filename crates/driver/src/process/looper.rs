@@ -119,12 +119,13 @@ impl Looper<'_> {
 }
 
 impl Server for Looper<'_> {
-    fn forget_stale(&mut self) {
+    fn forget_stale(&mut self, warm: &Arc<Vec<Arc<Channel>>>) {
         self.seats.forget_stale(&self.process.inner.engine);
+        self.seats.follow(warm);
     }
 
-    fn last_lane(&self, incoming: &Arc<Vec<Arc<Channel>>>) -> Option<(usize, u32)> {
-        self.seats.last_lane(incoming)
+    fn last_lane(&self, warm: &Arc<Vec<Arc<Channel>>>) -> Option<(usize, u32)> {
+        self.seats.last_lane(warm)
     }
 
     fn look_away(&self) {

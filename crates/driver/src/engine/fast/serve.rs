@@ -13,15 +13,17 @@ use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
 use baton_shm::sync::Ordering;
 use bytemuck::bytes_of_mut;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// What serves: the front end's part.
 pub(crate) trait Server {
-    /// Before a sleep: what it knows of clients no longer holds if the gate has been shut.
-    fn forget_stale(&mut self);
+    /// Before a sleep: what it knows of clients no longer holds if the gate has been shut. It looks at these
+    /// channels from now on.
+    fn forget_stale(&mut self, warm: &Arc<Vec<Arc<Channel>>>);
 
     /// The lane that it served last: the place of its channel among these, and its number.
-    fn last_lane(&self, incoming: &Arc<Vec<Arc<Channel>>>) -> Option<(usize, u32)>;
+    fn last_lane(&self, warm: &Arc<Vec<Arc<Channel>>>) -> Option<(usize, u32)>;
 
     /// Serves one transaction, if there is one that it can; `posted` if there is one on
     /// [`Server::last_lane`]. False if its looper is to look at everything.
@@ -31,11 +33,11 @@ pub(crate) trait Server {
     fn look_away(&self);
 }
 
-/// What a looper knows of its clients, by the order of the channels on which the process is called.
+/// What a looper knows of its clients, by the order of the channels at which it looks.
 pub(crate) struct Seats<T> {
     cell: Option<Arc<Cell>>,
     epoch: u64,
-    incoming: Arc<Vec<Arc<Channel>>>,
+    warm: Arc<Vec<Arc<Channel>>>,
     clients: Vec<Option<Client<T>>>,
     last: Option<(usize, u32)>,
 }
@@ -71,7 +73,7 @@ pub(crate) enum Answered {
 impl<T: Clone> Seats<T> {
     /// Of a looper that has just begun.
     pub fn new() -> Seats<T> {
-        Seats { cell: None, epoch: 0, incoming: Arc::default(), clients: Vec::new(), last: None }
+        Seats { cell: None, epoch: 0, warm: Arc::default(), clients: Vec::new(), last: None }
     }
 
     /// Remembers what the state has admitted: a transaction of the shape that this looper could have
@@ -83,11 +85,11 @@ impl<T: Clone> Seats<T> {
         }
         let epoch = engine.fast.gate.epoch();
         if self.epoch != epoch || self.cell.is_none() {
-            let incoming = engine.incoming();
-            let clients = vec![None; incoming.len()];
-            *self = Seats { cell: engine.cell(), epoch, incoming, clients, last: None };
+            let warm = engine.warm();
+            let clients = vec![None; warm.len()];
+            *self = Seats { cell: engine.cell(), epoch, warm, clients, last: None };
         }
-        let place = self.incoming.iter().position(|c| c.id == serving.via.channel);
+        let place = self.warm.iter().position(|c| c.id == serving.via.channel);
         if let Some(place) = place {
             self.clients[place] = Some(Client { node, object, sender: incoming.sender });
         }
@@ -101,6 +103,17 @@ impl<T: Clone> Seats<T> {
         }
     }
 
+    /// Looks at these channels from now on.
+    pub fn follow(&mut self, warm: &Arc<Vec<Arc<Channel>>>) {
+        if self.cell.is_none() || Arc::ptr_eq(warm, &self.warm) {
+            return;
+        }
+        let known = self.warm.iter().map(|channel| channel.id).zip(self.clients.drain(..));
+        let mut known: FxHashMap<_, _> = known.collect();
+        self.clients = warm.iter().map(|channel| known.remove(&channel.id).flatten()).collect();
+        (self.warm, self.last) = (Arc::clone(warm), None);
+    }
+
     /// See [`Server::look_away`].
     pub fn look_away(&self, engine: &Engine) {
         if let Some(cell) = &self.cell {
@@ -109,8 +122,8 @@ impl<T: Clone> Seats<T> {
     }
 
     /// See [`Server::last_lane`].
-    pub fn last_lane(&self, incoming: &Arc<Vec<Arc<Channel>>>) -> Option<(usize, u32)> {
-        self.last.filter(|_| Arc::ptr_eq(incoming, &self.incoming))
+    pub fn last_lane(&self, warm: &Arc<Vec<Arc<Channel>>>) -> Option<(usize, u32)> {
+        self.last.filter(|_| Arc::ptr_eq(warm, &self.warm))
     }
 
     /// Takes in the one thing that has been posted, if it is one transaction of the one shape.
@@ -128,7 +141,7 @@ impl<T: Clone> Seats<T> {
             return None;
         }
         let mut found = self.last.filter(|_| posted);
-        for (place, channel) in self.incoming.iter().enumerate() {
+        for (place, channel) in self.warm.iter().enumerate() {
             match channel.only_lane() {
                 Ok(None) => {}
                 Ok(Some(lane)) if found.is_none() => found = Some((place, lane as u32)),
@@ -136,7 +149,7 @@ impl<T: Clone> Seats<T> {
             }
         }
         let (place, number) = found?;
-        let (channel, client) = (&self.incoming[place], self.clients[place].as_ref()?);
+        let (channel, client) = (&self.warm[place], self.clients[place].as_ref()?);
         let (cell, number) = (self.cell.as_deref()?, number as usize);
         let (lane, via) = (channel.lane(number).ok()?, channel.via(number));
         if !posted && !channel.claim_ready(number) {
@@ -151,7 +164,7 @@ impl<T: Clone> Seats<T> {
             channel.leave_ready(number);
             return None;
         }
-        engine.count_request(channel, &self.incoming);
+        engine.count_request(channel, &self.warm);
         channel.show_place(cell.slot);
         Some(Taken { cell, channel, lane, via, object: &client.object })
     }
