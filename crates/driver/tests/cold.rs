@@ -1,0 +1,123 @@
+//! A client that has been silent for long is looked at no more, and served as soon as it wants something.
+mod support;
+
+use baton_abi::lane::bell;
+use baton_driver::process::{Handle, Parcel, Process};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+use support::Broker;
+
+/// Calls after which a client that has not called is silent, whenever they began.
+const MANY: u32 = 4 * 1024;
+const ROUNDS: usize = 40;
+/// How long it may take before it counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What the server tells of.
+const NOTED: u32 = 2;
+
+/// The word that says so on each map of a bell page. They stay mapped as long as the engines live.
+fn cold_words() -> BTreeSet<usize> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let bells = maps.lines().filter(|line| line.contains("/memfd:baton-bell"));
+    let address = |line: &str| usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+    bells.map(|line| address(line) + bell::COLD).collect()
+}
+
+fn is_cold(word: usize) -> bool {
+    // SAFETY: see `cold_words`; the test ends before its engines do.
+    unsafe { AtomicU32::from_ptr(word as *mut u32) }.load(Ordering::Relaxed) == 1
+}
+
+struct Stage {
+    broker: Broker,
+    server: Process,
+    noted: mpsc::Receiver<()>,
+}
+
+impl Stage {
+    /// A server with one looper.
+    fn set() -> Stage {
+        let broker = Broker::start();
+        let server = Process::open("binder", &broker.socket).unwrap();
+        let (note, noted) = mpsc::channel();
+        let object = server.add_object(move |request| {
+            if request.code() == NOTED {
+                note.send(()).unwrap();
+            }
+            Ok(Parcel::new())
+        });
+        server.become_context_manager(object).unwrap();
+        let serving = server.clone();
+        thread::spawn(move || serving.serve());
+        Stage { broker, server, noted }
+    }
+
+    fn client(&self) -> (Process, Handle) {
+        let client = Process::open("binder", &self.broker.socket).unwrap();
+        let manager = client.context_manager().unwrap();
+        call(&client, &manager);
+        (client, manager)
+    }
+}
+
+fn call(client: &Process, manager: &Handle) {
+    drop(client.call(manager, 1, &Parcel::new()).unwrap());
+}
+
+#[test]
+fn a_silent_client_goes_cold_and_is_served_when_it_comes_back() {
+    let stage = Stage::set();
+    let (silent, its_manager) = stage.client();
+    let word = *cold_words().first().unwrap();
+    let (busy, manager) = stage.client();
+    assert!(!is_cold(word), "to begin with");
+    for _ in 0..3 {
+        (0..MANY).for_each(|_| call(&busy, &manager));
+        assert!(is_cold(word), "after long silence");
+        call(&silent, &its_manager);
+        assert!(!is_cold(word), "once it has called");
+    }
+    assert_eq!(cold_words().into_iter().filter(|&word| is_cold(word)).count(), 0);
+    come_back_while_others_call(&stage, (&silent, &its_manager), (&busy, &manager), word);
+    stage.server.close();
+}
+
+/// A looper that is never asleep is rung for by nobody, and a one-way transaction has no caller who waits.
+fn come_back_while_others_call(
+    stage: &Stage,
+    (silent, its_manager): (&Process, &Handle),
+    (busy, manager): (&Process, &Handle),
+    word: usize,
+) {
+    let (stop, calls) = (AtomicBool::new(false), AtomicU32::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                call(busy, manager);
+                calls.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut outcome = Ok(());
+        for round in 0..ROUNDS {
+            let start = calls.load(Ordering::Relaxed);
+            // In every other round it may be just about to go cold.
+            let is_ripe = || match round % 2 {
+                0 => is_cold(word),
+                _ => calls.load(Ordering::Relaxed).wrapping_sub(start) > MANY / 4 + round as u32,
+            };
+            while !is_ripe() {
+                thread::yield_now();
+            }
+            silent.one_way(its_manager, NOTED, &Parcel::new()).unwrap();
+            outcome = stage.noted.recv_timeout(PATIENCE);
+            if outcome.is_err() {
+                break;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        outcome.expect("it is served");
+    });
+}
