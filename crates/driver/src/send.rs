@@ -13,6 +13,7 @@ use baton_abi::control::{ProcessId, Reply, Request, TicketId};
 use baton_abi::lane::*;
 use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
+use baton_shm::sync::{Ordering, fence};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -456,6 +457,8 @@ impl Engine {
             return Err(Refusal::failed(Errno::NOSPC));
         }
         // Nobody comes by in a frozen process, but its control thread may take it in.
+        // Before the look at the sleepers; see `bell`.
+        fence(Ordering::SeqCst);
         channel.announce(frozen);
         Ok(match (frozen, spam) {
             (true, _) => Completion::PendingFrozen,

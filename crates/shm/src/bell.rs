@@ -29,7 +29,7 @@
 //! that. Here too either the owner sees the message, or the ringer that it has gone cold.
 
 use crate::futex;
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{AtomicU32, Ordering, fence, fence_after_update};
 
 /// A view of a bell's words.
 #[derive(Clone, Copy)]
@@ -81,9 +81,11 @@ impl<'a> Bell<'a> {
         OwnBell { page: self, asleep }
     }
 
-    /// The stranger, after it has published something. `elsewhere` counts the owner's sleepers.
+    /// The stranger, after it has published something by a SeqCst read-modify-write, or before a
+    /// fence. `elsewhere` counts the owner's sleepers.
+    #[inline]
     pub fn ring(self, elsewhere: &AtomicU32) -> Ring {
-        fence(Ordering::SeqCst);
+        fence_after_update();
         if self.slept_on.load(Ordering::Relaxed) != 0 {
             return if futex::wake(self.bell, 1) > 0 { Ring::Woken } else { Ring::Missed };
         }
@@ -100,9 +102,9 @@ impl<'a> OwnBell<'a> {
     pub fn announce(self) -> (&'a AtomicU32, u32) {
         // Acquire pairs with the release in `ring`.
         let bell = self.page.bell.load(Ordering::Acquire);
-        self.asleep.fetch_add(1, Ordering::SeqCst);
-        // Relaxed: whoever lowers it has read from this thread's own leaving.
         self.page.slept_on.store(1, Ordering::Relaxed);
+        // Last: `look_again` relies on it.
+        self.asleep.fetch_add(1, Ordering::SeqCst);
         (self.page.bell, bell)
     }
 
@@ -146,7 +148,9 @@ impl<'a> OwnBell<'a> {
     }
 }
 
-/// Owner: between the announcements of a sleeper and its look for messages.
+/// Owner: between the announcements of a sleeper, or another SeqCst read-modify-write, and its look for
+/// messages.
+#[inline]
 pub fn look_again() {
-    fence(Ordering::SeqCst);
+    fence_after_update();
 }

@@ -14,10 +14,10 @@
 //!   word = 0: was it SEIZED?
 //! ```
 //!
-//! All four are SeqCst: either the passer sees the new epoch in (b), or the keeper sees the errand in
-//! (d), or both (Dekker). Both is for the passer to undo.
+//! (a)(b) and (c)(d) are separated by SeqCst fences: either the passer sees the new epoch in (b),
+//! or the keeper sees the errand in (d), or both (Dekker). Both is for the passer to undo.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, exchange_then_look, fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_after_update};
 
 const SEIZED: u32 = 1 << 31;
 
@@ -54,7 +54,7 @@ impl Gate {
     /// Keeper: nobody enters by an earlier epoch any more. Those inside are for [`Pass::seize`].
     pub fn shut(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        fence_after_update();
     }
 }
 
@@ -63,8 +63,9 @@ impl Pass {
     /// `epoch`: leave at once, and undo what a keeper has made of it if that says so.
     pub fn enter(&self, gate: &Gate, epoch: u64, errand: u32) -> bool {
         // Releases what the passer has written about its errand to the acquire in `seize`.
-        exchange_then_look(&self.word, errand);
-        gate.epoch.load(Ordering::SeqCst) == epoch
+        self.word.swap(errand, Ordering::SeqCst);
+        fence_after_update();
+        gate.epoch.load(Ordering::Acquire) == epoch
     }
 
     /// Passer: the errand is over. False if it was seized.
@@ -75,6 +76,6 @@ impl Pass {
     /// Keeper: the errand that is under way, if it was not seized before.
     pub fn seize(&self) -> Option<u32> {
         let seize = |word| (word != 0 && word & SEIZED == 0).then_some(word | SEIZED);
-        self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, seize).ok()
+        self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, seize).ok()
     }
 }

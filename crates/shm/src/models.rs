@@ -191,7 +191,7 @@ impl Bells {
     /// The stranger publishes and rings; what the wake cannot promise, `Ring` reports, and
     /// the owner's control thread, told over the socket, rings every bell.
     fn post(&self, stranger: usize) {
-        self.messages[stranger].store(1, Ordering::Release);
+        self.messages[stranger].swap(1, Ordering::SeqCst);
         let ring = self.bell(stranger).ring(&self.elsewhere);
         if matches!(ring, Ring::Missed | Ring::Nobody) {
             let _ = self.own_bell(0).ring();

@@ -5,13 +5,13 @@ pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// An exchange with which a Dekker begins: SeqCst, as the look that follows has to be. x86 has 2 ns
-/// for it and 16 for a store and a fence.
+/// A SeqCst fence, for a thread whose last access to shared memory was a SeqCst read-modify-write. On x86
+/// that was a fence itself, for an eighth of the price: 2 ns instead of 16.
 #[inline]
-pub fn exchange_then_look(word: &AtomicU32, value: u32) -> u32 {
-    let before = word.swap(value, Ordering::SeqCst);
-    // The model checker takes SeqCst accesses for acquire and release only.
-    #[cfg(loom)]
-    fence(Ordering::SeqCst);
-    before
+pub fn fence_after_update() {
+    if cfg!(all(target_arch = "x86_64", not(loom))) {
+        core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
 }
