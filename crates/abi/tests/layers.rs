@@ -31,7 +31,6 @@ const UNSAFE: &[(&str, &str)] = &[
     ("driver/src/thread.rs", "signal masks, and descriptors in a child of fork"),
     ("driver/src/process/received.rs", "lends the receive buffer, and descriptors named in it"),
     ("driver/src/engine/effects.rs", "closes descriptors that it has installed, by number"),
-    ("driver/src/send.rs", "copies from the program's memory"),
     ("driver/src/channel/socket.rs", "duplicates the program's descriptors, by number"),
     ("broker/src/peer.rs", "asks for SO_PEERSEC, which rustix lacks"),
     ("conformance/src/", "speaks the raw interface, and maps what its processes share"),

@@ -9,6 +9,7 @@ use crate::state::buffer::allocation_bytes;
 use crate::state::transaction::{Departure, Refusal, Target, Via};
 use crate::state::work::{Completion, Tid};
 use crate::token;
+use crate::user::Source;
 use baton_abi::control::{ProcessId, Reply, Request, TicketId};
 use baton_abi::lane::*;
 use baton_shm::mailbox::Reader;
@@ -35,13 +36,8 @@ pub struct Outgoing<'a> {
 pub enum Data<'a> {
     /// Ours.
     Bytes(&'a [u8]),
-    /// The program's, checked to be readable.
-    Program {
-        /// Where.
-        address: usize,
-        /// How many.
-        bytes: usize,
-    },
+    /// The program's.
+    Program(Source),
     /// In a lane already.
     Loan(&'a LoanedLane),
 }
@@ -50,7 +46,7 @@ impl Data<'_> {
     fn bytes(&self) -> usize {
         match self {
             Data::Bytes(data) => data.len(),
-            Data::Program { bytes, .. } => *bytes,
+            Data::Program(source) => source.bytes(),
             Data::Loan(loan) => loan.bytes(),
         }
     }
@@ -58,10 +54,7 @@ impl Data<'_> {
     fn copy_to(&self, map: View<'_>, at: usize) {
         match *self {
             Data::Bytes(data) => map.write(at, data),
-            Data::Program { address, bytes } => {
-                // SAFETY: the uapi front end has asked whether the range can be read.
-                unsafe { map.write_from(at, address as *const u8, bytes) }
-            }
+            Data::Program(source) => source.copy_to(map, at),
             Data::Loan(loan) => loan.copy_to(map, at),
         }
     }

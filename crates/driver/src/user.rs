@@ -10,6 +10,7 @@
 //! not seen is memory that the C library gives back by itself: a buffer used after `free` may then
 //! be a fault, as at any other use.
 
+use baton_shm::mapping::View;
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,15 +26,21 @@ enum Access {
 }
 
 /// Pages that a thread has asked about, each with its access in the lowest bit, and when.
-#[derive(Clone, Copy)]
 struct Answers {
-    pages: [usize; REMEMBERED],
-    epoch: u64,
+    pages: [Cell<usize>; REMEMBERED],
+    epoch: Cell<u64>,
+    /// Where the next one goes.
+    next: Cell<usize>,
 }
 
 const REMEMBERED: usize = 8;
-const NOTHING: Answers = Answers { pages: [usize::MAX; REMEMBERED], epoch: 0 };
-thread_local!(static ANSWERS: Cell<Answers> = const { Cell::new(NOTHING) });
+const NOTHING: usize = usize::MAX;
+thread_local! {
+    static ANSWERS: Answers = const {
+        let pages = [const { Cell::new(NOTHING) }; REMEMBERED];
+        Answers { pages, epoch: Cell::new(0), next: Cell::new(0) }
+    };
+}
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// The program has unmapped memory, or changed what may be done with it.
@@ -44,21 +51,28 @@ pub fn unmapped() {
 /// An ioctl begins: answers from before the last change are forgotten.
 pub fn begin() {
     let epoch = EPOCH.load(Ordering::Acquire);
-    if ANSWERS.get().epoch != epoch {
-        ANSWERS.set(Answers { epoch, ..NOTHING });
-    }
+    ANSWERS.with(|answers| {
+        if answers.epoch.replace(epoch) != epoch {
+            answers.pages.iter().for_each(|page| page.set(NOTHING));
+        }
+    });
 }
 
 fn is_known(page: usize, access: Access) -> bool {
-    let known = ANSWERS.get().pages;
-    known.contains(&(page << 1 | 1)) || access == Access::Read && known.contains(&(page << 1))
+    // What can be written can be read.
+    let written = page << 1 | 1;
+    let wanted = if access == Access::Read { page << 1 } else { written };
+    ANSWERS.with(|answers| {
+        answers.pages.iter().any(|known| known.get() == written || known.get() == wanted)
+    })
 }
 
 fn remember(page: usize, access: Access) {
-    let mut answers = ANSWERS.get();
-    answers.pages.rotate_right(1);
-    answers.pages[0] = page << 1 | usize::from(access == Access::Write);
-    ANSWERS.set(answers);
+    ANSWERS.with(|answers| {
+        let next = answers.next.get() % REMEMBERED;
+        answers.pages[next].set(page << 1 | usize::from(access == Access::Write));
+        answers.next.set(next + 1);
+    });
 }
 
 thread_local!(static STACK_TOP: usize = stack_top());
@@ -142,6 +156,38 @@ pub fn writable(address: usize, bytes: usize) -> Result<(), Errno> {
             check(first, whole - whole % SIGSET_BYTES, Access::Write)
         }
         _ => readable(address, bytes),
+    }
+}
+
+/// A range of the program's memory that has been found readable, and is read in the same call.
+#[derive(Clone, Copy)]
+pub struct Source {
+    address: usize,
+    bytes: usize,
+}
+
+impl Source {
+    /// `EFAULT` unless all of the range can be read.
+    pub fn new(address: usize, bytes: usize) -> Result<Source, Errno> {
+        readable(address, bytes)?;
+        Ok(Source { address, bytes })
+    }
+
+    /// Its length.
+    pub fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it has a byte in common with another range.
+    pub fn overlaps(self, address: usize, bytes: usize) -> bool {
+        self.address < address.saturating_add(bytes) && address < self.address + self.bytes
+    }
+
+    /// Copies it to where a message goes.
+    #[inline]
+    pub fn copy_to(self, map: View<'_>, at: usize) {
+        // SAFETY: readable, as it was made only then; see the module.
+        unsafe { map.write_from(at, self.address as *const u8, self.bytes) }
     }
 }
 

@@ -189,7 +189,7 @@ impl Channel {
 
     /// The calling thread runs here, for the other end to see; at the server's end as the looper with
     /// this slot.
-    #[inline]
+    #[inline(always)]
     pub fn show_place(&self, looper: Option<u8>) {
         let ours = match self.end {
             End::Client => header::CLIENT_PLACE,
@@ -228,7 +228,7 @@ impl Channel {
     }
 
     /// The two areas of a lane, mapped at its first use.
-    #[inline]
+    #[inline(always)]
     pub fn lane(&self, lane: usize) -> Result<Lane<'_>, Errno> {
         let map = match self.lanes[lane].get() {
             Some(map) => map,
@@ -284,13 +284,13 @@ impl<'a> Lane<'a> {
     }
 
     /// The mailbox of what goes out.
-    #[inline]
+    #[inline(always)]
     pub fn outbox(self) -> Mailbox<'a> {
         Mailbox::new(self.outgoing.word(0))
     }
 
     /// Copies the header of what has come in.
-    #[inline]
+    #[inline(always)]
     pub fn header(self) -> Message {
         let mut message = Message::default();
         self.incoming.read(0, bytes_of_mut(&mut message));

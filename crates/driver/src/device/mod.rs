@@ -5,6 +5,7 @@
 //! back to `binder_write_read`, and when.
 
 mod error;
+mod fast;
 mod read;
 mod request;
 mod write;
@@ -79,8 +80,14 @@ impl Device {
         }
         user::begin();
         let result = match request {
-            BINDER_WRITE_READ => self.write_read(argument, nonblocking),
-            _ => self.control(request, argument),
+            BINDER_WRITE_READ => match self.write_read(argument, nonblocking) {
+                Exchanged::Past(result) => return result.map(|()| 0),
+                Exchanged::ByState(result) => result,
+            },
+            _ => {
+                self.engine.settle();
+                self.control(request, argument)
+            }
         };
         // Every ioctl makes the thread known but the one by which it leaves.
         if request != BINDER_THREAD_EXIT {
@@ -101,20 +108,32 @@ impl Device {
         self.engine.forked();
     }
 
-    fn write_read(&self, argument: usize, nonblocking: bool) -> Result<(), Errno> {
-        let mut exchange: WriteRead = user::read(argument)?;
-        let mut result = Ok(());
+    fn write_read(&self, argument: usize, nonblocking: bool) -> Exchanged {
+        let mut exchange: WriteRead = match user::read(argument) {
+            Ok(exchange) => exchange,
+            Err(errno) => return Exchanged::ByState(Err(errno)),
+        };
+        let mut written = Ok(Written::Nothing);
         if exchange.write_size > 0 {
-            result = self.write(&mut exchange);
-            if result.is_err() {
+            written = self.write(&mut exchange, nonblocking);
+            if written.is_err() {
                 exchange.read_consumed = 0;
             }
         }
-        if result.is_ok() && exchange.read_size > 0 {
-            result = self.read(&mut exchange, nonblocking);
+        let exchanged = match written {
+            Ok(Written::Told(told)) => {
+                self.tell(&mut exchange, told);
+                Exchanged::Past(Ok(()))
+            }
+            Ok(written) if exchange.read_size > 0 => self.read(&mut exchange, nonblocking, written),
+            Ok(_) => Exchanged::ByState(Ok(())),
+            Err(errno) => Exchanged::ByState(Err(errno)),
+        };
+        let kept = user::write(argument, &exchange);
+        match exchanged {
+            Exchanged::Past(result) => Exchanged::Past(kept.and(result)),
+            Exchanged::ByState(result) => Exchanged::ByState(kept.and(result)),
         }
-        user::write(argument, &exchange)?;
-        result
     }
 
     /// A program that maps by inline system calls: look where.
@@ -126,6 +145,24 @@ impl Device {
             self.mapped(address, bytes);
         }
     }
+}
+
+/// Who has made an exchange. Past the state only a thread goes that is known to it.
+enum Exchanged {
+    Past(Result<(), Errno>),
+    ByState(Result<(), Errno>),
+}
+
+/// What the write half leaves to the read half.
+enum Written {
+    /// Nothing but what the state has.
+    Nothing,
+    /// The last command was a call by this handle.
+    Called(u32),
+    /// It was, and a signal has come since.
+    Interrupted(u32),
+    /// What is to be told.
+    Told(fast::Told),
 }
 
 impl Drop for Device {

@@ -1,8 +1,10 @@
 //! The read half of BINDER_WRITE_READ: what the program is told.
 
-use super::Device;
+use super::fast::{Told, What};
+use super::{Device, Exchanged, Written};
+use crate::engine::fast::Attended;
 use crate::engine::tid;
-use crate::state::transaction::Incoming;
+use crate::state::transaction::{Incoming, Lying, Via};
 use crate::state::work::Tid;
 use crate::state::{Return, State};
 use crate::user;
@@ -13,12 +15,59 @@ use rustix::io::Errno;
 use std::sync::MutexGuard;
 
 /// Room that the kernel asks for before it takes an item: its largest return, with the command.
-const LARGEST_RETURN: usize = 4 + size_of::<TransactionDataSecctx>();
+pub(super) const LARGEST_RETURN: usize = 4 + size_of::<TransactionDataSecctx>();
 
 impl Device {
     /// The read half: waits for something, then gives all there is, up to one transaction.
-    pub(super) fn read(&self, exchange: &mut WriteRead, nonblocking: bool) -> Result<(), Errno> {
+    pub(super) fn read(
+        &self,
+        exchange: &mut WriteRead,
+        nonblocking: bool,
+        written: Written,
+    ) -> Exchanged {
         let tid = tid();
+        self.engine.settle();
+        let called = match written {
+            Written::Called(handle) => Some(handle),
+            Written::Interrupted(_) if !self.has_work(tid) => {
+                exchange.read_consumed = 0;
+                return Exchanged::ByState(Err(Errno::INTR));
+            }
+            Written::Interrupted(handle) => Some(handle),
+            _ => None,
+        };
+        while called.is_none() {
+            match self.attend(tid, exchange, nonblocking) {
+                Attended::Told((lying, wants_looper), subject) => {
+                    let what = What::Transaction(lying, subject);
+                    self.tell(exchange, Told { what, wants_looper });
+                    return Exchanged::Past(Ok(()));
+                }
+                Attended::Interrupted => return Exchanged::ByState(Err(Errno::INTR)),
+                Attended::Look => match self.read_state(tid, exchange, true, None) {
+                    Err(Errno::AGAIN) => {}
+                    result => return Exchanged::ByState(result),
+                },
+                Attended::No => break,
+            }
+        }
+        Exchanged::ByState(self.read_state(tid, exchange, nonblocking, called))
+    }
+
+    fn has_work(&self, tid: Tid) -> bool {
+        let mut state = self.engine.lock();
+        let process_work = state.takes_process_work(tid);
+        state.has_work(tid, process_work)
+    }
+
+    /// What the state has, or will have. `called` is the handle by which the thread has just called.
+    fn read_state(
+        &self,
+        tid: Tid,
+        exchange: &mut WriteRead,
+        nonblocking: bool,
+        called: Option<u32>,
+    ) -> Result<(), Errno> {
         let (start, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
         let consumed = usize::try_from(exchange.read_consumed).map_err(|_| Errno::INVAL)?;
         let mut out = Returns { at: start.wrapping_add(consumed), end: start.wrapping_add(size) };
@@ -27,7 +76,7 @@ impl Device {
             out.put(BR_NOOP, &[]);
         }
         let first = out.at;
-        let result = self.collect(tid, &mut out, first, nonblocking);
+        let result = self.collect(tid, &mut out, first, nonblocking, called);
         exchange.read_consumed = (out.at - start) as u64;
         match result {
             Ok(mut state) => {
@@ -53,15 +102,19 @@ impl Device {
         out: &mut Returns,
         first: usize,
         nonblocking: bool,
+        called: Option<u32>,
     ) -> Result<MutexGuard<'_, State>, Errno> {
         let engine = &*self.engine;
         let mut state = engine.lock();
+        let via = state.thread(tid).calls_on().map(|calling| calling.via);
+        let called = called.zip(via);
         loop {
             let process_work = state.takes_process_work(tid);
             state = engine.await_work(state, tid, process_work, nonblocking, None)?;
             while out.room() >= LARGEST_RETURN {
                 let Some(item) = state.next_return(tid, process_work) else { break };
                 let last = ends_read(&item);
+                self.learn(&mut state, tid, &item, called);
                 self.give(out, item);
                 if last {
                     return Ok(state);
@@ -71,6 +124,21 @@ impl Device {
             if !nothing || state.thread(tid).return_once {
                 return Ok(state);
             }
+        }
+    }
+
+    /// What comes like it need not come by the state.
+    fn learn(&self, state: &mut State, tid: Tid, item: &Return, called: Option<(u32, Via)>) {
+        match item {
+            Return::Reply(_) => {
+                if let Some((handle, via)) = called {
+                    self.engine.learn_route(state, tid, handle, via);
+                }
+            }
+            Return::Transaction(incoming, subject) => {
+                self.engine.learn_client(state, incoming, *subject);
+            }
+            _ => {}
         }
     }
 
@@ -106,17 +174,23 @@ impl Device {
         }
     }
 
-    fn describe(&self, incoming: &Incoming, (ptr, cookie): (u64, u64)) -> TransactionData {
-        let (data_bytes, offsets_bytes) = incoming.sizes;
-        let buffer = self.address(incoming.buffer);
+    fn describe(&self, incoming: &Incoming, subject: (u64, u64)) -> TransactionData {
+        let Incoming { buffer, sizes, code, flags, sender: (pid, uid), .. } = *incoming;
         let left = incoming.serving.as_ref().is_some_and(|s| self.engine.has_left(s.via));
+        let sender = (if left { 0 } else { pid }, uid);
+        self.lay_out(Lying { buffer, sizes, code, flags, sender }, subject)
+    }
+
+    pub(super) fn lay_out(&self, lying: Lying, (ptr, cookie): (u64, u64)) -> TransactionData {
+        let (data_bytes, offsets_bytes) = lying.sizes;
+        let buffer = self.address(lying.buffer);
         TransactionData {
             target: ptr,
             cookie,
-            code: incoming.code,
-            flags: incoming.flags,
-            sender_pid: if left { 0 } else { incoming.sender.0 as i32 },
-            sender_euid: incoming.sender.1,
+            code: lying.code,
+            flags: lying.flags,
+            sender_pid: lying.sender.0 as i32,
+            sender_euid: lying.sender.1,
             data_size: data_bytes as u64,
             offsets_size: offsets_bytes as u64,
             buffer,
@@ -135,17 +209,27 @@ fn ends_read(item: &Return) -> bool {
 }
 
 /// Room in the program's read buffer, which has been found writable.
-struct Returns {
+pub(super) struct Returns {
     at: usize,
     end: usize,
 }
 
 impl Returns {
+    /// All of a read buffer.
+    pub fn at(start: usize, bytes: usize) -> Returns {
+        Returns { at: start, end: start.wrapping_add(bytes) }
+    }
+
+    /// Bytes of it that have been filled.
+    pub fn filled(&self, start: usize) -> u64 {
+        (self.at - start) as u64
+    }
+
     fn room(&self) -> usize {
         self.end.saturating_sub(self.at)
     }
 
-    fn put(&mut self, command: u32, payload: &[u8]) {
+    pub fn put(&mut self, command: u32, payload: &[u8]) {
         user::copy_out(self.at, bytes_of(&command));
         user::copy_out(self.at + 4, payload);
         self.at += 4 + payload.len();

@@ -1,6 +1,6 @@
 //! The write half of BINDER_WRITE_READ: the program's commands.
 
-use super::Device;
+use super::{Device, Written};
 use crate::channel::duplicate;
 use crate::engine::tid;
 use crate::parcel;
@@ -8,7 +8,7 @@ use crate::send::{Data, Outgoing};
 use crate::state::State;
 use crate::state::transaction::Target;
 use crate::state::work::Tid;
-use crate::user;
+use crate::user::{self, Source};
 use baton_abi::control::Strength;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
@@ -18,13 +18,23 @@ use rustix::io::Errno;
 
 impl Device {
     /// The write half: commands until the end, an error, or a transaction that fails.
-    pub(super) fn write(&self, exchange: &mut WriteRead) -> Result<(), Errno> {
+    pub(super) fn write(
+        &self,
+        exchange: &mut WriteRead,
+        nonblocking: bool,
+    ) -> Result<Written, Errno> {
         self.find_map();
         let tid = tid();
         let size = exchange.write_size;
+        let mut written = Written::Nothing;
         while exchange.write_consumed < size {
+            if let Some(bytes) = self.run_fast(tid, exchange, nonblocking, &mut written) {
+                exchange.write_consumed += bytes;
+                continue;
+            }
+            self.engine.settle();
             if self.has_failed(tid) {
-                return Ok(());
+                return Ok(Written::Nothing);
             }
             let at = exchange.write_buffer.wrapping_add(exchange.write_consumed) as usize;
             let command: u32 = user::read(at)?;
@@ -32,8 +42,14 @@ impl Device {
             // As the kernel: what is cut short is read all the same, if it is there.
             self.run(tid, command, at + 4)?;
             exchange.write_consumed += bytes as u64;
+            if command == BC_TRANSACTION
+                && exchange.write_consumed == size
+                && let Ok(handle) = user::read(at + 4)
+            {
+                written = Written::Called(handle);
+            }
         }
-        Ok(())
+        Ok(written)
     }
 
     /// Whether no command runs until the thread has read of a refusal.
@@ -97,7 +113,14 @@ impl Device {
         at: usize,
     ) -> Result<(), Errno> {
         match command {
-            BC_RELEASE => state.decrease(user::read(at)?, Strength::Strong),
+            BC_RELEASE => {
+                let handle = user::read(at)?;
+                if state.may_be_last(handle, 1) {
+                    // Another thread may be calling by it past the state.
+                    self.engine.gather(state);
+                }
+                state.decrease(handle, Strength::Strong);
+            }
             BC_DECREFS => state.decrease(user::read(at)?, Strength::Weak),
             BC_INCREFS_DONE | BC_ACQUIRE_DONE => {
                 let node: PtrCookie = user::read(at)?;
@@ -133,6 +156,9 @@ impl Device {
         let offset = address.checked_sub(base).filter(|_| base != 0).map(|offset| offset as usize);
         if state.frees_more(offset) {
             self.engine.accept_first(state);
+        }
+        if state.frees_last(offset) {
+            self.engine.gather(state);
         }
         if state.frees_descriptors(offset) {
             // The kernel closes them on the thread's way back to its program.
@@ -179,15 +205,9 @@ fn gather<'a>(
     let address = transaction.buffer as usize;
     let (code, flags) = (transaction.code, transaction.flags);
     if offsets_bytes == 0 && buffers_size == 0 {
-        user::readable(address, bytes)?;
+        let data = Data::Program(Source::new(address, bytes)?);
         let sent = parcel::Sent::default();
-        return Ok(Outgoing {
-            code,
-            flags,
-            data: Data::Program { address, bytes },
-            offsets: &[],
-            sent,
-        });
+        return Ok(Outgoing { code, flags, data, offsets: &[], sent });
     }
     if !offsets_bytes.is_multiple_of(8) || !buffers_size.is_multiple_of(8) {
         return Err(Errno::INVAL);

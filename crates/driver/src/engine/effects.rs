@@ -9,7 +9,7 @@ use baton_abi::lane::{Attendance, front};
 use baton_shm::mailbox::Mailbox;
 use baton_shm::sync::{AtomicU32, Ordering};
 use rustix::fd::{FromRawFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 impl Engine {
     /// Carries out the effects, lets in what waited for room, and publishes what peers see of the
@@ -98,19 +98,41 @@ impl Engine {
         self.publish_counts(state);
     }
 
+    /// [`Engine::unlock`], where nothing has changed but what lies in the receive buffer, and what
+    /// nobody else sees. If more has come of it, that is carried out as ever.
+    pub(super) fn unlock_room(&self, mut state: MutexGuard<'_, State>) {
+        // Relaxed: written under the state's lock.
+        let wanted = self.any_full.load(Ordering::Relaxed) || self.is_polling();
+        if wanted || state.has_effects() {
+            return self.unlock(state);
+        }
+        state.take_made_room();
+        let changes = state.buffers.changes();
+        if self.shown[0].swap(changes, Ordering::Relaxed) != changes {
+            self.publish_room(&state);
+        }
+    }
+
+    fn publish_room(&self, state: &State) {
+        let put = |offset, value: usize| {
+            self.front.word(offset).store(value as u32, Ordering::Release);
+        };
+        let (used, buffers) = state.buffers.used();
+        put(front::LARGEST_FREE, state.buffers.largest_free());
+        put(front::BUFFER_USED, used);
+        put(front::BUFFERS, buffers);
+    }
+
     fn publish_all(&self, state: &State) {
         let put = |offset, value: usize| {
             self.front.word(offset).store(value as u32, Ordering::Release);
         };
         let attended = state.pool.there > 0 && !self.is_polling();
         let attendance = if attended { Attendance::Loopers } else { Attendance::Nobody };
-        let (used, buffers) = state.buffers.used();
+        self.publish_room(state);
         put(front::ATTENDANCE, attendance as usize);
         put(front::BUFFER_BYTES, state.buffers.bytes());
         put(front::ONE_WAY_FREE, state.buffers.one_way_free());
-        put(front::LARGEST_FREE, state.buffers.largest_free());
-        put(front::BUFFER_USED, used);
-        put(front::BUFFERS, buffers);
         put(front::THREADS, state.threads.len());
         put(front::LOOPERS, state.pool.there);
     }

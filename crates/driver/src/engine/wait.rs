@@ -1,7 +1,7 @@
 //! Waiting until a thread's read has something to return.
 
 use super::Engine;
-use super::fast::Server;
+use super::fast::{Served, Server};
 use super::spin::{Spun, may_spin};
 use crate::channel::{Channel, HOT_REQUESTS, Lane};
 use crate::clock::now_ns;
@@ -134,7 +134,7 @@ impl Engine {
     }
 
     /// Waits until a client or this process wants a looper that looks at everything.
-    fn await_client(&self, any_work: u32, server: &mut Option<&mut dyn Server>) -> Wait {
+    pub(super) fn await_client(&self, any_work: u32, server: &mut Option<&mut dyn Server>) -> Wait {
         // After `any_work` was read: whatever becomes of the list later changes that.
         let warm = self.warm();
         if let Some(server) = server {
@@ -148,9 +148,11 @@ impl Engine {
             }
             let last = || server.as_ref().and_then(|server| server.last_lane(&warm));
             let (outcome, posted) = self.await_news(&warm, &hot, any_work, last);
-            let served = server.as_mut().is_some_and(|s| s.serve_next(any_work, posted.is_some()));
-            if !served || outcome != Wait::Woken {
-                if let Some((place, number)) = posted.filter(|_| !served) {
+            let serve =
+                |server: &mut &mut dyn Server| server.serve_next(&warm, any_work, posted.is_some());
+            let served = server.as_mut().map_or(Served::Look, serve);
+            if served != Served::Wait || outcome != Wait::Woken {
+                if let Some((place, number)) = posted.filter(|_| served == Served::Look) {
                     warm[place].leave_ready(number as usize);
                 }
                 server.as_ref().inspect(|server| server.look_away());

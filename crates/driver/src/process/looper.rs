@@ -2,8 +2,9 @@
 
 use super::received::Place;
 use super::{Handler, Parcel, Process, Received, Request, lock, read};
-use crate::channel::Channel;
-use crate::engine::fast::{Answered, INLINE_BYTES, Inline, Seats, Server, while_serving};
+use crate::engine::fast::{
+    Answered, INLINE_BYTES, Inline, Seats, Served, Server, Warm, while_serving,
+};
 use crate::engine::tid;
 use crate::state::transaction::{Incoming, Target};
 use crate::state::{Return, State};
@@ -119,12 +120,12 @@ impl Looper<'_> {
 }
 
 impl Server for Looper<'_> {
-    fn forget_stale(&mut self, warm: &Arc<Vec<Arc<Channel>>>) {
+    fn forget_stale(&mut self, warm: &Warm) {
         self.seats.forget_stale(&self.process.inner.engine);
         self.seats.follow(warm);
     }
 
-    fn last_lane(&self, warm: &Arc<Vec<Arc<Channel>>>) -> Option<(usize, u32)> {
+    fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)> {
         self.seats.last_lane(warm)
     }
 
@@ -132,11 +133,11 @@ impl Server for Looper<'_> {
         self.seats.look_away(&self.process.inner.engine);
     }
 
-    fn serve_next(&mut self, any_work: u32, posted: bool) -> bool {
+    fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
         let inner = &self.process.inner;
-        let mut request = Inline::new();
-        let taken = self.seats.take(&inner.engine, any_work, posted, &mut request);
-        let Some(taken) = taken else { return false };
+        let (mut request, news) = (Inline::new(), (any_work, posted));
+        let taken = self.seats.take(&inner.engine, warm, news, &mut request);
+        let Some(taken) = taken else { return Served::Look };
         let place = Place::Here(request);
         let answer = handle(taken.object, &Request { received: Received { inner, place } });
         let answered = match &answer {
@@ -147,8 +148,9 @@ impl Server for Looper<'_> {
         };
         if answered == Answered::No {
             self.process.reply(&answer);
+            return Served::Look;
         }
-        answered == Answered::Yes
+        Served::Wait
     }
 }
 

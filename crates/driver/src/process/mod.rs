@@ -145,9 +145,10 @@ impl Process {
         if parcel.objects.is_none() && Arc::ptr_eq(&handle.inner, inner) {
             let body = Body::Bytes(&parcel.data);
             let mut answer = Inline::new();
-            match inner.engine.call_fast(handle.number, code, TF_ACCEPT_FDS, body, &mut answer) {
+            let named = (code, TF_ACCEPT_FDS);
+            match inner.engine.call_fast(handle.number, named, body, &mut answer) {
                 Outcome::Answered => return Ok(Received { inner, place: Place::Here(answer) }),
-                Outcome::Adopted => return self.await_reply(tid(), handle.number),
+                Outcome::Adopted(_) => return self.await_reply(tid(), handle.number),
                 Outcome::No => {}
             }
         }
@@ -165,10 +166,10 @@ impl Process {
         body: Body<'_>,
     ) -> Option<Result<Received<'_>, CallError>> {
         let (inner, mut answer) = (&self.inner, Inline::new());
-        let outcome = inner.engine.call_fast(handle, code, TF_ACCEPT_FDS, body, &mut answer);
-        match outcome {
+        let named = (code, TF_ACCEPT_FDS);
+        match inner.engine.call_fast(handle, named, body, &mut answer) {
             Outcome::Answered => Some(Ok(Received { inner, place: Place::Here(answer) })),
-            Outcome::Adopted => Some(self.await_reply(tid(), handle)),
+            Outcome::Adopted(_) => Some(self.await_reply(tid(), handle)),
             Outcome::No => None,
         }
     }

@@ -192,6 +192,13 @@ impl State {
             .is_some_and(|reference| strength == Strength::Weak || reference.counts.strong > pinned)
     }
 
+    /// Whether the handle may not be held strongly any more when up to so many counts go.
+    pub fn may_be_last(&self, handle: u32, counts: usize) -> bool {
+        let reference = self.references.get(handle);
+        let pinned = self.pinned(handle, Strength::Strong) as usize;
+        reference.is_some_and(|reference| reference.counts.strong as usize <= pinned + counts)
+    }
+
     /// The program has let go of the manager's handle, which stays for calls to handle 0: what it
     /// wanted to hear by it goes.
     fn forget_notices(&mut self, handle: u32) {

@@ -2,7 +2,7 @@
 
 use super::cell::Cell;
 use super::local::{self, Local};
-use super::{INLINE_BYTES, Inline, is_plain};
+use super::{INLINE_BYTES, Receiver, is_plain};
 use crate::channel::{Channel, Lane, Progress};
 use crate::clock::stamp;
 use crate::engine::Engine;
@@ -13,16 +13,19 @@ use crate::state::thread::Waiting;
 use crate::state::transaction::Via;
 use crate::state::work::Tid;
 use crate::token;
+use crate::user::Source;
 use baton_abi::lane::{ChainEntry, Kind, Message, Standing, front};
+use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
+use baton_shm::mapping::View;
 use bytemuck::bytes_of;
 
 /// What became of a call.
 pub(crate) enum Outcome {
     /// It has been answered.
     Answered,
-    /// It is the state's: wait for its answer there.
-    Adopted,
+    /// It is the state's: wait for its answer there. With it how the wait for that has ended so far.
+    Adopted(Result<Seen, Wait>),
     /// It was not made.
     No,
 }
@@ -32,14 +35,33 @@ pub(crate) enum Outcome {
 pub(crate) enum Body<'a> {
     /// Bytes to copy into the lane.
     Bytes(&'a [u8]),
+    /// Bytes of the program's memory.
+    Program(Source),
     /// Bytes that are in a lane of their own.
     Loan(&'a LoanedLane),
+}
+
+/// An answer of the one shape.
+pub(crate) struct Plain<'a> {
+    cell: &'a Cell,
+    pub message: &'a Message,
+    /// Where it lies, its data behind the header.
+    pub area: View<'a>,
+}
+
+impl Plain<'_> {
+    /// The call is over, unless this is false: then it is the state's.
+    #[inline(always)]
+    pub fn leave(&self) -> bool {
+        self.cell.leave()
+    }
 }
 
 impl Body<'_> {
     fn bytes(self) -> usize {
         match self {
             Body::Bytes(data) => data.len(),
+            Body::Program(source) => source.bytes(),
             Body::Loan(loan) => loan.bytes(),
         }
     }
@@ -56,30 +78,29 @@ fn has_room(channel: &Channel, bytes: usize) -> bool {
 
 /// The state has the call, and the lane with it.
 #[cold]
-fn leave(local: &mut Local, handle: u32, body: Body<'_>) -> Outcome {
+fn leave(local: &mut Local, handle: u32, body: Body<'_>, seen: Result<Seen, Wait>) -> Outcome {
     match body {
-        Body::Bytes(_) => local.leave_lane(handle),
+        Body::Bytes(_) | Body::Program(_) => local.leave_lane(handle),
         Body::Loan(loan) => loan.leave(),
     }
-    Outcome::Adopted
+    Outcome::Adopted(seen)
 }
 
 impl Engine {
     /// Calls by the way that the thread's last call by this handle went, and waits for the answer.
-    /// An answer of the one shape goes into `answer`, a new one.
+    /// An answer of the one shape goes to `receiver`.
     #[inline(always)]
     pub(crate) fn call_fast(
         &self,
         handle: u32,
-        code: u32,
-        flags: u32,
+        named: (u32, u32),
         body: Body<'_>,
-        answer: &mut Inline,
+        receiver: &mut impl Receiver,
     ) -> Outcome {
         if body.bytes() > INLINE_BYTES || local::is_serving() || self.has_events() {
             return Outcome::No;
         }
-        let call = |local: &mut Local| self.call_by(local, handle, (code, flags), body, answer);
+        let call = |local: &mut Local| self.call_by(local, handle, named, body, receiver);
         local::with(self, call).unwrap_or(Outcome::No)
     }
 
@@ -90,12 +111,12 @@ impl Engine {
         handle: u32,
         (code, flags): (u32, u32),
         body: Body<'_>,
-        answer: &mut Inline,
+        receiver: &mut impl Receiver,
     ) -> Option<Outcome> {
         let (cell, route) = local.way(handle, self.fast.gate.epoch())?;
         let channel = &*route.lane.channel.upgrade()?;
         let number = match body {
-            Body::Bytes(_) => route.lane.number as usize,
+            Body::Bytes(_) | Body::Program(_) => route.lane.number as usize,
             Body::Loan(loan) => loan.plain_lane(channel)?,
         };
         let (via, lane) = (channel.via(number), channel.lane(number).ok()?);
@@ -109,7 +130,7 @@ impl Engine {
         if !cell.begin_call((&self.fast.gate, route.epoch), (via, channel.peer), handle, token) {
             return Some(match self.turn_back(cell, via) {
                 true => Outcome::No,
-                false => leave(local, handle, body),
+                false => leave(local, handle, body, Ok(Seen::Nudge)),
             });
         }
         // The point of no return.
@@ -126,17 +147,20 @@ impl Engine {
         let caller = ChainEntry { process: self.identity.process.0, token };
         let reader = lane.post(&request, |area| {
             area.write(size_of::<Message>(), bytes_of(&caller));
-            if let Body::Bytes(data) = body {
-                area.write(size_of::<Message>() + size_of::<ChainEntry>(), data);
+            let at = size_of::<Message>() + size_of::<ChainEntry>();
+            match body {
+                Body::Bytes(data) => area.write(at, data),
+                Body::Program(source) => source.copy_to(area, at),
+                Body::Loan(_) => {}
             }
         });
         channel.tell_of_request(number, reader, false);
         let seen = self.await_answer(channel, via.lane, lane);
-        if seen == Ok(Seen::Message) && self.take_answer(cell, lane, answer) {
+        if seen == Ok(Seen::Message) && self.take_answer(cell, lane, receiver) {
             return Some(Outcome::Answered);
         }
         self.hand_over(cell);
-        Some(leave(local, handle, body))
+        Some(leave(local, handle, body, seen))
     }
 
     /// The gate was shut just now. False if the call that was not made has failed meanwhile.
@@ -154,15 +178,18 @@ impl Engine {
 
     /// Takes the answer, if it is as plain as the call, and nothing was to be heard before it.
     #[inline(always)]
-    fn take_answer(&self, cell: &Cell, lane: Lane<'_>, answer: &mut Inline) -> bool {
+    fn take_answer(&self, cell: &Cell, lane: Lane<'_>, receiver: &mut impl Receiver) -> bool {
         let message = lane.header();
-        if !is_plain(&message, Kind::Reply, 0) || self.has_events() || !cell.leave() {
+        if !is_plain(&message, Kind::Reply, 0) || self.has_events() {
             return false;
         }
-        self.set_standing(cell, Standing::Idle);
-        answer.fill(&message, lane.incoming, size_of::<Message>());
-        lane.inbox().clear();
-        true
+        let answer = Plain { cell, message: &message, area: lane.incoming };
+        let taken = receiver.take_answer(self, &answer);
+        if taken {
+            self.set_standing(cell, Standing::Idle);
+            lane.inbox().clear();
+        }
+        taken
     }
 
     /// What comes next is not for the fast path: the state takes over.

@@ -1,5 +1,8 @@
 //! A payload that has been copied out of its lane, and lies in no receive buffer.
 
+use super::serve::DATA_AT;
+use super::{Plain, Posted, Receiver};
+use crate::engine::Engine;
 use baton_abi::lane::Message;
 use baton_shm::mapping::View;
 use std::cell::RefCell;
@@ -45,7 +48,7 @@ impl Inline {
 
     /// Copies a plain message's data from where it lies in a lane.
     #[inline(always)]
-    pub(super) fn fill(&mut self, message: &Message, map: View<'_>, at: usize) {
+    fn fill(&mut self, message: &Message, map: View<'_>, at: usize) {
         (self.code, self.flags) = (message.code, message.flags);
         self.bytes = message.data_bytes as usize;
         if self.bytes <= SHORT_BYTES {
@@ -56,10 +59,34 @@ impl Inline {
         }
     }
 
+    /// The bytes.
     #[inline]
     pub fn data(&self) -> &[u8] {
         let all = self.long.as_ref().map_or(&self.short[..], |Spare(data)| data);
         &all[..self.bytes]
+    }
+}
+
+impl Receiver for Inline {
+    #[inline(always)]
+    fn take_answer(&mut self, _: &Engine, answer: &Plain<'_>) -> bool {
+        let is_ours = answer.leave();
+        if is_ours {
+            self.fill(answer.message, answer.area, size_of::<Message>());
+        }
+        is_ours
+    }
+
+    #[inline(always)]
+    fn take_request(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
+        if !request.begin(engine) {
+            request.turn_back(engine);
+            return false;
+        }
+        // The point of no return.
+        self.fill(request.message, request.lane.incoming, DATA_AT);
+        self.sender = request.sender;
+        true
     }
 }
 

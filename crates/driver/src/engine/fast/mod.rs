@@ -12,16 +12,21 @@
 //! **Invariant**: a transaction is known to the state, or to exactly one [`Cell`], until it
 //! is answered; and to the front page in either case.
 
+mod buffered;
 mod call;
 mod cell;
+mod desk;
 mod inline;
 mod local;
 mod serve;
 
-pub(crate) use call::{Body, Outcome};
+pub(crate) use buffered::{Brought, Buffered};
+
+pub(crate) use call::{Body, Outcome, Plain};
+pub(crate) use desk::{Attended, Subject};
 pub(crate) use inline::Inline;
 pub(crate) use local::while_serving;
-pub(crate) use serve::{Answered, Seats, Server};
+pub(crate) use serve::{Answered, Posted, Seats, Served, Server, Warm};
 
 use crate::engine::{Engine, lock};
 use crate::state::State;
@@ -33,6 +38,16 @@ use std::sync::{Mutex, Weak};
 
 /// Most bytes of data that the fast path carries.
 pub const INLINE_BYTES: usize = 64 << 10;
+
+/// Where plain messages go: to memory of the thread's own, or to the receive buffer. Either makes the
+/// message the thread's, and is false if it leaves it where it is.
+pub(crate) trait Receiver {
+    /// An answer: [`Plain::leave`], and copy it.
+    fn take_answer(&mut self, engine: &Engine, answer: &Plain<'_>) -> bool;
+
+    /// A request: [`Posted::begin`], and copy it.
+    fn take_request(&mut self, engine: &Engine, request: &Posted<'_>) -> bool;
+}
 
 /// What all threads of an engine share.
 #[derive(Debug, Default)]

@@ -1,12 +1,12 @@
 //! A looper on the fast path: it serves clients that it knows, as long as they want nothing else.
 
 use super::cell::Cell;
-use super::{Inline, is_plain};
+use super::{Receiver, is_plain};
 use crate::channel::{Channel, Lane};
 use crate::engine::{Engine, tid};
 use crate::state::State;
 use crate::state::transaction::{Incoming, Via};
-use baton_abi::control::NodeId;
+use baton_abi::control::{ChannelId, NodeId};
 use baton_abi::lane::{ChainEntry, Kind, Message, Standing};
 use baton_abi::uapi::{TF_ACCEPT_FDS, TF_CLEAR_BUF, TF_ONE_WAY};
 use baton_shm::mailbox::Reader;
@@ -14,30 +14,45 @@ use baton_shm::mapping::View;
 use baton_shm::sync::Ordering;
 use bytemuck::bytes_of_mut;
 use rustc_hash::FxHashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+
+/// The channels at which loopers look.
+pub(crate) type Warm = Arc<Vec<Arc<Channel>>>;
 
 /// What serves: the front end's part.
 pub(crate) trait Server {
     /// Before a sleep: what it knows of clients no longer holds if the gate has been shut. It looks at these
     /// channels from now on.
-    fn forget_stale(&mut self, warm: &Arc<Vec<Arc<Channel>>>);
+    fn forget_stale(&mut self, warm: &Warm);
 
     /// The lane that it served last: the place of its channel among these, and its number.
-    fn last_lane(&self, warm: &Arc<Vec<Arc<Channel>>>) -> Option<(usize, u32)>;
+    fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)>;
 
-    /// Serves one transaction, if there is one that it can; `posted` if there is one on
-    /// [`Server::last_lane`]. False if its looper is to look at everything.
-    fn serve_next(&mut self, any_work: u32, posted: bool) -> bool;
+    /// Serves one transaction of these channels, if there is one that it can; `posted` if there is one
+    /// on [`Server::last_lane`].
+    fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served;
 
     /// Its looper goes on by the general path.
     fn look_away(&self);
 }
 
-/// What a looper knows of its clients, by the order of the channels at which it looks.
+/// What a looper does after a look at what has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// It has served, and waits for more.
+    Wait,
+    /// It goes away with what it has taken in.
+    Leave,
+    /// It has taken in nothing, and is to look at everything.
+    Look,
+}
+
+/// What a looper knows of its clients, by the order of the channels at which it looks. It keeps no channel:
+/// a looper may be with its program for who knows how long.
 pub(crate) struct Seats<T> {
     cell: Option<Arc<Cell>>,
     epoch: u64,
-    warm: Arc<Vec<Arc<Channel>>>,
+    warm: Weak<Vec<Arc<Channel>>>,
     clients: Vec<Option<Client<T>>>,
     last: Option<(usize, u32)>,
 }
@@ -45,11 +60,27 @@ pub(crate) struct Seats<T> {
 /// What a client has called last.
 #[derive(Clone)]
 struct Client<T> {
+    channel: ChannelId,
     node: NodeId,
     /// What serves that node.
     object: T,
     sender: (u32, u32),
 }
+
+/// A request of the one shape that lies in its lane.
+pub(crate) struct Posted<'a> {
+    cell: &'a Cell,
+    channel: &'a Channel,
+    pub(super) lane: Lane<'a>,
+    via: Via,
+    epoch: u64,
+    pub(super) sender: (u32, u32),
+    caller: u64,
+    pub(super) message: &'a Message,
+}
+
+/// Where a plain request's data lies in its area.
+pub(super) const DATA_AT: usize = size_of::<Message>() + size_of::<ChainEntry>();
 
 /// A transaction that has been taken in past the state.
 pub(crate) struct Taken<'a, T> {
@@ -73,7 +104,7 @@ pub(crate) enum Answered {
 impl<T: Clone> Seats<T> {
     /// Of a looper that has just begun.
     pub fn new() -> Seats<T> {
-        Seats { cell: None, epoch: 0, warm: Arc::default(), clients: Vec::new(), last: None }
+        Seats { cell: None, epoch: 0, warm: Weak::new(), clients: Vec::new(), last: None }
     }
 
     /// Remembers what the state has admitted: a transaction of the shape that this looper could have
@@ -87,31 +118,42 @@ impl<T: Clone> Seats<T> {
         if self.epoch != epoch || self.cell.is_none() {
             let warm = engine.warm();
             let clients = vec![None; warm.len()];
+            let warm = Arc::downgrade(&warm);
             *self = Seats { cell: engine.cell(), epoch, warm, clients, last: None };
+        } else {
+            self.follow(&engine.warm());
         }
-        let place = self.warm.iter().position(|c| c.id == serving.via.channel);
+        let Some(warm) = self.warm() else { return };
+        let place = warm.iter().position(|c| c.id == serving.via.channel);
         if let Some(place) = place {
-            self.clients[place] = Some(Client { node, object, sender: incoming.sender });
+            let (channel, sender) = (serving.via.channel, incoming.sender);
+            self.clients[place] = Some(Client { channel, node, object, sender });
         }
     }
 
-    /// Channels that are gone stay no longer for this.
+    /// Whether what it knows of clients no longer holds.
+    #[inline(always)]
+    pub fn is_stale(&self, engine: &Engine) -> bool {
+        engine.fast.gate.epoch() != self.epoch
+    }
+
+    /// See [`Server::forget_stale`].
     #[inline]
     pub fn forget_stale(&mut self, engine: &Engine) {
-        if engine.fast.gate.epoch() != self.epoch {
+        if self.is_stale(engine) {
             *self = Seats::new();
         }
     }
 
     /// Looks at these channels from now on.
-    pub fn follow(&mut self, warm: &Arc<Vec<Arc<Channel>>>) {
-        if self.cell.is_none() || Arc::ptr_eq(warm, &self.warm) {
+    pub fn follow(&mut self, warm: &Warm) {
+        if self.cell.is_none() || self.knows(warm) {
             return;
         }
-        let known = self.warm.iter().map(|channel| channel.id).zip(self.clients.drain(..));
+        let known = self.clients.drain(..).flatten().map(|client| (client.channel, client));
         let mut known: FxHashMap<_, _> = known.collect();
-        self.clients = warm.iter().map(|channel| known.remove(&channel.id).flatten()).collect();
-        (self.warm, self.last) = (Arc::clone(warm), None);
+        self.clients = warm.iter().map(|channel| known.remove(&channel.id)).collect();
+        (self.warm, self.last) = (Arc::downgrade(warm), None);
     }
 
     /// See [`Server::look_away`].
@@ -122,26 +164,54 @@ impl<T: Clone> Seats<T> {
     }
 
     /// See [`Server::last_lane`].
-    pub fn last_lane(&self, warm: &Arc<Vec<Arc<Channel>>>) -> Option<(usize, u32)> {
-        self.last.filter(|_| Arc::ptr_eq(warm, &self.warm))
+    pub fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)> {
+        self.last.filter(|_| self.knows(warm))
+    }
+
+    /// Whether it knows of these channels, and of no others.
+    #[inline(always)]
+    fn knows(&self, warm: &Warm) -> bool {
+        std::ptr::eq(self.warm.as_ptr(), Arc::as_ptr(warm))
+    }
+
+    /// The channels, if they are still the same.
+    pub fn warm(&self) -> Option<Warm> {
+        self.warm.upgrade()
+    }
+
+    /// The thread's cell.
+    pub(super) fn cell(&self) -> Option<&Cell> {
+        self.cell.as_deref()
+    }
+
+    /// What it has taken in last, of one of these channels.
+    pub fn taken<'a>(&'a self, warm: &'a Warm) -> Option<Taken<'a, T>> {
+        let (place, number) = self.last_lane(warm)?;
+        let (cell, channel) = (self.cell()?, &*warm[place]);
+        let (lane, via) = (channel.lane(number as usize).ok()?, channel.via(number as usize));
+        let object = &self.clients[place].as_ref()?.object;
+        Some(Taken { cell, channel, lane, via, object })
     }
 
     /// Takes in the one thing that has been posted, if it is one transaction of the one shape.
-    /// What it brought goes into `request`, a new one.
+    /// What it brought goes to `receiver`.
     #[inline(always)]
-    pub fn take(
-        &mut self,
+    pub fn take<'a>(
+        &'a mut self,
         engine: &Engine,
-        any_work: u32,
-        posted: bool,
-        request: &mut Inline,
-    ) -> Option<Taken<'_, T>> {
+        warm: &'a Warm,
+        (any_work, posted): (u32, bool),
+        receiver: &mut impl Receiver,
+    ) -> Option<Taken<'a, T>> {
         self.forget_stale(engine);
-        if engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events() {
+        if engine.any_work.load(Ordering::Acquire) != any_work
+            || engine.has_events()
+            || !self.knows(warm)
+        {
             return None;
         }
         let mut found = self.last.filter(|_| posted);
-        for (place, channel) in self.warm.iter().enumerate() {
+        for (place, channel) in warm.iter().enumerate() {
             match channel.only_lane() {
                 Ok(None) => {}
                 Ok(Some(lane)) if found.is_none() => found = Some((place, lane as u32)),
@@ -149,7 +219,7 @@ impl<T: Clone> Seats<T> {
             }
         }
         let (place, number) = found?;
-        let (channel, client) = (&self.warm[place], self.clients[place].as_ref()?);
+        let (channel, client) = (&*warm[place], self.clients[place].as_ref()?);
         let (cell, number) = (self.cell.as_deref()?, number as usize);
         let (lane, via) = (channel.lane(number).ok()?, channel.via(number));
         if !posted && !channel.claim_ready(number) {
@@ -157,14 +227,14 @@ impl<T: Clone> Seats<T> {
         }
         self.last = found;
         let idle = channel.start_serving(via.lane);
-        if !idle || !self.take_in(engine, cell, channel, client, via, lane, request) {
+        if !idle || !self.take_in(engine, cell, channel, client, via, lane, receiver) {
             if idle {
                 channel.end_serving(via.lane);
             }
             channel.leave_ready(number);
             return None;
         }
-        engine.count_request(channel, &self.warm);
+        engine.count_request(channel, warm);
         channel.show_place(cell.slot);
         Some(Taken { cell, channel, lane, via, object: &client.object })
     }
@@ -178,7 +248,7 @@ impl<T: Clone> Seats<T> {
         client: &Client<T>,
         via: Via,
         lane: Lane<'_>,
-        request: &mut Inline,
+        receiver: &mut impl Receiver,
     ) -> bool {
         let message = lane.header();
         if !is_plain(&message, Kind::Request, 1) {
@@ -190,27 +260,42 @@ impl<T: Clone> Seats<T> {
         }
         let mut caller = ChainEntry::default();
         lane.incoming.read(size_of::<Message>(), bytes_of_mut(&mut caller));
-        let accepts_fds = message.flags & TF_ACCEPT_FDS != 0;
-        let by = (&engine.fast.gate, self.epoch);
-        // Before anyone can seize it, who takes it off again.
-        engine.set_standing(cell, Standing::Open);
-        if !cell.begin_service(by, (via, channel.peer), accepts_fds, caller.token) {
-            if cell.leave() {
-                engine.set_standing(cell, Standing::Idle);
-            } else {
-                let mut state = engine.lock();
-                state.disown_service(tid());
-                engine.unlock(state);
-            }
-            return false;
+        let (epoch, caller, message) = (self.epoch, caller.token, &message);
+        let sender = client.sender;
+        let request = Posted { cell, channel, lane, via, epoch, sender, caller, message };
+        let taken = receiver.take_request(engine, &request);
+        if taken {
+            lane.inbox().clear();
         }
-        // The point of no return.
-        engine.count_received(cell);
-        let data_at = size_of::<Message>() + size_of::<ChainEntry>();
-        request.fill(&message, lane.incoming, data_at);
-        request.sender = client.sender;
-        lane.inbox().clear();
-        true
+        taken
+    }
+}
+
+impl Posted<'_> {
+    /// Makes it this thread's. False if the gate has been shut: then [`Posted::turn_back`].
+    #[inline(always)]
+    pub fn begin(&self, engine: &Engine) -> bool {
+        let accepts_fds = self.message.flags & TF_ACCEPT_FDS != 0;
+        let (by, to) = ((&engine.fast.gate, self.epoch), (self.via, self.channel.peer));
+        // Before anyone can seize it, who takes it off again.
+        engine.set_standing(self.cell, Standing::Open);
+        let begun = self.cell.begin_service(by, to, accepts_fds, self.caller);
+        if begun {
+            engine.count_received(self.cell);
+        }
+        begun
+    }
+
+    /// Leaves it where it is.
+    #[cold]
+    pub fn turn_back(&self, engine: &Engine) {
+        if self.cell.leave() {
+            engine.set_standing(self.cell, Standing::Idle);
+        } else {
+            let mut state = engine.lock();
+            state.disown_service(tid());
+            engine.unlock(state);
+        }
     }
 }
 
@@ -222,11 +307,38 @@ impl<T> Taken<'_, T> {
             return Answered::No;
         }
         engine.set_standing(self.cell, Standing::Looking);
+        self.post(engine, data.len(), 0, |area, at| area.write(at, data));
+        Answered::Yes
+    }
+
+    /// The same for a looper that goes back to its program. Nothing is posted if this is false: then
+    /// the transaction is the state's.
+    pub fn leave(&self, engine: &Engine) -> bool {
+        let is_ours = self.cell.leave();
+        if is_ours {
+            engine.set_standing(self.cell, Standing::Idle);
+        }
+        is_ours
+    }
+
+    /// Whether nobody waits for the answer.
+    pub fn has_left(&self) -> bool {
+        self.lane.outbox().is_closed()
+    }
+
+    /// Posts the answer to a transaction that the thread has left.
+    #[inline(always)]
+    pub fn post(
+        &self,
+        engine: &Engine,
+        bytes: usize,
+        flags: u32,
+        body: impl FnOnce(View<'_>, usize),
+    ) {
         self.channel.end_serving(self.via.lane);
-        let (kind, data_bytes) = (Kind::Reply as u32, data.len() as u32);
-        let message = Message { kind, data_bytes, ..Message::default() };
-        let at_end = |area: View<'_>| area.write(size_of::<Message>(), data);
-        match self.lane.post(&message, at_end) {
+        let (kind, data_bytes) = (Kind::Reply as u32, bytes as u32);
+        let message = Message { kind, data_bytes, flags, ..Message::default() };
+        match self.lane.post(&message, |area| body(area, size_of::<Message>())) {
             Reader::Polling => self.channel.ring_socket(),
             Reader::Closed => {
                 let mut state = engine.lock();
@@ -235,7 +347,6 @@ impl<T> Taken<'_, T> {
             }
             Reader::Woken | Reader::Watching | Reader::Elsewhere => {}
         }
-        Answered::Yes
     }
 
     /// The answer is not for the fast path: the transaction becomes the state's.

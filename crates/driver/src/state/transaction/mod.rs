@@ -9,6 +9,7 @@ mod adopt;
 mod answer;
 mod arrive;
 mod depart;
+mod plain;
 mod release;
 
 use super::buffer::Offset;
@@ -60,6 +61,21 @@ pub struct Incoming {
     pub label: Option<Offset>,
     /// Who waits for the answer, if anyone.
     pub serving: Option<Serving>,
+}
+
+/// What the program is told of a message in its receive buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Lying {
+    /// Where.
+    pub buffer: Offset,
+    /// Bytes of data and of offsets.
+    pub sizes: (usize, usize),
+    /// `binder_transaction_data.code`.
+    pub code: u32,
+    /// `binder_transaction_data.flags`.
+    pub flags: u32,
+    /// The sender's pid and effective uid.
+    pub sender: (u32, u32),
 }
 
 /// What a buffer keeps until it is freed.

@@ -5,7 +5,7 @@ use crate::state::buffer::Offset;
 use crate::state::thread::Frame;
 use crate::state::work::{Tid, Work};
 use crate::state::{Effect, Return, State};
-use baton_abi::control::{ChannelId, NodeId, Strength};
+use baton_abi::control::{ChannelId, Granted, NodeId, Strength};
 
 impl State {
     pub(in crate::state) fn start_serving(&mut self, tid: Tid, mut incoming: Incoming) -> Return {
@@ -39,6 +39,18 @@ impl State {
     pub fn frees_more(&self, offset: Option<Offset>) -> bool {
         let buffer = offset.and_then(|offset| self.contents.get(&offset));
         buffer.is_some_and(|buffer| buffer.one_way.is_some() || !buffer.held.is_empty())
+    }
+
+    /// Whether with this buffer the last strong count of some handle may go.
+    pub fn frees_last(&self, offset: Option<Offset>) -> bool {
+        let buffer = offset.and_then(|offset| self.contents.get(&offset));
+        let held = buffer.map_or(&[][..], |buffer| &buffer.held);
+        held.iter().any(|granted| match *granted {
+            Granted::Handle { handle, strength: Strength::Strong, .. } => {
+                self.may_be_last(handle, held.len())
+            }
+            _ => false,
+        })
     }
 
     /// Whether freeing this buffer closes descriptors.

@@ -1,0 +1,145 @@
+//! Exchanges past the state: a plain call and its answer, a plain reply, a buffer that is freed.
+//!
+//! What the program sees is what the general path would have shown it, to the byte.
+
+use super::read::{LARGEST_RETURN, Returns};
+use super::{Device, Written};
+use crate::engine::fast::{Attended, Buffered, Outcome, Subject};
+use crate::state::transaction::Lying;
+use crate::state::work::Tid;
+use crate::user::{self, Source};
+use baton_abi::uapi::*;
+use baton_shm::futex::Wait;
+use baton_shm::sync::Ordering;
+use bytemuck::bytes_of;
+
+/// What a read is to give at once.
+pub(super) struct Told {
+    pub what: What,
+    /// Whether its program is to be asked for one more looper.
+    pub wants_looper: bool,
+}
+
+/// Of what it is to tell.
+pub(super) enum What {
+    /// The thread's reply has left.
+    Complete,
+    /// Its call has, and has been answered.
+    Answer(Lying),
+    /// There is something to serve.
+    Transaction(Lying, Subject),
+}
+
+impl Device {
+    /// Runs the next command past the state, if it is one for that: its bytes then. What comes of
+    /// the last one is left in `written`.
+    pub(super) fn run_fast(
+        &self,
+        tid: Tid,
+        exchange: &WriteRead,
+        nonblocking: bool,
+        written: &mut Written,
+    ) -> Option<u64> {
+        let at = exchange.write_buffer.wrapping_add(exchange.write_consumed) as usize;
+        let command: u32 = user::read(at).ok()?;
+        let bytes = 4 + payload_bytes(command) as u64;
+        let is_last = exchange.write_size - exchange.write_consumed == bytes;
+        match command {
+            BC_FREE_BUFFER => self.free_fast(tid, at + 4)?,
+            BC_TRANSACTION | BC_REPLY if is_last => {
+                let transaction: TransactionData = user::read(at + 4).ok()?;
+                let source = plain(&transaction, exchange)?;
+                *written = match command {
+                    BC_REPLY => self.reply_fast(tid, &transaction, source)?,
+                    _ if nonblocking => return None,
+                    _ => self.call_fast(tid, &transaction, source)?,
+                };
+            }
+            _ => return None,
+        }
+        Some(bytes)
+    }
+
+    fn call_fast(
+        &self,
+        tid: Tid,
+        transaction: &TransactionData,
+        source: Source,
+    ) -> Option<Written> {
+        let (handle, named) = (transaction.target as u32, (transaction.code, transaction.flags));
+        if transaction.flags & TF_ONE_WAY != 0 {
+            return None;
+        }
+        let mut receiver = Buffered::new(tid);
+        match self.engine.call_buffered(handle, named, source, &mut receiver) {
+            Outcome::Answered => receiver.brought.map(|(reply, wants_looper)| {
+                Written::Told(Told { what: What::Answer(reply), wants_looper })
+            }),
+            Outcome::Adopted(Err(Wait::Interrupted)) => Some(Written::Interrupted(handle)),
+            Outcome::Adopted(_) => Some(Written::Called(handle)),
+            Outcome::No => None,
+        }
+    }
+
+    fn reply_fast(
+        &self,
+        tid: Tid,
+        transaction: &TransactionData,
+        source: Source,
+    ) -> Option<Written> {
+        let wants_looper = self.engine.answer_fast(tid, transaction.flags, source)?;
+        Some(Written::Told(Told { what: What::Complete, wants_looper }))
+    }
+
+    fn free_fast(&self, tid: Tid, at: usize) -> Option<()> {
+        let address: u64 = user::read(at).ok()?;
+        let base = self.engine.program_map.load(Ordering::Acquire) as u64;
+        let offset = address.checked_sub(base).filter(|_| base != 0)?;
+        self.engine.free_room(tid, offset as usize, address).then_some(())
+    }
+
+    /// Gives what is to be told at once. The read buffer has been found writable, and has the room.
+    pub(super) fn tell(&self, exchange: &mut WriteRead, told: Told) {
+        let start = exchange.read_buffer as usize;
+        let mut out = Returns::at(start, exchange.read_size as usize);
+        out.put(if told.wants_looper { BR_SPAWN_LOOPER } else { BR_NOOP }, &[]);
+        if matches!(told.what, What::Complete | What::Answer(_)) {
+            out.put(BR_TRANSACTION_COMPLETE, &[]);
+        }
+        match told.what {
+            What::Complete => {}
+            What::Answer(lying) => out.put(BR_REPLY, bytes_of(&self.lay_out(lying, (0, 0)))),
+            What::Transaction(lying, subject) => {
+                out.put(BR_TRANSACTION, bytes_of(&self.lay_out(lying, subject)));
+            }
+        }
+        exchange.read_consumed = out.filled(start);
+    }
+
+    /// Waits as a looper that can take in plain transactions.
+    pub(super) fn attend(&self, tid: Tid, exchange: &WriteRead, nonblocking: bool) -> Attended {
+        let (returns, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
+        if nonblocking || !has_room(exchange) || user::writable(returns, size).is_err() {
+            return Attended::No;
+        }
+        self.engine.attend(tid)
+    }
+}
+
+/// Whether there is room for all that a plain exchange gives, as a read of several items asks for it.
+fn has_room(exchange: &WriteRead) -> bool {
+    exchange.read_consumed == 0 && exchange.read_size >= (8 + LARGEST_RETURN) as u64
+}
+
+/// The bytes of a transaction without objects, if what it leads to can be told in this very exchange.
+fn plain(transaction: &TransactionData, exchange: &WriteRead) -> Option<Source> {
+    let bytes = usize::try_from(transaction.data_size).ok()?;
+    if transaction.offsets_size != 0 || !has_room(exchange) {
+        return None;
+    }
+    let source = Source::new(transaction.buffer as usize, bytes).ok()?;
+    let (returns, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
+    // The question overwrites what it asks about.
+    let disjoint = !source.overlaps(returns, size);
+    (disjoint && user::writable(returns, size).is_ok()).then_some(source)
+}

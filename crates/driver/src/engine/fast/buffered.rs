@@ -1,0 +1,112 @@
+//! Plain messages that come to lie in the receive buffer: the uapi front end's.
+//!
+//! Room, copy and what the thread is told of itself are one hold of the state's lock. Nobody gathers
+//! meanwhile, so a cell that is entered or left then is so for good.
+
+use super::serve::DATA_AT;
+use super::{Body, Outcome, Plain, Posted, Receiver};
+use crate::engine::Engine;
+use crate::state::buffer::Offset;
+use crate::state::thread::Waiting;
+use crate::state::transaction::Lying;
+use crate::state::work::Tid;
+use crate::user::Source;
+use baton_abi::control::NodeId;
+use baton_abi::lane::Message;
+use baton_shm::mapping::View;
+
+/// What has come in, and whether the thread is to ask its program for one more looper.
+pub(crate) type Brought = (Lying, bool);
+
+/// A message's way into the receive buffer, for a thread.
+pub(crate) struct Buffered {
+    tid: Tid,
+    /// What has come.
+    pub brought: Option<Brought>,
+}
+
+impl Buffered {
+    /// Nothing has come yet.
+    pub fn new(tid: Tid) -> Buffered {
+        Buffered { tid, brought: None }
+    }
+}
+
+impl Receiver for Buffered {
+    fn take_answer(&mut self, engine: &Engine, answer: &Plain<'_>) -> bool {
+        let (message, bytes) = (answer.message, answer.message.data_bytes as usize);
+        let mut state = engine.lock();
+        let Some(buffer) = state.take_plain_room(bytes, None) else { return false };
+        if !answer.leave() {
+            state.give_plain_room_back(buffer);
+            engine.unlock(state);
+            return false;
+        }
+        View::copy(answer.area, size_of::<Message>(), engine.memory.view(), buffer, bytes);
+        state.fill_plain_room(buffer, message.flags);
+        state.has_sent(self.tid);
+        let wants_looper = state.wants_looper(self.tid);
+        engine.unlock_room(state);
+        self.brought = Some((lying(buffer, message), wants_looper));
+        true
+    }
+
+    /// From then on its looper waits no more.
+    fn take_request(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
+        let (message, bytes) = (request.message, request.message.data_bytes as usize);
+        let mut state = engine.lock();
+        let node = NodeId(message.node);
+        let Some(buffer) = state.take_plain_room(bytes, Some(node)) else { return false };
+        if !request.begin(engine) {
+            state.give_plain_room_back(buffer);
+            engine.unlock(state);
+            request.turn_back(engine);
+            return false;
+        }
+        // The point of no return.
+        View::copy(request.lane.incoming, DATA_AT, engine.memory.view(), buffer, bytes);
+        state.set_waiting(self.tid, Waiting::No);
+        let wants_looper = state.wants_looper(self.tid);
+        engine.unlock_room(state);
+        let (pid, uid) = request.sender;
+        // A caller that has left has no number any more.
+        let sender = (if request.lane.outbox().is_closed() { 0 } else { pid }, uid);
+        let code = message.code;
+        self.brought = Some((Lying { code, sender, ..lying(buffer, message) }, wants_looper));
+        true
+    }
+}
+
+impl Engine {
+    /// A call by the fast path, of bytes of the program's. An answer goes to `receiver`.
+    pub(crate) fn call_buffered(
+        &self,
+        handle: u32,
+        named: (u32, u32),
+        source: Source,
+        receiver: &mut Buffered,
+    ) -> Outcome {
+        if self.is_polling() || !self.lock().is_free(receiver.tid) {
+            return Outcome::No;
+        }
+        self.call_fast(handle, named, Body::Program(source), receiver)
+    }
+
+    /// Frees a buffer, if it is one of which nothing comes but room. False if not.
+    pub(crate) fn free_room(&self, tid: Tid, buffer: Offset, address: u64) -> bool {
+        let mut state = self.lock();
+        let thread = state.threads.get(tid);
+        let reads_on = thread.is_some_and(|thread| !thread.failed && thread.calls_on().is_none());
+        if !reads_on || !state.frees_room_only(buffer) {
+            return false;
+        }
+        state.free(Some(buffer), address);
+        self.unlock_room(state);
+        true
+    }
+}
+
+fn lying(buffer: Offset, message: &Message) -> Lying {
+    let (flags, bytes) = (message.flags, message.data_bytes as usize);
+    Lying { buffer, sizes: (bytes, 0), code: 0, flags, sender: (0, 0) }
+}

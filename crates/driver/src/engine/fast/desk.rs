@@ -1,0 +1,212 @@
+//! A looper of the uapi front end on the fast path. It goes back to its program with a transaction
+//! and answers by a later ioctl; in between its cell has the transaction, and the thread keeps here where
+//! it came from.
+//!
+//! **Invariant**: a thread that owes an answer here either gives it by [`Engine::answer_fast`], or makes
+//! it the state's by [`Engine::settle`] before it does anything else on the device, or when it ends.
+
+use super::{Brought, Buffered, INLINE_BYTES, Seats, Served, Server, Warm};
+use crate::engine::Engine;
+use crate::state::State;
+use crate::state::thread::Waiting;
+use crate::state::transaction::Incoming;
+use crate::state::work::Tid;
+use crate::user::Source;
+use baton_shm::futex::Wait;
+use baton_shm::sync::Ordering;
+use rustix::process::{Pid, getpid};
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+thread_local!(static DESK: RefCell<Option<Desk>> = const { RefCell::new(None) });
+
+/// What serves a node: its address and cookie.
+pub(crate) type Subject = (u64, u64);
+
+/// Of one engine: the last for which the thread has served a plain transaction.
+struct Desk {
+    engine: Weak<Engine>,
+    number: u64,
+    process: Pid,
+    seats: Seats<Subject>,
+    /// The program has the transaction that came last.
+    owes: bool,
+}
+
+/// How a looper's wait has ended.
+pub(crate) enum Attended {
+    /// With a transaction.
+    Told(Brought, Subject),
+    /// Somebody wants a looper that looks at everything.
+    Look,
+    /// With a signal, and nothing to tell.
+    Interrupted,
+    /// It has not begun.
+    No,
+}
+
+/// The calling thread's, if it is of this engine.
+fn with<T>(engine: &Engine, body: impl FnOnce(&mut Desk) -> Option<T>) -> Option<T> {
+    let used = DESK.try_with(|desk| {
+        // A signal handler's victim may be at it.
+        let mut desk = desk.try_borrow_mut().ok()?;
+        body(desk.as_mut().filter(|desk| desk.number == engine.number)?)
+    });
+    used.ok().flatten()
+}
+
+impl Engine {
+    /// Remembers what the state has admitted, to take in by the fast path what comes like it.
+    pub(crate) fn learn_client(
+        self: &Arc<Engine>,
+        state: &State,
+        incoming: &Incoming,
+        subject: Subject,
+    ) {
+        let _ = DESK.try_with(|desk| {
+            let Ok(mut desk) = desk.try_borrow_mut() else { return };
+            if desk.as_ref().is_none_or(|desk| desk.number != self.number && !desk.owes) {
+                *desk = Some(Desk::new(self));
+            }
+            let Some(desk) = desk.as_mut().filter(|desk| desk.number == self.number) else {
+                return;
+            };
+            if !desk.owes {
+                desk.seats.learn(self, state, incoming, subject);
+            }
+        });
+    }
+
+    /// Waits as a looper for a transaction of the one shape.
+    pub(crate) fn attend(&self, tid: Tid) -> Attended {
+        let attended = with(self, |desk| {
+            if desk.owes {
+                return None;
+            }
+            let attended = self.attend_at(tid, &mut desk.seats);
+            desk.owes = matches!(attended, Attended::Told(..));
+            Some(attended)
+        });
+        attended.unwrap_or(Attended::No)
+    }
+
+    fn attend_at(&self, tid: Tid, seats: &mut Seats<Subject>) -> Attended {
+        if self.is_polling() || self.has_events() || self.is_closed() {
+            return Attended::No;
+        }
+        let mut state = self.lock();
+        if seats.is_stale(self) || !state.is_free(tid) || state.has_process_work() {
+            return Attended::No;
+        }
+        state.set_waiting(tid, Waiting::Bell);
+        // Acquire pairs with the release in `wake_looper`.
+        let any_work = self.any_work.load(Ordering::Acquire);
+        drop(state);
+        let mut looper = Looper { engine: self, tid, seats, told: None };
+        let outcome = self.await_client(any_work, &mut Some(&mut looper));
+        if let Some((brought, subject)) = looper.told {
+            return Attended::Told(brought, subject);
+        }
+        let mut state = self.lock();
+        state.set_waiting(tid, Waiting::No);
+        match outcome {
+            Wait::Interrupted if !state.has_work(tid, true) => Attended::Interrupted,
+            _ => Attended::Look,
+        }
+    }
+
+    /// Answers what the thread has taken in last. `None` if that is the state's to do; else
+    /// whether one more looper is to be asked for.
+    pub(crate) fn answer_fast(&self, tid: Tid, flags: u32, source: Source) -> Option<bool> {
+        with(self, |desk| {
+            if !desk.owes || self.has_events() || source.bytes() > INLINE_BYTES {
+                return None;
+            }
+            let warm = desk.seats.warm()?;
+            let taken = desk.seats.taken(&warm)?;
+            if taken.has_left() {
+                return None;
+            }
+            let mut state = self.lock();
+            if !state.is_free(tid) || !taken.leave(self) {
+                return None;
+            }
+            state.has_sent(tid);
+            let wants_looper = state.wants_looper(tid);
+            drop(state);
+            taken.post(self, source.bytes(), flags, |area, at| source.copy_to(area, at));
+            desk.owes = false;
+            Some(wants_looper)
+        })
+    }
+
+    /// What the thread owes, if it does, is the state's from now on.
+    pub(crate) fn settle(&self) {
+        with(self, |desk| {
+            desk.settle(self);
+            Some(())
+        });
+    }
+}
+
+impl Desk {
+    fn new(engine: &Arc<Engine>) -> Desk {
+        let (number, process) = (engine.number, getpid());
+        Desk { engine: Arc::downgrade(engine), number, process, seats: Seats::new(), owes: false }
+    }
+
+    fn settle(&mut self, engine: &Engine) {
+        if !std::mem::take(&mut self.owes) {
+            return;
+        }
+        if let Some(cell) = self.seats.cell() {
+            let mut state = engine.lock();
+            engine.seize(&mut state, cell);
+            cell.leave();
+            engine.unlock(state);
+        }
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        // In a child of fork nobody may be left to let go of the engine's locks.
+        if self.owes
+            && self.process == getpid()
+            && let Some(engine) = self.engine.upgrade()
+        {
+            self.settle(&engine);
+        }
+    }
+}
+
+/// A thread that waits for one transaction.
+struct Looper<'a> {
+    engine: &'a Engine,
+    tid: Tid,
+    seats: &'a mut Seats<Subject>,
+    told: Option<(Brought, Subject)>,
+}
+
+impl Server for Looper<'_> {
+    fn forget_stale(&mut self, warm: &Warm) {
+        self.seats.forget_stale(self.engine);
+        self.seats.follow(warm);
+    }
+
+    fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)> {
+        self.seats.last_lane(warm)
+    }
+
+    fn look_away(&self) {
+        self.seats.look_away(self.engine);
+    }
+
+    fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
+        let (engine, tid, news) = (self.engine, self.tid, (any_work, posted));
+        let mut receiver = Buffered::new(tid);
+        let taken = self.seats.take(engine, warm, news, &mut receiver);
+        self.told = receiver.brought.zip(taken.map(|taken| *taken.object));
+        if self.told.is_some() { Served::Leave } else { Served::Look }
+    }
+}

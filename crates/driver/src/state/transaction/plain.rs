@@ -1,0 +1,68 @@
+//! Messages of the fast path in the receive buffer. They come in and are the program's at once: they
+//! never wait in a to-do list.
+
+use super::Buffer;
+use crate::state::State;
+use crate::state::buffer::{Offset, allocation_bytes};
+use crate::state::thread::ExtendedError;
+use crate::state::work::Tid;
+use baton_abi::control::NodeId;
+use baton_abi::uapi::TF_CLEAR_BUF;
+
+impl State {
+    /// Whether nothing stands between the thread and a plain message: no answer that it owes or
+    /// waits for, nothing that it is to be told.
+    pub fn is_free(&self, tid: Tid) -> bool {
+        let thread = self.threads.get(tid);
+        thread.is_some_and(|thread| thread.is_available() && !thread.failed && !thread.return_once)
+    }
+
+    /// Whether there is work for whichever looper comes.
+    pub fn has_process_work(&self) -> bool {
+        !self.todo.is_empty()
+    }
+
+    /// Room for a plain message, with its node held if it has one. `None` if there is none.
+    pub fn take_plain_room(&mut self, data_bytes: usize, node: Option<NodeId>) -> Option<Offset> {
+        let bytes = allocation_bytes(data_bytes, 0, 0, 0);
+        let target = match node {
+            Some(node) => Some(self.nodes.get_mut(node)?),
+            None => None,
+        };
+        let buffer = self.buffers.allocate(bytes, false).ok()?;
+        if let Some(target) = target {
+            target.local.strong += 1;
+        }
+        self.contents.insert(buffer, Buffer { node, bytes, delivered: true, ..Buffer::default() });
+        Some(buffer)
+    }
+
+    /// The message has not come after all.
+    pub fn give_plain_room_back(&mut self, buffer: Offset) {
+        self.drop_buffer(buffer, true);
+    }
+
+    /// The message lies there.
+    pub fn fill_plain_room(&mut self, buffer: Offset, flags: u32) {
+        if flags & TF_CLEAR_BUF != 0
+            && let Some(buffer) = self.contents.get_mut(&buffer)
+        {
+            buffer.clear = true;
+        }
+    }
+
+    /// The thread has sent something past the state: what it can ask for of its last failure is that
+    /// there was none.
+    pub fn has_sent(&mut self, tid: Tid) {
+        let id = self.next_number() as u32;
+        self.thread(tid).error = ExtendedError { id, ..ExtendedError::default() };
+    }
+
+    /// Whether the buffer can be freed and nothing comes of it but room.
+    pub fn frees_room_only(&self, offset: Offset) -> bool {
+        self.contents.get(&offset).is_some_and(|buffer| {
+            let more = buffer.one_way.is_some() || buffer.clear;
+            buffer.delivered && !more && buffer.held.is_empty() && buffer.array_fds.is_empty()
+        })
+    }
+}

@@ -1,0 +1,346 @@
+//! The fast path behind the ioctl interface: what a program sees of it is what the general path shows,
+//! and what happens between two ioctls of a looper happens to a transaction that the state knows.
+#[path = "support/program.rs"]
+mod program;
+mod support;
+
+use baton_abi::control::ProcessReport;
+use baton_abi::uapi::*;
+use baton_driver::observer::Observer;
+use bytemuck::{bytes_of, pod_read_unaligned};
+use program::{Commands, Message, Program, Returned};
+use std::sync::mpsc;
+use std::thread;
+use support::Broker;
+
+/// Calls by which both threads come to know each other.
+const WARM_UP: u32 = 4;
+const PTR: u64 = 0x1000;
+
+fn none() -> Commands {
+    Commands::default()
+}
+
+struct Stage {
+    broker: Broker,
+    server: Program,
+    client: Program,
+}
+
+/// A context manager that nobody serves yet, and a client.
+fn stage(server_bytes: usize) -> Stage {
+    let broker = Broker::start();
+    let server = Program::open_with(&broker.socket, server_bytes);
+    server.become_manager();
+    let client = Program::open(&broker.socket);
+    Stage { broker, server, client }
+}
+
+/// Each of these answers is freed with the next call.
+fn call_often(client: &Program, calls: u32) {
+    let mut commands = none();
+    for number in 0..calls {
+        let reply = client.await_message(commands.call(0, &number.to_ne_bytes()));
+        assert_eq!(reply.data, number.to_ne_bytes());
+        commands = none().free(&reply);
+    }
+    client.exchange_in(&commands, &mut []).unwrap();
+}
+
+/// Answers so many calls with what they brought, and gives back the one after them, unanswered.
+fn serve_often(server: &Program, calls: u32) -> Message {
+    let mut request = server.await_message(none().put(BC_ENTER_LOOPER, &[]));
+    for _ in 0..calls {
+        let data = request.data.clone();
+        request = server.await_message(none().free(&request).reply(&data));
+    }
+    request
+}
+
+/// The client's call after its first ones, which `server` holds: the thread that waits for it.
+fn held_call(stage: &Stage) -> thread::JoinHandle<Returned> {
+    let client = stage.client.clone();
+    thread::spawn(move || {
+        call_often(&client, WARM_UP);
+        client.exchange(none().call(0, b"held")).unwrap()
+    })
+}
+
+fn reports(stage: &Stage) -> Vec<ProcessReport> {
+    let contexts = Observer::connect(&stage.broker.socket).unwrap().report().unwrap().contexts;
+    contexts.into_iter().flat_map(|context| context.processes).collect()
+}
+
+/// Which way the calls of a transcript go.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Fast,
+    General,
+}
+
+/// What a server does with each call of the script.
+#[derive(Clone, Copy)]
+enum Habit {
+    FreesFirst,
+    FreesLast,
+    FreesWithTheNext,
+}
+
+/// Everything that both threads were given, byte for byte.
+fn transcript(way: Way, habit: Habit, sizes: &[usize]) -> [Vec<Vec<u8>>; 2] {
+    let stage = stage(program::RECEIVE_BYTES);
+    if way == Way::General {
+        // Who polls takes no fast path, nor does whoever calls it.
+        stage.server.device.readable().unwrap();
+        stage.client.device.readable().unwrap();
+    }
+    stage.server.device.ioctl(BINDER_SET_MAX_THREADS, &1u32 as *const u32 as usize, false).unwrap();
+    let (server, calls) = (stage.server.clone(), sizes.len());
+    let serving = thread::spawn(move || serve_script(&server, habit, calls));
+    let calling = call_script(&stage.client, sizes);
+    [serving.join().unwrap(), calling]
+}
+
+fn serve_script(server: &Program, habit: Habit, calls: usize) -> Vec<Vec<u8>> {
+    // A thread's first ioctl does not wait.
+    server.exchange_in(&none().put(BC_ENTER_LOOPER, &[]), &mut []).unwrap();
+    let mut given = Vec::new();
+    let mut exchange = |commands| {
+        let returned: Returned = server.exchange(commands).unwrap();
+        given.push(match habit {
+            Habit::FreesFirst => returned.bytes.clone(),
+            // The next call may come in before its room is free.
+            Habit::FreesLast | Habit::FreesWithTheNext => returned.without_addresses(),
+        });
+        returned
+    };
+    let mut next = none();
+    for number in 0..calls {
+        let mut returned = exchange(next);
+        while returned.messages.is_empty() {
+            returned = exchange(none());
+        }
+        let request = returned.messages.remove(0);
+        let flags = [0, 8, TF_CLEAR_BUF][number % 3];
+        let reply = none().send(BC_REPLY, 0, flags, &request.data);
+        next = match habit {
+            Habit::FreesFirst => {
+                exchange(none().free(&request).send(BC_REPLY, 0, flags, &request.data));
+                none()
+            }
+            Habit::FreesLast => {
+                exchange(reply);
+                none().free(&request)
+            }
+            Habit::FreesWithTheNext => {
+                exchange(reply);
+                none().free(&request).put(BC_DEAD_BINDER_DONE, &[0; 8])
+            }
+        };
+    }
+    given
+}
+
+fn call_script(client: &Program, sizes: &[usize]) -> Vec<Vec<u8>> {
+    client.exchange_in(&none(), &mut []).unwrap();
+    let (mut given, mut next) = (Vec::new(), none());
+    for (number, &bytes) in sizes.iter().enumerate() {
+        let data: Vec<u8> = (0..bytes).map(|at| (at + number) as u8).collect();
+        let flags = [0, TF_ACCEPT_FDS, TF_CLEAR_BUF][number % 3];
+        let returned = client.exchange(next.send(BC_TRANSACTION, 0, flags, &data)).unwrap();
+        given.push(returned.bytes.clone());
+        assert_eq!(returned.messages[0].data, data, "call {number}");
+        let mut error = [0u8; size_of::<ExtendedError>()];
+        client.device.ioctl(BINDER_GET_EXTENDED_ERROR, error.as_mut_ptr() as usize, false).unwrap();
+        given.push(error.to_vec());
+        next = none().free(&returned.messages[0]);
+    }
+    given
+}
+
+#[test]
+fn both_paths_give_the_same_bytes() {
+    let sizes = [4, 4, 4, 0, 8, 31, 33, 128, 129, 4096, 65536, 65537, 4, 4, 4, 100_000, 0, 4];
+    for habit in [Habit::FreesFirst, Habit::FreesLast, Habit::FreesWithTheNext] {
+        let [fast, general] = [Way::Fast, Way::General].map(|way| transcript(way, habit, &sizes));
+        for (number, both) in fast.iter().flatten().zip(general.iter().flatten()).enumerate() {
+            assert_eq!(both.0, both.1, "exchange {number}");
+        }
+        assert_eq!(fast.map(|given| given.len()), general.map(|given| given.len()));
+    }
+}
+
+/// A call and a free that go the general way because the process has no room, and then again as before.
+#[test]
+fn no_room_is_told_as_ever() {
+    let stage = stage(4096);
+    let server = stage.server.clone();
+    let serving = thread::spawn(move || {
+        let mut kept = vec![serve_often(&server, WARM_UP)];
+        for _ in 0..3 {
+            kept.push(server.await_message(none().reply(b"kept")));
+        }
+        // The fifth kilobyte finds no room, until this.
+        let commands = kept.iter().fold(none(), |commands, message| commands.free(message));
+        let last = server.await_message(commands.reply(b"kept"));
+        server.exchange(none().free(&last).reply(&last.data)).unwrap();
+    });
+    call_often(&stage.client, WARM_UP);
+    let kilobyte = [7; 1024];
+    let mut commands = none();
+    for _ in 0..4 {
+        let reply = stage.client.await_message(commands.call(0, &kilobyte));
+        commands = none().free(&reply);
+    }
+    let last = stage.client.await_message(commands.call(0, &kilobyte));
+    assert_eq!(last.data, kilobyte);
+    serving.join().unwrap();
+}
+
+/// The caller's buffer is full: its answer is lost, as the general path has it.
+#[test]
+fn an_answer_without_room_is_a_failure() {
+    let stage = stage(program::RECEIVE_BYTES);
+    let client = Program::open_with(&stage.broker.socket, 4096);
+    let server = stage.server.clone();
+    let serving = thread::spawn(move || serve_often(&server, WARM_UP + 3));
+    call_often(&client, WARM_UP);
+    let kept: Vec<_> = (0..2).map(|_| client.await_message(none().call(0, &[1; 2048]))).collect();
+    let refused = client.exchange(none().call(0, &[2; 2048])).unwrap();
+    assert_eq!(refused.commands(), [BR_NOOP, BR_TRANSACTION_COMPLETE, BR_FAILED_REPLY]);
+    let calling = client.clone();
+    thread::spawn(move || calling.exchange(none().free(&kept[0]).call(0, b"room again")));
+    assert_eq!(serving.join().unwrap().data, b"room again");
+}
+
+#[test]
+fn a_looper_that_leaves_is_dead_to_its_caller() {
+    let stage = stage(program::RECEIVE_BYTES);
+    let caller = held_call(&stage);
+    assert_eq!(serve_often(&stage.server, WARM_UP).data, b"held");
+    stage.server.leave();
+    let returned = caller.join().unwrap();
+    assert_eq!(returned.commands(), [BR_NOOP, BR_TRANSACTION_COMPLETE, BR_DEAD_REPLY]);
+}
+
+/// As in the kernel nobody hears that a thread has ended without a word; that its process has, they do.
+#[test]
+fn a_thread_that_ends_leaves_its_transaction_to_the_process() {
+    let stage = stage(program::RECEIVE_BYTES);
+    let caller = held_call(&stage);
+    let server = stage.server.clone();
+    thread::spawn(move || serve_often(&server, WARM_UP)).join().unwrap();
+    let open: Vec<_> = reports(&stage).iter().map(|report| report.engine.outstanding).collect();
+    assert_eq!(open, [1, 1]);
+    drop(stage.server);
+    let returned = caller.join().unwrap();
+    assert_eq!(returned.commands(), [BR_NOOP, BR_TRANSACTION_COMPLETE, BR_DEAD_REPLY]);
+}
+
+#[test]
+fn a_transaction_between_two_ioctls_is_counted_at_both_ends() {
+    let stage = stage(program::RECEIVE_BYTES);
+    let caller = held_call(&stage);
+    let request = serve_often(&stage.server, WARM_UP);
+    let open: Vec<_> = reports(&stage).iter().map(|report| report.engine.outstanding).collect();
+    assert_eq!(open, [1, 1]);
+    let pid = std::process::id();
+    let freeze = FreezeInfo { pid, enable: 1, timeout_ms: 1 };
+    let freezer = Program::open(&stage.broker.socket);
+    let frozen = freezer.device.ioctl(BINDER_FREEZE, &raw const freeze as usize, false);
+    assert_eq!(frozen, Err(rustix::io::Errno::AGAIN));
+    stage.server.exchange(none().free(&request).reply(b"late")).unwrap();
+    assert_eq!(caller.join().unwrap().messages[0].data, b"late");
+    let open: Vec<_> = reports(&stage).iter().map(|report| report.engine.outstanding).collect();
+    assert_eq!(open, [0, 0, 0]);
+}
+
+/// What the server calls before it answers is nested: it comes to the thread that waits.
+#[test]
+fn a_call_back_comes_to_the_thread_that_waits() {
+    let stage = stage(program::RECEIVE_BYTES);
+    let client = stage.client.clone();
+    let caller = thread::spawn(move || {
+        let object = FlatObject { kind: BINDER_TYPE_BINDER, flags: 0x100, binder: PTR, cookie: 9 };
+        let first = none().send_objects(BC_TRANSACTION, 0, 0, bytes_of(&object), &[0]);
+        let reply = client.await_message(first);
+        client.exchange_in(&none().free(&reply), &mut []).unwrap();
+        call_often(&client, WARM_UP);
+        let inner = client.exchange(none().call(0, b"outer")).unwrap();
+        let inner_commands = inner.commands();
+        let returned = client.exchange(none().free(&inner.messages[0]).reply(b"inner")).unwrap();
+        assert_eq!(returned.commands(), [BR_NOOP, BR_TRANSACTION_COMPLETE]);
+        (inner_commands, inner.messages[0].transaction.target, client.await_message(none()).data)
+    });
+    let server = &stage.server;
+    let first = server.await_message(none().put(BC_ENTER_LOOPER, &[]));
+    let handle = pod_read_unaligned::<FlatObject>(&first.data).binder as u32;
+    let keep = none().put(BC_ACQUIRE, &handle.to_ne_bytes()).free(&first);
+    let mut request = server.await_message(keep.reply(b""));
+    while request.data != b"outer" {
+        let data = request.data.clone();
+        request = server.await_message(none().free(&request).reply(&data));
+    }
+    let answer = server.await_message(none().call(handle.into(), b"call back"));
+    assert_eq!(answer.data, b"inner");
+    server.exchange(none().free(&request).free(&answer).reply(&answer.data)).unwrap();
+    let (commands, target, reply) = caller.join().unwrap();
+    assert_eq!(commands, [BR_NOOP, BR_TRANSACTION_COMPLETE, BR_TRANSACTION]);
+    assert_eq!((target, &reply[..]), (PTR, &b"inner"[..]));
+}
+
+/// Whatever else a looper does first, its answer is one.
+#[test]
+fn commands_before_the_answer_leave_it_as_it_was() {
+    let stage = stage(program::RECEIVE_BYTES);
+    let (client, tell) = (stage.client.clone(), mpsc::channel());
+    let caller = thread::spawn(move || {
+        call_often(&client, WARM_UP);
+        for _ in 0..3 {
+            let reply = client.await_message(none().call(0, b"call"));
+            tell.0.send(reply.data).unwrap();
+        }
+    });
+    let server = &stage.server;
+    let request = serve_often(server, WARM_UP);
+    server.exchange_in(&none().put(BC_INCREFS, &[0; 4]), &mut []).unwrap_err();
+    let mut version = 0u32;
+    server.device.ioctl(BINDER_VERSION, &raw mut version as usize, false).unwrap();
+    let request = server.await_message(none().free(&request).reply(b"one"));
+    server.exchange_in(&none().free(&request), &mut []).unwrap();
+    let request = server.await_message(none().reply(b"two"));
+    server.exchange_in(&none().free(&request).reply(b"three"), &mut []).unwrap();
+    assert_eq!(tell.1.iter().collect::<Vec<_>>(), [&b"one"[..], b"two", b"three"]);
+    caller.join().unwrap();
+    // What came of the last one is told by the next read.
+    let returned = server.exchange(none()).unwrap();
+    assert_eq!(returned.commands(), [BR_NOOP, BR_TRANSACTION_COMPLETE]);
+}
+
+/// A handle that is given up ends the way by which it was called.
+#[test]
+fn a_handle_that_was_released_is_not_called() {
+    let stage = stage(program::RECEIVE_BYTES);
+    let server = stage.server.clone();
+    thread::spawn(move || {
+        let object = FlatObject { kind: BINDER_TYPE_BINDER, flags: 0x100, binder: PTR, cookie: 9 };
+        let request = server.await_message(none().put(BC_ENTER_LOOPER, &[]));
+        let give = none().free(&request).send_objects(BC_REPLY, 0, 0, bytes_of(&object), &[0]);
+        let mut request = server.await_message(give);
+        loop {
+            request = server.await_message(none().free(&request).reply(b"served"));
+        }
+    });
+    let client = &stage.client;
+    let given = client.await_message(none().call(0, b""));
+    let handle = pod_read_unaligned::<FlatObject>(&given.data).binder;
+    let mut keep = none().put(BC_ACQUIRE, &(handle as u32).to_ne_bytes()).free(&given);
+    for _ in 0..WARM_UP {
+        let reply = client.await_message(keep.call(handle, b"call"));
+        assert_eq!(reply.data, b"served");
+        keep = none().free(&reply);
+    }
+    let release = keep.put(BC_RELEASE, &(handle as u32).to_ne_bytes());
+    let returned = client.exchange(release.call(handle, b"no more")).unwrap();
+    assert_eq!(returned.commands(), [BR_NOOP, BR_FAILED_REPLY]);
+}
