@@ -287,14 +287,22 @@ impl Posted<'_> {
     }
 
     /// Leaves it where it is.
-    #[cold]
+    #[inline(always)]
     pub fn turn_back(&self, engine: &Engine) {
-        if self.cell.leave() {
-            engine.set_standing(self.cell, Standing::Idle);
+        // Of its cell alone: what a function is given by reference has to lie in memory.
+        engine.turn_back_service(self.cell);
+    }
+}
+
+impl Engine {
+    #[cold]
+    fn turn_back_service(&self, cell: &Cell) {
+        if cell.leave() {
+            self.set_standing(cell, Standing::Idle);
         } else {
-            let mut state = engine.lock();
+            let mut state = self.lock();
             state.disown_service(tid());
-            engine.unlock(state);
+            self.unlock(state);
         }
     }
 }
