@@ -162,12 +162,6 @@ impl Channel {
         }
     }
 
-    /// The lane's request area holds a request.
-    fn set_ready(&self, lane: usize) {
-        // SeqCst: before the look at the sleepers in `announce`; see `bell`.
-        self.head.double_word(header::READY).fetch_or(1 << lane, Ordering::SeqCst);
-    }
-
     /// Bytes of the receive buffer that one-way records of this client will take, the ones it has
     /// taken, and how many those are.
     pub fn one_way_account(&self, ends: &mut Ends) -> OneWayAccount {

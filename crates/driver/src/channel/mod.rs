@@ -5,7 +5,7 @@
 mod client;
 mod server;
 mod socket;
-pub use server::{HOT_REQUESTS, WARM_REQUESTS};
+pub use server::{HOT_REQUESTS, OneWay, WARM_REQUESTS};
 pub use socket::duplicate;
 
 use crate::engine::spin::Pace;
@@ -246,6 +246,12 @@ impl Channel {
         let at = area_at(lane, End::Server);
         let map = Mapping::part(&self.file, at, Access::ReadWrite)?;
         Ok(self.lanes[lane].get_or_init(|| map))
+    }
+
+    /// The lane's request area holds a request.
+    pub fn set_ready(&self, lane: usize) {
+        // SeqCst: before the look at the sleepers in `announce`; see `bell`.
+        self.head.double_word(header::READY).fetch_or(1 << lane, Ordering::SeqCst);
     }
 
     /// The socket, for doorbells and descriptors.

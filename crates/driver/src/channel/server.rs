@@ -15,8 +15,8 @@ pub const HOT_REQUESTS: u64 = 64;
 /// comes back rings the doorbell once.
 pub const WARM_REQUESTS: u64 = 1024;
 
-/// There is more than one thing to look at.
-pub struct More;
+/// There is a one-way transaction to look at.
+pub struct OneWay;
 
 impl Channel {
     /// Lanes with a request, new ones and those that could not be taken before.
@@ -29,13 +29,11 @@ impl Channel {
         ends.ready
     }
 
-    /// The one lane with a new request; `Err` if there is more, or anything else.
-    pub fn only_lane(&self) -> Result<Option<usize>, More> {
+    /// Lanes with a new request, if there is nothing else.
+    #[inline]
+    pub fn new_lanes(&self) -> Result<u64, OneWay> {
         let ready = self.head.double_word(header::READY).load(Ordering::SeqCst);
-        if ready & ready.wrapping_sub(1) != 0 || self.has_one_way() {
-            return Err(More);
-        }
-        Ok((ready != 0).then_some(ready.trailing_zeros() as usize))
+        if self.has_one_way() { Err(OneWay) } else { Ok(ready) }
     }
 
     /// Takes one lane's new request away from all others who look.

@@ -32,6 +32,10 @@ impl Engine {
         nonblocking: bool,
         mut server: Option<&mut dyn Server>,
     ) -> Result<MutexGuard<'a, State>, Errno> {
+        // What a server can take in by itself is not to come in by the state.
+        if server.is_some() && process_work && !state.has_work(tid, true) && !self.is_closed() {
+            state = self.sleep(state, tid, process_work, &mut server)?;
+        }
         loop {
             if self.has_events() {
                 drop(state);

@@ -136,10 +136,12 @@ impl Server for Looper<'_> {
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
         let inner = &self.process.inner;
         let (mut request, news) = (Inline::new(), (any_work, posted));
-        let taken = self.seats.take(&inner.engine, warm, news, &mut request);
-        let Some(taken) = taken else { return Served::Look };
+        let (taken, handler) = match self.seats.take(&inner.engine, warm, news, &mut request) {
+            Ok(taken) => taken,
+            Err(served) => return served,
+        };
         let place = Place::Here(request);
-        let answer = handle(taken.object, &Request { received: Received { inner, place } });
+        let answer = handle(handler, &Request { received: Received { inner, place } });
         let answered = match &answer {
             Ok(parcel) if parcel.objects.is_none() && parcel.data.len() <= INLINE_BYTES => {
                 taken.answer(&inner.engine, &parcel.data)

@@ -64,13 +64,13 @@ impl Receiver for Buffered {
             return false;
         }
         // The point of no return.
-        View::copy(request.lane.incoming, DATA_AT, engine.memory.view(), buffer, bytes);
+        View::copy(request.taken.lane.incoming, DATA_AT, engine.memory.view(), buffer, bytes);
         state.set_waiting(self.tid, Waiting::No);
         let wants_looper = state.wants_looper(self.tid);
         engine.unlock_room(state);
         let (pid, uid) = request.sender;
         // A caller that has left has no number any more.
-        let sender = (if request.lane.outbox().is_closed() { 0 } else { pid }, uid);
+        let sender = (if request.taken.lane.outbox().is_closed() { 0 } else { pid }, uid);
         let code = message.code;
         self.brought = Some((Lying { code, sender, ..lying(buffer, message) }, wants_looper));
         true

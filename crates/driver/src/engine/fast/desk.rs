@@ -205,8 +205,11 @@ impl Server for Looper<'_> {
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
         let (engine, tid, news) = (self.engine, self.tid, (any_work, posted));
         let mut receiver = Buffered::new(tid);
-        let taken = self.seats.take(engine, warm, news, &mut receiver);
-        self.told = receiver.brought.zip(taken.map(|taken| *taken.object));
-        if self.told.is_some() { Served::Leave } else { Served::Look }
+        let (_, subject) = match self.seats.take(engine, warm, news, &mut receiver) {
+            Ok(taken) => taken,
+            Err(served) => return served,
+        };
+        self.told = receiver.brought.map(|brought| (brought, *subject));
+        Served::Leave
     }
 }

@@ -18,6 +18,7 @@ mod cell;
 mod desk;
 mod inline;
 mod local;
+mod seats;
 mod serve;
 
 pub(crate) use buffered::{Brought, Buffered};
@@ -26,7 +27,8 @@ pub(crate) use call::{Body, Outcome, Plain};
 pub(crate) use desk::{Attended, Subject};
 pub(crate) use inline::Inline;
 pub(crate) use local::while_serving;
-pub(crate) use serve::{Answered, Posted, Seats, Served, Server, Warm};
+pub(crate) use seats::Seats;
+pub(crate) use serve::{Answered, Posted, Served, Server, Warm};
 
 use crate::engine::{Engine, lock};
 use crate::state::State;
