@@ -78,12 +78,12 @@ enum Way {
     General,
 }
 
-/// What a server does with each call of the script.
+/// When a server frees the calls of the script.
 #[derive(Clone, Copy)]
 enum Habit {
-    FreesFirst,
-    FreesLast,
-    FreesWithTheNext,
+    BeforeTheReply,
+    AfterTheReply,
+    WithMore,
 }
 
 /// Everything that both threads were given, byte for byte.
@@ -108,9 +108,9 @@ fn serve_script(server: &Program, habit: Habit, calls: usize) -> Vec<Vec<u8>> {
     let mut exchange = |commands| {
         let returned: Returned = server.exchange(commands).unwrap();
         given.push(match habit {
-            Habit::FreesFirst => returned.bytes.clone(),
+            Habit::BeforeTheReply => returned.bytes.clone(),
             // The next call may come in before its room is free.
-            Habit::FreesLast | Habit::FreesWithTheNext => returned.without_addresses(),
+            Habit::AfterTheReply | Habit::WithMore => returned.without_addresses(),
         });
         returned
     };
@@ -124,15 +124,15 @@ fn serve_script(server: &Program, habit: Habit, calls: usize) -> Vec<Vec<u8>> {
         let flags = [0, 8, TF_CLEAR_BUF][number % 3];
         let reply = none().send(BC_REPLY, 0, flags, &request.data);
         next = match habit {
-            Habit::FreesFirst => {
+            Habit::BeforeTheReply => {
                 exchange(none().free(&request).send(BC_REPLY, 0, flags, &request.data));
                 none()
             }
-            Habit::FreesLast => {
+            Habit::AfterTheReply => {
                 exchange(reply);
                 none().free(&request)
             }
-            Habit::FreesWithTheNext => {
+            Habit::WithMore => {
                 exchange(reply);
                 none().free(&request).put(BC_DEAD_BINDER_DONE, &[0; 8])
             }
@@ -161,7 +161,7 @@ fn call_script(client: &Program, sizes: &[usize]) -> Vec<Vec<u8>> {
 #[test]
 fn both_paths_give_the_same_bytes() {
     let sizes = [4, 4, 4, 0, 8, 31, 33, 128, 129, 4096, 65536, 65537, 4, 4, 4, 100_000, 0, 4];
-    for habit in [Habit::FreesFirst, Habit::FreesLast, Habit::FreesWithTheNext] {
+    for habit in [Habit::BeforeTheReply, Habit::AfterTheReply, Habit::WithMore] {
         let [fast, general] = [Way::Fast, Way::General].map(|way| transcript(way, habit, &sizes));
         for (number, both) in fast.iter().flatten().zip(general.iter().flatten()).enumerate() {
             assert_eq!(both.0, both.1, "exchange {number}");
