@@ -24,7 +24,9 @@ programs that it starts. Its environment gets LD_PRELOAD, BATON_SOCKET, BATON_DE
 --context BATON_CONTEXT, with --no-trap BATON_TRAP=0.
 
 BATON_SPIN_US=N is how long a thread may look for a peer on another processor before it \
-sleeps: 50 microseconds if it is not set, 0 for never.
+sleeps: 50 microseconds if it is not set, 0 for never. BATON_SPIN_REAL_TIME=1 lets threads at a \
+real-time priority do so too. BATON_FOLLOW=0 keeps a thread that serves from moving to the \
+processor of the one caller for which it sleeps.
 
 BATON_LOG=LEVEL[,FILE] is what the driver says, and where: off; warn, the default: broken rules; \
 debug: failed transactions too; on standard error, or at the end of FILE.

@@ -4,7 +4,7 @@ mod support;
 
 use baton_abi::control::ProcessReport;
 use baton_driver::observer::Observer;
-use baton_driver::process::{CallError, Handle, Parcel, Process, Request};
+use baton_driver::process::{CallError, Handle, Options, Parcel, Process, Request};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -262,7 +262,7 @@ fn payloads_of_any_size_come_back_whatever_came_before() {
 #[test]
 fn a_payload_that_could_not_be_received_is_refused() {
     let broker = Broker::start();
-    let server = Process::open_with("binder", &broker.socket, 8192).unwrap();
+    let server = Options::new().receive_bytes(8192).open("binder", &broker.socket).unwrap();
     let object = server.add_object(|request| Ok(request.data().into()));
     server.become_context_manager(object).unwrap();
     let serving = server.clone();

@@ -3,7 +3,7 @@ mod support;
 
 use baton_abi::lane::{LANES, MAX_PAYLOAD_BYTES};
 use baton_driver::observer::Observer;
-use baton_driver::process::{CallError, Handle, Loan, Parcel, Process, Request};
+use baton_driver::process::{CallError, Handle, Loan, Options, Parcel, Process, Request};
 use rustix::io::Errno;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -14,7 +14,7 @@ const ECHO: u32 = 0;
 const HOLD: u32 = 1;
 
 fn open(broker: &Broker) -> Process {
-    Process::open_with("binder", &broker.socket, MAX_PAYLOAD_BYTES).unwrap()
+    Options::new().receive_bytes(MAX_PAYLOAD_BYTES).open("binder", &broker.socket).unwrap()
 }
 
 fn serve(process: &Process) {

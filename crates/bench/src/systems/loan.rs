@@ -8,7 +8,7 @@
 use super::typed::{self, Owner};
 use crate::service::Service;
 use crate::system::{Client, System};
-use baton_driver::process::{Handle, Loan, Parcel, Process};
+use baton_driver::process::{Handle, Loan, Options, Parcel, Process};
 use baton_shm::mapping::{self, Access, Mapping};
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
@@ -32,7 +32,10 @@ fn listen_with(
     system: System,
     read: impl Fn(&[u8]) -> Result<Parcel, Errno> + Send + Sync + 'static,
 ) -> io::Result<Owner> {
-    let process = Process::open_with(system.name(), broker, ROOM_BYTES).map_err(typed::opened)?;
+    let process = Options::new()
+        .receive_bytes(ROOM_BYTES)
+        .open(system.name(), broker)
+        .map_err(typed::opened)?;
     let object = process.add_object(move |request| read(request.data()));
     typed::serve(process, object, 1)
 }

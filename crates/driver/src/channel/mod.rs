@@ -207,13 +207,24 @@ impl Channel {
     /// said.
     #[inline]
     pub fn is_apart(&self) -> bool {
+        let theirs = self.peers_place();
+        let differ = theirs ^ self.shown_place.load(Ordering::Relaxed);
+        theirs != 0 && differ & header::PROCESSOR != 0
+    }
+
+    /// The processor on which the other end's thread last ran, as it has said.
+    #[inline]
+    pub fn peers_processor(&self) -> Option<u32> {
+        (self.peers_place() & header::PROCESSOR).checked_sub(1)
+    }
+
+    #[inline]
+    fn peers_place(&self) -> u32 {
         let theirs = match self.end {
             End::Client => header::SERVER_PLACE,
             End::Server => header::CLIENT_PLACE,
         };
-        let theirs = self.head.word(theirs).load(Ordering::Relaxed);
-        let differ = theirs ^ self.shown_place.load(Ordering::Relaxed);
-        theirs != 0 && differ & header::PROCESSOR != 0
+        self.head.word(theirs).load(Ordering::Relaxed)
     }
 
     /// The bell, where there is one.

@@ -62,6 +62,11 @@ impl Channel {
         self.ring_tail().load(Ordering::Acquire) != read && !self.full.load(Ordering::Relaxed)
     }
 
+    /// How far the one-way ring has been read.
+    pub fn one_way_read(&self) -> u64 {
+        self.one_way_read.load(Ordering::Relaxed)
+    }
+
     /// The client has wanted something, as the process's request with this number.
     pub fn wanted(&self, request: u64) {
         self.wanted_at.store(request, Ordering::Relaxed);

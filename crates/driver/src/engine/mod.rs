@@ -13,9 +13,11 @@ mod channels;
 mod effects;
 mod events;
 pub(crate) mod fast;
+mod follow;
 mod leave;
 pub(crate) mod loan;
 mod rejoin;
+pub(crate) mod settings;
 pub(crate) mod spin;
 mod take_in;
 #[cfg(test)]
@@ -36,6 +38,7 @@ use rustc_hash::FxHashMap;
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use settings::Settings;
 use spin::Pace;
 use std::collections::hash_map::Entry;
 use std::path::Path;
@@ -73,8 +76,7 @@ pub struct Engine {
     /// Loopers sleep on it beside their clients' bells; this process's own.
     any_work: AtomicU32,
     repeats: bells::Repeats,
-    /// Longest spin before a sleep.
-    longest_spin_ns: u64,
+    settings: Settings,
     /// How long loopers wait for clients.
     gaps: Pace,
     /// A looper spins: one is enough.
@@ -119,8 +121,17 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Engine {
-    /// Connects to the broker at `socket` and starts the control thread.
+    /// [`Engine::open_with`] the environment's settings.
     pub fn open(context: &str, socket: &Path) -> Result<Arc<Engine>, OpenError> {
+        Engine::open_with(context, socket, Settings::of_environment())
+    }
+
+    /// Connects to the broker at `socket` and starts the control thread.
+    pub fn open_with(
+        context: &str,
+        socket: &Path,
+        settings: Settings,
+    ) -> Result<Arc<Engine>, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
         let page = mapping::create("baton-front", FRONT_BYTES).map_err(system("memfd_create"))?;
         let front =
@@ -160,7 +171,7 @@ impl Engine {
             program_map: AtomicUsize::new(0),
             any_work: AtomicU32::new(0),
             repeats: bells::Repeats::new().map_err(system("timerfd_create"))?,
-            longest_spin_ns: spin::longest_ns(),
+            settings: settings.here(),
             gaps: Pace::default(),
             spinning: AtomicBool::new(false),
             requests: AtomicU64::new(0),

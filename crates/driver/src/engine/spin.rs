@@ -3,39 +3,23 @@
 //! A wake from another processor takes some ten microseconds, a store that is seen there a tenth of
 //! one. So a thread that waits for a peer on another processor looks for a while before it
 //! sleeps, if what it waits for has come that soon lately. It never does where there is one
-//! processor, where the peer last ran on this one, or at a real-time priority, at which it could keep
-//! the very thread from running that it waits for.
+//! processor, where the peer last ran on this one, or, unless the program asks for it, at a real-time priority,
+//! at which it could keep the very thread from running that it waits for.
 
+use super::settings::Settings;
 use crate::clock::now_ns;
-use crate::thread::{is_real_time, processors};
+use crate::thread::is_real_time;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Longest spin in microseconds, for all waits of the process; 0 for none.
-const SPIN_VARIABLE: &str = "BATON_SPIN_US";
-/// The longest spin by default: a few times what a wake takes.
-const LONGEST_NS: u64 = 50_000;
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 16;
 /// Looks before the first one at the clock: most waits that are spun for end within them.
 const QUICK_LOOKS: u32 = 64;
 
-/// The longest spin of this process, as its environment and its machine have it.
-pub(super) fn longest_ns() -> u64 {
-    longest_of(std::env::var(SPIN_VARIABLE).ok().as_deref(), processors())
-}
-
-fn longest_of(asked_us: Option<&str>, processors: usize) -> u64 {
-    if processors == 1 {
-        return 0;
-    }
-    let asked = asked_us.and_then(|us| us.parse::<u32>().ok());
-    asked.map_or(LONGEST_NS, |us| u64::from(us) * 1000)
-}
-
 /// Whether this thread may spin for a peer that is on another processor.
 #[inline]
-pub(super) fn may_spin(longest_ns: u64, apart: bool) -> bool {
-    longest_ns > 0 && apart && !is_real_time()
+pub(super) fn may_spin(settings: &Settings, apart: bool) -> bool {
+    settings.longest_spin_ns > 0 && apart && (settings.spin_real_time || !is_real_time())
 }
 
 /// How long one kind of wait has taken lately.
@@ -87,6 +71,11 @@ impl Pace {
         }
     }
 
+    /// Whether waits of this kind end within a spin.
+    pub(super) fn pays(&self, longest_ns: u64) -> bool {
+        self.budget_ns(longest_ns) > 0
+    }
+
     /// How long to spin in a wait of this kind.
     fn budget_ns(&self, longest_ns: u64) -> u64 {
         match self.average_ns.load(Ordering::Relaxed) {
@@ -108,19 +97,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_longest_spin_is_what_was_asked_for_or_the_default() {
-        for (asked, processors, longest) in [
-            (None, 2, LONGEST_NS),
-            (Some("7"), 2, 7_000),
-            (Some("0"), 2, 0),
-            (Some("often"), 2, LONGEST_NS),
-            (Some("7"), 1, 0),
-        ] {
-            assert_eq!(longest_of(asked, processors), longest, "{asked:?} on {processors}");
-        }
-    }
+    use std::time::Duration;
 
     #[test]
     fn a_pace_spins_as_long_as_it_pays() {
@@ -136,9 +113,12 @@ mod tests {
 
     #[test]
     fn only_a_peer_on_another_processor_is_spun_for() {
-        assert!(may_spin(1, true));
-        assert!(!may_spin(0, true), "switched off");
-        assert!(!may_spin(1, false));
+        let mut settings = Settings::of_environment();
+        settings.set_longest_spin(Duration::from_nanos(1));
+        assert!(may_spin(&settings, true));
+        assert!(!may_spin(&settings, false));
+        settings.set_longest_spin(Duration::ZERO);
+        assert!(!may_spin(&settings, true), "switched off");
     }
 
     #[test]

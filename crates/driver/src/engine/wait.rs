@@ -122,8 +122,8 @@ impl Engine {
         number: u32,
         lane: Lane<'_>,
     ) -> Result<Seen, Wait> {
-        let longest = self.longest_spin_ns;
-        if !may_spin(longest, channel.is_apart()) {
+        let longest = self.settings.longest_spin_ns;
+        if !may_spin(&self.settings, channel.is_apart()) {
             return sleep_for_answer(channel, number, lane);
         }
         let look = || Some(lane.inbox().look()).filter(|seen| *seen != Seen::Nothing);
@@ -182,8 +182,8 @@ impl Engine {
         any_work: u32,
         last: impl FnOnce() -> Option<(usize, u32)>,
     ) -> (Wait, Option<(usize, u32)>) {
-        let longest = self.longest_spin_ns;
-        if !may_spin(longest, hot.iter().any(|channel| channel.is_apart()))
+        let longest = self.settings.longest_spin_ns;
+        if !may_spin(&self.settings, hot.iter().any(|channel| channel.is_apart()))
             || self.spinning.swap(true, Ordering::Acquire)
         {
             return (self.sleep_as_looper(warm, hot, any_work), None);
@@ -221,7 +221,7 @@ impl Engine {
             _ => None,
         };
         let outcome = match only {
-            Some(bell) => self.sleep_on(&[bell.announce()], warm, any_work, &[bell]),
+            Some(bell) => self.sleep_on(&[bell.announce()], warm, hot, any_work, &[bell]),
             None => self.sleep_on_several(warm, hot, any_work),
         };
         asleep.fetch_sub(1, Ordering::SeqCst);
@@ -237,7 +237,7 @@ impl Engine {
         if words.len() != 1 {
             words.push((&self.any_work, any_work));
         }
-        self.sleep_on(&words, warm, any_work, &bells)
+        self.sleep_on(&words, warm, hot, any_work, &bells)
     }
 
     #[inline]
@@ -245,6 +245,7 @@ impl Engine {
         &self,
         words: &[Word<'_>],
         warm: &[Arc<Channel>],
+        hot: &[&Channel],
         any_work: u32,
         bells: &[OwnBell<'_>],
     ) -> Wait {
@@ -254,6 +255,7 @@ impl Engine {
             || warm.iter().any(|channel| channel.has_news());
         let outcome = if news { Wait::Woken } else { futex::wait_any(words) };
         bells.iter().for_each(|bell| bell.rise());
+        self.follow(if news { &[] } else { hot });
         outcome
     }
 }

@@ -10,11 +10,13 @@
 mod handle;
 mod loan;
 mod looper;
+mod options;
 mod parcel;
 mod received;
 
 pub use handle::Handle;
 pub use loan::Loan;
+pub use options::Options;
 pub use parcel::Parcel;
 pub use received::{Received, Request};
 
@@ -78,23 +80,9 @@ pub struct Object {
 }
 
 impl Process {
-    /// Opens a context at the broker that listens at `socket`.
+    /// Opens a context at the broker that listens at `socket`, with the default [`Options`].
     pub fn open(context: &str, socket: &Path) -> Result<Process, OpenError> {
-        Process::open_with(context, socket, RECEIVE_BYTES)
-    }
-
-    /// Opens with a receive buffer of another size: of so many bytes, but of 4 MiB at most.
-    pub fn open_with(
-        context: &str,
-        socket: &Path,
-        receive_bytes: usize,
-    ) -> Result<Process, OpenError> {
-        let engine = Engine::open(context, socket)?;
-        let mut state = engine.lock();
-        state.buffers.map(receive_bytes.min(MAX_PAYLOAD_BYTES));
-        engine.unlock(state);
-        let (objects, recipients) = Default::default();
-        Ok(Process { inner: Arc::new(Inner { engine, objects, recipients }) })
+        Options::new().open(context, socket)
     }
 
     /// An object that `handler` serves, on whichever thread serves. It lives as long as the process.
