@@ -35,6 +35,7 @@ svg line.minor { stroke-dasharray: 2 3; }
 .pipe { color: #12875c; } .unix { color: #1f66c1; } .unix-seqpacket { color: #55a8e8; }
 .rsbinder-rpc { color: #8448b8; } .kernel-binder { color: #2a2a8c; }
 .lanes-2 { color: #ef8a17; } .lanes-256 { color: #d1351b; }
+.follows { color: #0e7c7b; } .follows-not { color: #8d6b94; }
 .whisker { stroke: currentColor; stroke-width: 1; } .dot { fill: currentColor; }
 .pages-4k { color: #1f66c1; } .pages-2m { color: #d1351b; } .baton-loan { color: #a8174d; } .memcpy { color: #6b7280; }
 ";
@@ -56,7 +57,7 @@ pub fn frame(report: &Report, lead: &str, names: &[&str], charts: &str, tables: 
 
 /// The page of `rpc`.
 pub fn page(report: &Report, found: &Found) -> String {
-    let Found { results, throughputs, idle } = found;
+    let Found { results, throughputs, idle, following } = found;
     let mut charts = String::new();
     for payload_bytes in PAYLOADS {
         for placement in [Placement::Same, Placement::Different] {
@@ -65,6 +66,7 @@ pub fn page(report: &Report, found: &Found) -> String {
     }
     charts += &of_clients(throughputs);
     charts += &of_lanes(idle);
+    charts += &following.charts();
     let lead = "Time of a call and its answer: how many of them are not longer, all rounds together. \
                 Time is on a logarithmic axis, as are the nines of the share. Below, calls a second \
                 of many clients at once, and what each of them sees.";

@@ -1,7 +1,7 @@
 //! Benchmarks: Baton beside its peers, in one run and one form.
 //!
 //! - [`rpc`]: a call and its answer; [`ratios`]: what it must hold. Its parts: [`throughput`] of
-//!   many clients, and a call among idle [`lanes`].
+//!   many clients, a call among idle [`lanes`], and loopers that [`follow`].
 //! - [`tester`] and [`add_ints`]: two experiments of others, each an [`experiment`].
 //! - [`pages`]: what superpages would gain; [`memory`], [`scene`]: what it plays with.
 //! - [`system`]: what can be measured, with one file each in `systems`; [`service`]: what a server
@@ -20,6 +20,7 @@ pub mod crowd;
 pub mod curve;
 pub mod distribution;
 pub mod experiment;
+pub mod follow;
 pub mod form;
 pub mod gate;
 mod hall;

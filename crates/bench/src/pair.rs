@@ -66,6 +66,8 @@ pub struct Place<'a> {
     pub directory: &'a Path,
     /// What the server does.
     pub service: Service,
+    /// What both have in their environment beside this program's.
+    pub environment: &'a [(&'a str, &'a str)],
 }
 
 /// What a pair is to measure, at once.
@@ -113,7 +115,29 @@ impl Pair {
 
     /// Measures: the time of each call at each point, in nanoseconds; the last is the end.
     pub fn find(&mut self, chunk: &Chunk, at: &Processors) -> Result<Vec<Vec<u64>>, PairError> {
-        let Chunk { placement, payload_bytes, n_warm_up, n_calls, delay_us } = *chunk;
+        let server = |placement| at.server(placement).expect("only what exists is measured");
+        let (client, server) = (chunk.placement.map(|_| at.client), chunk.placement.map(server));
+        self.find_at(chunk, client, server)
+    }
+
+    /// Measures with the client on its processor, and the server wherever the kernel puts it: the time of
+    /// each call, in nanoseconds.
+    pub fn measure_free_server(
+        &mut self,
+        chunk: &Chunk,
+        at: &Processors,
+    ) -> Result<Vec<u64>, PairError> {
+        let points = self.find_at(chunk, Some(at.client), None);
+        points.map(|mut points| points.pop().unwrap_or_default())
+    }
+
+    fn find_at(
+        &mut self,
+        chunk: &Chunk,
+        client: Option<usize>,
+        server: Option<usize>,
+    ) -> Result<Vec<Vec<u64>>, PairError> {
+        let Chunk { payload_bytes, n_warm_up, n_calls, delay_us, .. } = *chunk;
         let order = |cpu| Order {
             cpu,
             payload_bytes,
@@ -123,10 +147,9 @@ impl Pair {
             n_clients: 1,
             gate: None,
         };
-        let server = |placement| at.server(placement).expect("only what exists is measured");
-        self.server.order(&order(placement.map(server)))?;
+        self.server.order(&order(server))?;
         self.server.is_ready()?;
-        self.client.order(&order(placement.map(|_| at.client)))?;
+        self.client.order(&order(client))?;
         let found = self.client.hear_found()?;
         self.server.is_ready()?;
         Ok(found.points)
@@ -156,6 +179,7 @@ impl Party {
         if n_clients != 1 {
             command.arg("--clients").arg(n_clients.to_string());
         }
+        command.envs(place.environment.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command
             .spawn()

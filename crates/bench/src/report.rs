@@ -62,6 +62,13 @@ pub enum Detail {
         /// How many there are in all.
         lanes: usize,
     },
+    /// Ends that sleep.
+    Follow {
+        /// Whether the looper goes to its caller's processor.
+        follows: bool,
+        /// Sleep between two calls, in microseconds.
+        delay_us: u64,
+    },
     /// A point on a call's way.
     Point {
         /// Its name.

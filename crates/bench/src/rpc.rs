@@ -4,6 +4,7 @@
 //! system is measured. For each placement and payload the systems take turns, a chunk of calls
 //! each, in rounds: what disturbs the machine for a while disturbs all of them.
 
+use crate::follow::{self, Following};
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
 use crate::html;
 use crate::lanes::{self, Idle};
@@ -105,6 +106,8 @@ pub struct Found {
     pub throughputs: Throughputs,
     /// Calls among idle lanes.
     pub idle: Idle,
+    /// Calls that sleep.
+    pub following: Following,
 }
 
 /// Runs it and prints what it found.
@@ -183,20 +186,25 @@ fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
         results.excused.insert(System::KernelBinder);
     }
     let throughputs = throughput::measure(&systems, &plan.throughput(args))?;
-    let idle = match args.counting() {
-        Counting::Time => lanes::measure(&setting, plan.rounds, plan.n_calls)?,
-        Counting::Instructions => Idle::default(),
+    let (idle, following) = match args.counting() {
+        Counting::Time => (
+            lanes::measure(&setting, plan.rounds, plan.n_calls)?,
+            follow::measure(&setting, plan.rounds, plan.n_calls)?,
+        ),
+        Counting::Instructions => Default::default(),
     };
-    Ok(finding(setting, plan.rounds, &Found { results, throughputs, idle }))
+    Ok(finding(setting, plan.rounds, &Found { results, throughputs, idle, following }))
 }
 
 fn finding(setting: Setting, rounds: u32, found: &Found) -> Finding {
-    let rows = [rows(&found.results), found.throughputs.rows(), found.idle.rows()].concat();
+    let Found { results, throughputs, idle, following } = found;
+    let rows = [rows(results), throughputs.rows(), idle.rows(), following.rows()].concat();
     let mut report = setting.report("rpc", rounds, rows);
     report.ratios = found.results.ratios();
     if found.results.counting == Counting::Time {
         report.ratios.extend(found.throughputs.ratios());
         report.ratios.extend(found.idle.ratios());
+        report.ratios.extend(found.following.ratios());
     }
     let (tables, page) = (table::of_calls(&report), html::page(&report, found));
     Finding { report, tables, page }

@@ -31,7 +31,8 @@ impl Stage {
 
     /// What is to be started here.
     pub fn place(&self, service: Service) -> Place<'_> {
-        Place { broker: self.broker.socket(), directory: self.directory.path(), service }
+        let (broker, directory) = (self.broker.socket(), self.directory.path());
+        Place { broker, directory, service, environment: &[] }
     }
 }
 

@@ -43,7 +43,7 @@ fn what(row: &Row) -> String {
     match (row.case, row.payload_bytes) {
         ("call", Some(payload_bytes)) => format!("{payload_bytes} bytes: "),
         ("call", None) => String::new(),
-        ("throughput" | "idle-lanes", _) => format!("{}: ", row.case),
+        ("throughput" | "idle-lanes" | "follow", _) => format!("{}: ", row.case),
         _ => String::new(),
     }
 }
@@ -88,6 +88,10 @@ pub fn title(row: &Row) -> String {
             format!("{clients} clients at once, {processors}{bytes}")
         }
         Some(Detail::Lanes { .. }) => format!("among idle lanes, {processors}{bytes}"),
+        Some(Detail::Follow { follows, delay_us }) => {
+            let not = if *follows { "" } else { "not " };
+            format!("blocking, {not}following, {delay_us} us between calls{bytes}")
+        }
         Some(Detail::Delay { delay_us: 0 }) => format!("no delay, {processors}{bytes}"),
         Some(Detail::Delay { delay_us }) => {
             format!("{delay_us} us between calls, {processors}{bytes}")

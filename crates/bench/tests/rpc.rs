@@ -5,7 +5,7 @@
 
 use baton_bench::Bench;
 use clap::Parser;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::{Command, ExitCode, Output};
 
 #[derive(Parser)]
@@ -116,6 +116,13 @@ fn clients_are_counted(rows: &[Value]) {
     for lanes in [2, 256] {
         let row = rows.iter().find(|row| row["lanes"] == lanes).unwrap();
         assert_eq!((&row["case"], &row["n"]), (&"idle-lanes".into(), &40.into()), "{row}");
+    }
+    let following = rows.iter().filter(|row| row["case"] == "follow");
+    let figures = following.filter(|row| row["n"].is_u64());
+    let cases: Vec<_> = figures.map(|row| (&row["delay_us"], &row["follows"], &row["n"])).collect();
+    if std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
+        let all = [(0, false, 40), (0, true, 40), (200, false, 8), (200, true, 8)];
+        assert_eq!(json!(cases), json!(all));
     }
 }
 
