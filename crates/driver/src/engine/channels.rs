@@ -89,10 +89,6 @@ impl Engine {
                 return;
             }
         };
-        // Edge-triggered: what has no room in the stash stays in the socket.
-        if let Err(errno) = self.watch_edges(channel.socket(), id.0 + CHANNELS) {
-            tracing::warn!(target: "binder", "cannot watch a channel: {errno}");
-        }
         let mut state = self.lock();
         self.gather(&mut state);
         if self.is_closed() {
@@ -110,8 +106,13 @@ impl Engine {
                 channels.outgoing.entry(peer.process).or_default().push(Arc::clone(&channel));
             }
         }
-        channels.by_id.insert(id, channel);
+        channels.by_id.insert(id, Arc::clone(&channel));
         drop(channels);
+        // Edge-triggered: what has no room in the stash stays in the socket. Not before the control
+        // thread finds the channel by its name: an edge comes once.
+        if let Err(errno) = self.watch_edges(channel.socket(), id.0 + CHANNELS) {
+            tracing::warn!(target: "binder", "cannot watch a channel: {errno}");
+        }
         if end == End::Server {
             // Those who sleep, or are about to, do not know it.
             self.wake_loopers();
