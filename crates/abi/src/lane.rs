@@ -61,14 +61,10 @@ pub const BELL_BYTES: usize = 4096;
 pub mod header {
     /// u64, set by the client, cleared by the server: lanes with a new request.
     pub const READY: usize = 64;
-    /// u32, the client's: where it last posted, see [`PROCESSOR`].
-    pub const CLIENT_PLACE: usize = 72;
-    /// u32, the server's: where it last took something in.
-    pub const SERVER_PLACE: usize = 76;
-    /// In a place, these bits: the processor, and one.
-    pub const PROCESSOR: u32 = 0xffff;
-    /// In the server's place, above that: its looper's slot of the front page, and one.
-    pub const LOOPER_SHIFT: u32 = 16;
+    /// u32, the client's: the processor on which it last posted, and one.
+    pub const CLIENT_PROCESSOR: usize = 72;
+    /// u32, the server's: the processor on which it last took something in, and one.
+    pub const SERVER_PROCESSOR: usize = 76;
     /// u64, the client's: bytes put into the ring so far.
     pub const RING_TAIL: usize = 128;
     /// u64, the server's: bytes taken from the ring so far.
@@ -129,22 +125,10 @@ pub mod front {
     pub const fn slot_at(slot: u8) -> usize {
         SLOTS_AT + (slot as usize % SLOTS) * SLOT_BYTES
     }
-    /// In a slot, u32, [`Standing`](super::Standing) of its thread.
-    pub const SLOT_STANDING: usize = 0;
+    /// In a slot, u32: 1 while its thread has a call open that [`OUTSTANDING`] does not count.
+    pub const SLOT_OPEN: usize = 0;
     /// In a slot, u64: transactions received that [`TRANSACTIONS`] does not count.
     pub const SLOT_TRANSACTIONS: usize = 8;
-}
-
-/// Values of [`front::SLOT_STANDING`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Standing {
-    /// It has nothing open that [`front::OUTSTANDING`] does not count.
-    Idle = 0,
-    /// It has a call open.
-    Open = 1,
-    /// The same as `Idle`, of a looper: before it sleeps or serves it looks at all lanes.
-    Looking = 2,
 }
 
 /// Offsets of the words in a tally page, which an engine shares with nobody but its broker: unlike

@@ -5,7 +5,7 @@
 //! to the engine's clients. It can neither shrink nor grow, so that no access faults.
 
 use baton_abi::control::EngineReport;
-use baton_abi::lane::{FRONT_BYTES, Standing, TALLY_BYTES, front, tally};
+use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES, front, tally};
 use baton_shm::mapping::{self, Access, Mapping};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::SealFlags;
@@ -77,8 +77,7 @@ impl Front {
     /// An allegation, but for its size. Not zero while it is frozen and clients cannot see so.
     pub fn outstanding(&self) -> u32 {
         let unseen = self.frozen && self.word(front::FROZEN) == 0;
-        let standings = slots().map(|slot| self.word(slot + front::SLOT_STANDING));
-        let open = standings.filter(|&standing| standing == Standing::Open as u32).count() as u32;
+        let open = slots().map(|slot| self.word(slot + front::SLOT_OPEN).min(1)).sum::<u32>();
         let counted = self.word(front::OUTSTANDING).saturating_add(open);
         counted.clamp(u32::from(unseen), MAX_OUTSTANDING)
     }

@@ -131,7 +131,7 @@ impl Channel {
     /// eyes on the lane. `must_look` as in [`Channel::announce`].
     #[inline(always)]
     pub fn tell_of_request(&self, lane: usize, reader: Reader, must_look: bool) {
-        self.show_place(None);
+        self.show_processor();
         let mut progress = Progress::Posted;
         if reader != Reader::Watching {
             self.set_ready(lane);
@@ -140,17 +140,6 @@ impl Channel {
             }
         }
         self.set_progress(lane, progress);
-    }
-
-    /// Whether the looper that served last will look at what has been posted by now, if none of the
-    /// server's sleeps.
-    #[inline]
-    pub fn will_be_seen(&self) -> bool {
-        let place = self.head.word(header::SERVER_PLACE).load(Ordering::Relaxed);
-        // Any number is a slot's, and no looper's is 0: its place then says Idle, or another's.
-        let slot = (place >> header::LOOPER_SHIFT).wrapping_sub(1) as u8;
-        let standing = front::slot_at(slot) + front::SLOT_STANDING;
-        place >> header::LOOPER_SHIFT != 0 && self.front_word(standing) == Standing::Looking as u32
     }
 
     /// Nobody has taken the lane's request in yet: the server's control thread can tell whether it will

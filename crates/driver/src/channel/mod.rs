@@ -55,8 +55,8 @@ pub struct Channel {
     asleep: AtomicU32,
     /// Server: loopers do not look here.
     cold: AtomicBool,
-    /// Where this end last said that it runs.
-    shown_place: AtomicU32,
+    /// The processor on which this end last said that it runs, and one.
+    shown_processor: AtomicU32,
     /// Server: which of the process's requests was this client's last.
     wanted_at: AtomicU64,
     /// Client: how long answers take.
@@ -164,7 +164,7 @@ impl Channel {
             bell,
             asleep: AtomicU32::new(0),
             cold: AtomicBool::new(false),
-            shown_place: AtomicU32::new(0),
+            shown_processor: AtomicU32::new(0),
             wanted_at: AtomicU64::new(0),
             answers: Pace::default(),
             progress: std::array::from_fn(|_| AtomicU8::new(Progress::Departed as u8)),
@@ -187,18 +187,16 @@ impl Channel {
         Via { channel: self.id, lane: lane as u32 }
     }
 
-    /// The calling thread runs here, for the other end to see; at the server's end as the looper with
-    /// this slot.
+    /// The calling thread runs here, for the other end to see.
     #[inline(always)]
-    pub fn show_place(&self, looper: Option<u8>) {
+    pub fn show_processor(&self) {
         let ours = match self.end {
-            End::Client => header::CLIENT_PLACE,
-            End::Server => header::SERVER_PLACE,
+            End::Client => header::CLIENT_PROCESSOR,
+            End::Server => header::SERVER_PROCESSOR,
         };
-        let looper = looper.map_or(0, |slot| u32::from(slot) + 1);
-        let here = (processor() + 1) & header::PROCESSOR | looper << header::LOOPER_SHIFT;
-        if self.shown_place.load(Ordering::Relaxed) != here {
-            self.shown_place.store(here, Ordering::Relaxed);
+        let here = processor() + 1;
+        if self.shown_processor.load(Ordering::Relaxed) != here {
+            self.shown_processor.store(here, Ordering::Relaxed);
             self.head.word(ours).store(here, Ordering::Relaxed);
         }
     }
@@ -207,22 +205,21 @@ impl Channel {
     /// said.
     #[inline]
     pub fn is_apart(&self) -> bool {
-        let theirs = self.peers_place();
-        let differ = theirs ^ self.shown_place.load(Ordering::Relaxed);
-        theirs != 0 && differ & header::PROCESSOR != 0
+        let theirs = self.shown_by_peer();
+        theirs != 0 && theirs != self.shown_processor.load(Ordering::Relaxed)
     }
 
     /// The processor on which the other end's thread last ran, as it has said.
     #[inline]
     pub fn peers_processor(&self) -> Option<u32> {
-        (self.peers_place() & header::PROCESSOR).checked_sub(1)
+        self.shown_by_peer().checked_sub(1)
     }
 
     #[inline]
-    fn peers_place(&self) -> u32 {
+    fn shown_by_peer(&self) -> u32 {
         let theirs = match self.end {
-            End::Client => header::SERVER_PLACE,
-            End::Server => header::CLIENT_PLACE,
+            End::Client => header::SERVER_PROCESSOR,
+            End::Server => header::CLIENT_PROCESSOR,
         };
         self.head.word(theirs).load(Ordering::Relaxed)
     }

@@ -22,7 +22,7 @@ impl Engine {
         while let Some((channel, what)) = self.oldest(state, &incoming, only) {
             self.count_request(&channel, &incoming);
             self.warm_up(&channel);
-            channel.show_place(None);
+            channel.show_processor();
             let outcome = match what.place {
                 Place::Lane(lane) => self.accept_lane(state, &channel, lane),
                 Place::OneWay => self.accept_one_way(state, &channel),

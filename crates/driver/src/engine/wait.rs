@@ -159,7 +159,6 @@ impl Engine {
                 if let Some((place, number)) = posted.filter(|_| served == Served::Look) {
                     warm[place].leave_ready(number as usize);
                 }
-                server.as_ref().inspect(|server| server.look_away());
                 return outcome;
             }
         }
@@ -266,8 +265,7 @@ type Word<'a> = (&'a AtomicU32, u32);
 #[inline]
 fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
     // A looper that has been woken for it takes it.
-    let is_untaken =
-        || !channel.is_expected(number) && !lane.outbox().is_empty();
+    let is_untaken = || !channel.is_expected(number) && !lane.outbox().is_empty();
     let mut untaken = is_untaken();
     if untaken {
         // A looper that this call has kept from its processor comes by: to let it costs less than a timer.

@@ -129,10 +129,6 @@ impl Server for Looper<'_> {
         self.seats.last_lane(warm)
     }
 
-    fn look_away(&self) {
-        self.seats.look_away(&self.process.inner.engine);
-    }
-
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
         let inner = &self.process.inner;
         let (mut request, news) = (Inline::new(), (any_work, posted));

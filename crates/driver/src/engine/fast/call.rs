@@ -14,7 +14,7 @@ use crate::state::transaction::Via;
 use crate::state::work::Tid;
 use crate::token;
 use crate::user::Source;
-use baton_abi::lane::{ChainEntry, Kind, Message, Standing, front};
+use baton_abi::lane::{ChainEntry, Kind, Message, front};
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
 use baton_shm::mapping::View;
@@ -126,7 +126,7 @@ impl Engine {
         let token = token::next().ok()?;
         channel.set_progress(number, Progress::Departed);
         // Before anyone can seize it, who takes it off again.
-        self.set_standing(cell, Standing::Open);
+        self.set_open(cell, true);
         if !cell.begin_call((&self.fast.gate, route.epoch), (via, channel.peer), handle, token) {
             return Some(match self.turn_back(cell, via) {
                 true => Outcome::No,
@@ -167,7 +167,7 @@ impl Engine {
     #[cold]
     fn turn_back(&self, cell: &Cell, via: Via) -> bool {
         if cell.leave() {
-            self.set_standing(cell, Standing::Idle);
+            self.set_open(cell, false);
             return true;
         }
         let mut state = self.lock();
@@ -186,7 +186,7 @@ impl Engine {
         let answer = Plain { cell, message: &message, area: lane.incoming };
         let taken = receiver.take_answer(self, &answer);
         if taken {
-            self.set_standing(cell, Standing::Idle);
+            self.set_open(cell, false);
             lane.inbox().clear();
         }
         taken

@@ -198,10 +198,6 @@ impl Server for Looper<'_> {
         self.seats.last_lane(warm)
     }
 
-    fn look_away(&self) {
-        self.seats.look_away(self.engine);
-    }
-
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
         let (engine, tid, news) = (self.engine, self.tid, (any_work, posted));
         let mut receiver = Buffered::new(tid);

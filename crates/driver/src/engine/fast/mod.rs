@@ -32,9 +32,9 @@ pub(crate) use serve::{Answered, Posted, Served, Server, Warm};
 
 use crate::engine::{Engine, lock};
 use crate::state::State;
-use baton_abi::lane::{Kind, Message, Standing, front};
+use baton_abi::lane::{Kind, Message, front};
 use baton_shm::gate::Gate;
-use baton_shm::sync::{Ordering, fence};
+use baton_shm::sync::Ordering;
 use cell::{Cell, Errand};
 use std::sync::{Mutex, Weak};
 
@@ -98,33 +98,22 @@ impl Engine {
         }
         // The state counts it before the thread does no more.
         self.publish(state);
-        self.set_standing(cell, Standing::Idle);
+        self.set_open(cell, false);
     }
 
-    /// What the cell's thread has under way, for whoever freezes the process, and for clients.
+    /// Whether the cell's thread has something under way, for whoever freezes the process.
     #[inline(always)]
-    fn set_standing(&self, cell: &Cell, standing: Standing) {
+    fn set_open(&self, cell: &Cell, open: bool) {
         match cell.slot {
             // Release, and `Pass::enter` fences it: see the broker's front page.
             Some(slot) => {
-                let word = self.front.word(front::slot_at(slot) + front::SLOT_STANDING);
-                word.store(standing as u32, Ordering::Release);
+                let word = self.front.word(front::slot_at(slot) + front::SLOT_OPEN);
+                word.store(u32::from(open), Ordering::Release);
             }
             None => {
-                let change = if standing == Standing::Open { 1 } else { u32::MAX };
+                let change = if open { 1 } else { u32::MAX };
                 self.front.word(front::OUTSTANDING).fetch_add(change, Ordering::SeqCst);
             }
-        }
-    }
-
-    /// The cell's thread is a looper that may do anything before it looks again.
-    fn look_away(&self, cell: &Cell) {
-        let word = cell.slot.map(|slot| front::slot_at(slot) + front::SLOT_STANDING);
-        let word = word.map(|at| self.front.word(at));
-        if word.is_some_and(|word| word.load(Ordering::Relaxed) == Standing::Looking as u32) {
-            self.set_standing(cell, Standing::Idle);
-            // The general path looks once more, after this can be seen.
-            fence(Ordering::SeqCst);
         }
     }
 

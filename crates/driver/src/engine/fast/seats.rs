@@ -99,13 +99,6 @@ impl<T: Clone> Seats<T> {
         (self.warm, self.last) = (Arc::downgrade(warm), None);
     }
 
-    /// See [`super::Server::look_away`].
-    pub fn look_away(&self, engine: &Engine) {
-        if let Some(cell) = &self.cell {
-            engine.look_away(cell);
-        }
-    }
-
     /// See [`super::Server::last_lane`].
     pub fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)> {
         self.last.filter(|_| self.knows(warm))
@@ -173,7 +166,7 @@ impl<T: Clone> Seats<T> {
             return Err(Served::Look);
         };
         engine.count_request(channel, warm);
-        channel.show_place(cell.slot);
+        channel.show_processor();
         Ok((taken, object))
     }
 

@@ -4,7 +4,7 @@ use super::cell::Cell;
 use crate::channel::{Channel, Lane};
 use crate::engine::{Engine, tid};
 use crate::state::transaction::Via;
-use baton_abi::lane::{ChainEntry, Kind, Message, Standing};
+use baton_abi::lane::{ChainEntry, Kind, Message};
 use baton_abi::uapi::TF_ACCEPT_FDS;
 use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
@@ -25,9 +25,6 @@ pub(crate) trait Server {
     /// Serves one transaction of these channels, if there is one that it can; `posted` if there is one
     /// on [`Server::last_lane`].
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served;
-
-    /// Its looper goes on by the general path.
-    fn look_away(&self);
 }
 
 /// What a looper does after a look at what has come.
@@ -80,7 +77,7 @@ impl Posted<'_> {
         let Taken { cell, channel, via, .. } = self.taken;
         let (by, to) = ((&engine.fast.gate, self.epoch), (via, channel.peer));
         // Before anyone can seize it, who takes it off again.
-        engine.set_standing(cell, Standing::Open);
+        engine.set_open(cell, true);
         let begun = cell.begin_service(by, to, accepts_fds, self.caller);
         if begun {
             engine.count_received(cell);
@@ -100,7 +97,7 @@ impl Engine {
     #[cold]
     fn turn_back_service(&self, cell: &Cell) {
         if cell.leave() {
-            self.set_standing(cell, Standing::Idle);
+            self.set_open(cell, false);
         } else {
             let mut state = self.lock();
             state.disown_service(tid());
@@ -116,7 +113,7 @@ impl Taken<'_> {
         if !self.cell.leave() {
             return Answered::No;
         }
-        engine.set_standing(self.cell, Standing::Looking);
+        engine.set_open(self.cell, false);
         self.post(engine, data.len(), 0, |area, at| area.write(at, data));
         Answered::Yes
     }
@@ -126,7 +123,7 @@ impl Taken<'_> {
     pub fn leave(&self, engine: &Engine) -> bool {
         let is_ours = self.cell.leave();
         if is_ours {
-            engine.set_standing(self.cell, Standing::Idle);
+            engine.set_open(self.cell, false);
         }
         is_ours
     }
