@@ -15,9 +15,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Pure state over the wire format and the memory; broker and driver meet in bytes only.
     ("baton-driver", &["baton-abi", "baton-shm"]),
     ("baton-broker", &["baton-abi", "baton-shm"]),
+    ("baton-rt", &[]),
     ("baton-preload", &["baton-abi", "baton-driver"]),
     ("baton-capi", &["baton-driver"]),
-    ("baton-cli", &["baton-abi", "baton-broker", "baton-driver", "baton-bench"]),
+    ("baton-cli", &["baton-abi", "baton-broker", "baton-driver", "baton-rt", "baton-bench"]),
     ("baton-conformance", &["baton-abi"]),
     ("baton-bench", &["baton-abi", "baton-shm", "baton-broker", "baton-driver"]),
 ];
@@ -36,6 +37,8 @@ const UNSAFE: &[(&str, &str)] = &[
     ("conformance/src/", "speaks the raw interface, and maps what its processes share"),
     ("preload/src/", "stands in for functions of the C library"),
     ("capi/src/", "pointers from C"),
+    ("rt/src/inject.rs", "traces a program, to lock its memory"),
+    ("rt/src/schedule.rs", "asks for priorities, which rustix lacks"),
     ("cli/src/broker.rs", "takes over a listening socket by number"),
     ("bench/src/memory.rs", "memory on superpages, which it aligns and asks for"),
     ("bench/src/systems/uapi.rs", "speaks the raw interface as a program would"),

@@ -14,9 +14,10 @@ Exit codes:
   2    wrong usage
   3    no broker is listening
   4    the context has no context manager (service manager)
+  5    rt run: the frequency is locked at another value
   126  run: the program cannot be executed or interposed
   127  run: the program was not found
-  Otherwise `baton run` ends as its program does.";
+  Otherwise `baton run` and `baton rt run` end as their programs do.";
 
 /// What kind of failure, as the exit code tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,7 @@ pub enum Kind {
     Usage = 2,
     NoBroker = 3,
     NoManager = 4,
+    Held = 5,
     NotExecutable = 126,
     NotFound = 127,
 }

@@ -4,6 +4,7 @@
 //!   `/dev`; [`background`]: a broker for it.
 //! - [`broker`]: the broker itself.
 //! - [`ps`], [`contexts`]: what the broker knows, asked through [`observer`].
+//! - [`rt`]: programs in real time.
 //! - [`services`]: Android's `service` tool, over [`parcel`].
 //! - `bench`: the benchmarks, a crate of their own.
 //! - [`failure`]: exit codes and messages.
@@ -18,6 +19,7 @@ mod observer;
 mod parcel;
 mod program;
 mod ps;
+mod rt;
 mod run;
 mod services;
 
@@ -74,6 +76,9 @@ enum Command {
     Ping(services::NameArgs),
     /// Call a service with arguments, and show the reply
     Call(services::CallArgs),
+    /// Run programs in real time: frequency, idle states, memory, priority
+    #[command(subcommand)]
+    Rt(rt::RtCommand),
     /// Measure Baton beside its peers
     #[command(subcommand)]
     Bench(Bench),
@@ -92,6 +97,7 @@ fn main() -> ExitCode {
         Command::Check(args) => services::check(&args, &socket),
         Command::Ping(args) => services::ping(&args, &socket),
         Command::Call(args) => services::call(&args, &socket),
+        Command::Rt(command) => rt::rt(command),
         // A broker of its own, and an outcome that is no failure of the command.
         Command::Bench(bench) => return bench.run(),
     };

@@ -1,0 +1,272 @@
+//! `baton rt`: programs in real time.
+
+use crate::failure::{Failure, Kind};
+use crate::show;
+use baton_rt::frequency::{self, Record};
+use baton_rt::schedule::parse_cpus;
+use baton_rt::status::{PolicyStatus, Status};
+use baton_rt::{Error, Frequency, Options, Paths, Priority, guardian};
+use clap::{Args, Subcommand};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::num::NonZeroU64;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// What is to be done.
+#[derive(Subcommand)]
+pub enum RtCommand {
+    /// Run a program in real time
+    Run(RunArgs),
+    /// Show what the machine has, and who holds the frequency
+    Status(StatusArgs),
+    /// Undo what processes have left behind that were killed together with their guardian
+    #[command(visible_alias = "release")]
+    Repair(PathsArgs),
+    /// Watches a process: what `run` starts
+    #[command(hide = true)]
+    Guard(GuardArgs),
+}
+
+/// Where the machine is.
+#[derive(Args)]
+pub struct PathsArgs {
+    /// Where sysfs is mounted
+    #[arg(long, value_name = "DIR", default_value_os_t = Paths::default().sysfs)]
+    sysfs: PathBuf,
+    /// Where the record of the frequency lock is: one for all who share the processors
+    #[arg(long, value_name = "DIR", default_value_os_t = Paths::default().state)]
+    state: PathBuf,
+}
+
+impl PathsArgs {
+    fn paths(&self) -> Paths {
+        Paths { sysfs: self.sysfs.clone(), state: self.state.clone(), ..Paths::default() }
+    }
+}
+
+/// What the program gets.
+#[derive(Args)]
+#[command(after_help = "\
+All of it is undone when the program ends, however it ends; its own threads and children inherit priority, \
+processors, timer slack and the protection from being killed, but neither the locked memory nor the lock on the frequency.
+
+--frequency is one lock for the whole machine: those who ask for the same hold it together, another one is refused. It \
+writes to sysfs, so it needs root's right to do so, as --latency does for /dev/cpu_dma_latency.
+
+Exit codes: the program's own; 1 if what was asked for cannot be had, 5 if the frequency is locked at another value, \
+126 if the program cannot be executed, 127 if it was not found.")]
+pub struct RunArgs {
+    /// All processors at this frequency in kHz, or each at its highest
+    #[arg(long, value_name = "KHZ|max")]
+    frequency: Option<Frequency>,
+    /// Processors sleep only as deep as they wake up in so many microseconds; 0: not at all
+    #[arg(long, value_name = "US")]
+    latency: Option<u32>,
+    /// Keep all of the program in memory, from its first instruction
+    #[arg(long)]
+    lock_memory: bool,
+    /// Do not kill the program when memory runs out
+    #[arg(long)]
+    oom_protect: bool,
+    /// How late timers may come, in nanoseconds; of real-time threads the kernel allows none anyway
+    #[arg(long, value_name = "NS")]
+    timer_slack: Option<NonZeroU64>,
+    /// Run on these processors only: 0,2-3
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    cpus: Option<Cpus>,
+    /// Policy and priority, 1 to 99: fifo:80, rr:10, other
+    #[arg(long, value_name = "POLICY:N")]
+    priority: Option<Priority>,
+    #[command(flatten)]
+    paths: PathsArgs,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone)]
+struct Cpus(Vec<usize>);
+
+fn cpus(text: &str) -> Result<Cpus, &'static str> {
+    parse_cpus(text).map(Cpus).ok_or("no list of processors as 0,2-3 is")
+}
+
+/// What is to be shown.
+#[derive(Args)]
+pub struct StatusArgs {
+    /// As one JSON document
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    paths: PathsArgs,
+}
+
+/// What the guardian is told.
+#[derive(Args)]
+pub struct GuardArgs {
+    /// This is the guardian, not the one that starts it
+    #[arg(long)]
+    apart: bool,
+    watch: String,
+}
+
+/// Does it.
+pub fn rt(command: RtCommand) -> Result<(), Failure> {
+    match command {
+        RtCommand::Run(args) => run(&args),
+        RtCommand::Status(args) => status(&args),
+        RtCommand::Repair(args) => repair(&args.paths()),
+        RtCommand::Guard(args) => guard(&args),
+    }
+}
+
+/// Executes the program in place of this process.
+fn run(args: &RunArgs) -> Result<(), Failure> {
+    let tried = format!("run {} in real time", args.command[0].to_string_lossy());
+    let own = std::env::current_exe().map_err(|error| Failure::new(&tried, error))?;
+    let mut options = Options::new().paths(args.paths.paths()).guardian(own);
+    if let Some(frequency) = args.frequency {
+        options = options.frequency(frequency);
+    }
+    if let Some(latency_us) = args.latency {
+        options = options.latency_us(latency_us);
+    }
+    if args.lock_memory {
+        // The stack is the program's, and grows under the lock.
+        options = options.lock_memory(0);
+    }
+    if args.oom_protect {
+        options = options.oom_protect();
+    }
+    if let Some(slack_ns) = args.timer_slack {
+        options = options.timer_slack_ns(slack_ns);
+    }
+    if let Some(Cpus(cpus)) = &args.cpus {
+        options = options.cpus(cpus.clone());
+    }
+    if let Some(priority) = args.priority {
+        options = options.priority(priority);
+    }
+    options.before_exec().map_err(|error| explain(&tried, &error))?;
+    let error = Command::new(&args.command[0]).args(&args.command[1..]).exec();
+    let kind = match error.kind() {
+        std::io::ErrorKind::NotFound => Kind::NotFound,
+        _ => Kind::NotExecutable,
+    };
+    Err(Failure::new(tried, error).kind(kind))
+}
+
+fn explain(tried: &str, error: &Error) -> Failure {
+    let failure = Failure::new(tried, error);
+    let failure = match error.advice() {
+        Some(advice) => failure.advice(advice),
+        None => failure,
+    };
+    match error {
+        Error::Held { .. } => failure.kind(Kind::Held),
+        _ => failure,
+    }
+}
+
+fn repair(paths: &Paths) -> Result<(), Failure> {
+    let held = frequency::repair(paths).map_err(|error| explain("repair", &error))?;
+    show(&match held {
+        Some(Record { frequency, holders, .. }) => {
+            let names: Vec<String> = holders.iter().map(ToString::to_string).collect();
+            format!("the frequency is locked at {frequency} by {}\n", names.join(", "))
+        }
+        None => "the frequency is not locked\n".to_owned(),
+    })
+}
+
+fn guard(args: &GuardArgs) -> Result<(), Failure> {
+    let tried = "guard a process";
+    if !args.apart {
+        return guardian::detach(&args.watch).map_err(|error| Failure::new(tried, error));
+    }
+    // Whoever ends a group of processes ends its owner, too, and there is work to do then.
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
+            .map_err(|error| Failure::new(tried, error))?;
+    }
+    let let_go = || {
+        if let Ok(null) = std::fs::File::options().write(true).open("/dev/null") {
+            let _ = rustix::stdio::dup2_stdout(&null);
+        }
+    };
+    guardian::watch(&args.watch, let_go).map_err(|error| explain(tried, &error))
+}
+
+fn status(args: &StatusArgs) -> Result<(), Failure> {
+    let tried = "show what the machine has";
+    let status = Status::look(&args.paths.paths()).map_err(|error| explain(tried, &error))?;
+    match args.json {
+        true => {
+            let text = serde_json::to_string_pretty(&status);
+            show(&(text.map_err(|error| Failure::new(tried, error))? + "\n"))
+        }
+        false => show(&text(&status)),
+    }
+}
+
+fn text(status: &Status) -> String {
+    let or = |value: Option<String>, none: &str| value.unwrap_or_else(|| none.to_owned());
+    let mut text =
+        format!("kernel           {}, preemption: {}\n", status.kernel, status.preemption);
+    if status.policies.is_empty() {
+        text += "frequency        this kernel does not set it\n";
+    }
+    for policy in &status.policies {
+        text += &policy_line(policy);
+    }
+    text += &lock_lines(status);
+    // Writing to a string does not fail.
+    let us = |us| format!("at most {us} us");
+    let _ = writeln!(
+        text,
+        "wake-up          {}",
+        or(status.latency_us.map(us), "not for this user to see")
+    );
+    let _ = writeln!(text, "idle governor    {}", or(status.idle_governor.clone(), "none"));
+    let _ = writeln!(
+        text,
+        "limits           real-time priority {}, locked memory {}",
+        or(status.priority_limit.map(|limit| limit.to_string()), "any"),
+        or(status.memory_limit_bytes.map(|limit| format!("{} KiB", limit >> 10)), "any"),
+    );
+    match status.realtime_us {
+        Some([-1, _]) => text += "real-time share  all\n",
+        Some([part, period]) => {
+            let _ = writeln!(text, "real-time share  {part} of {period} us");
+        }
+        None => {}
+    }
+    text
+}
+
+fn policy_line(policy: &PolicyStatus) -> String {
+    let [least, greatest] = policy.able_khz;
+    let now = policy.current_khz.map_or(String::new(), |khz| format!(", now {khz}"));
+    format!(
+        "{:<17}{}, {} to {} kHz{now} (able: {least} to {greatest})\n",
+        policy.name, policy.setting.governor, policy.setting.min_khz, policy.setting.max_khz,
+    )
+}
+
+fn lock_lines(status: &Status) -> String {
+    let Some(lock) = &status.lock else { return "frequency lock   nobody's\n".to_owned() };
+    let mut text = format!("frequency lock   {}\n", lock.frequency);
+    for held in &lock.holders {
+        let state = match held.alive {
+            true => "",
+            false => ", which has ended: `baton rt repair` undoes it",
+        };
+        let _ = writeln!(text, "  held by        {}{state}", held.holder);
+    }
+    text
+}

@@ -1,0 +1,92 @@
+//! A process that holds something, told apart from a later one with the same number.
+
+use crate::error::Error;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::{Deserialize, Serialize};
+use std::fmt::{self, Display, Formatter};
+
+/// A process by its number and the time of its start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The process's number.
+    pub pid: u32,
+    /// When it started, in the kernel's ticks since boot; `exec` does not change it.
+    pub started_ticks: u64,
+    /// Who undoes what it holds when it is killed.
+    pub guardian: u32,
+}
+
+impl Display for Holder {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        write!(out, "process {}", self.pid)?;
+        match std::fs::read_to_string(format!("/proc/{}/comm", self.pid)) {
+            Ok(name) => write!(out, " ({})", name.trim_end().replace(char::is_control, "?")),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Holder {
+    /// The process with this number, as it is now. `None` if there is none.
+    pub fn of(pid: u32, guardian: u32) -> Option<Holder> {
+        Some(Holder { pid, started_ticks: started(pid)?, guardian })
+    }
+
+    /// This process.
+    pub(crate) fn own(guardian: u32) -> Result<Holder, Error> {
+        let pid = std::process::id();
+        Holder::of(pid, guardian).ok_or(Error::NoOwner(pid))
+    }
+
+    /// The same process, whoever guards it.
+    pub fn is(&self, other: &Holder) -> bool {
+        (self.pid, self.started_ticks) == (other.pid, other.started_ticks)
+    }
+
+    /// Readable once the process has ended. `None` if it has been reaped.
+    pub fn pidfd(&self) -> Option<OwnedFd> {
+        let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        // Looked at after it was opened: from here on the number cannot come to mean another one.
+        (started(self.pid)? == self.started_ticks).then_some(pidfd)
+    }
+
+    /// Whether it has not ended. A process that nobody has waited for yet has.
+    pub fn is_alive(&self) -> bool {
+        let Some(pidfd) = self.pidfd() else { return false };
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        !matches!(poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&now)), Ok(1..))
+    }
+}
+
+/// Field 22 of `/proc/PID/stat`. The name before it may have spaces and brackets of its own.
+fn started(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_is_alive_until_it_ends_and_is_no_other() {
+        let own = Holder::own(0).unwrap();
+        assert!(own.is_alive());
+        let other = Holder { started_ticks: own.started_ticks + 1, ..own.clone() };
+        assert!(!other.is_alive() && !other.is(&own));
+        let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let holder = Holder::of(child.id(), 0).unwrap();
+        assert!(holder.is_alive());
+        let pidfd = holder.pidfd().unwrap();
+        child.kill().unwrap();
+        poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None).unwrap();
+        assert!(!holder.is_alive(), "nobody has waited for it yet");
+        child.wait().unwrap();
+        assert!(!holder.is_alive());
+    }
+}

@@ -1,0 +1,89 @@
+//! Pages that stay in memory, and a stack whose pages are there before they are needed.
+
+use crate::error::Error;
+use rustix::io::Errno;
+use rustix::mm::{MlockAllFlags, mlockall, munlockall};
+use std::hint::black_box;
+use std::sync::{Mutex, PoisonError};
+
+/// What `mlockall` is asked for, here and in other programs.
+pub(crate) const FLAGS: MlockAllFlags = MlockAllFlags::CURRENT.union(MlockAllFlags::FUTURE);
+
+/// How many [`Locked`] there are: the kernel does not count.
+static N_LOCKED: Mutex<usize> = Mutex::new(0);
+
+/// All pages of this process stay in memory, those too that it gets later, until the last of these is dropped.
+#[derive(Debug)]
+pub struct Locked(());
+
+impl Locked {
+    /// Brings all pages in and keeps them.
+    pub fn new() -> Result<Locked, Error> {
+        let mut n_locked = N_LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
+        mlockall(FLAGS).map_err(refused)?;
+        *n_locked += 1;
+        Ok(Locked(()))
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let mut n_locked = N_LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
+        *n_locked -= 1;
+        if *n_locked == 0 {
+            let _ = munlockall();
+        }
+    }
+}
+
+/// Why memory cannot be locked.
+pub(crate) fn refused(errno: Errno) -> Error {
+    match errno {
+        Errno::PERM | Errno::NOMEM | Errno::AGAIN => Error::Denied {
+            what: "locking the memory".to_owned(),
+            needs: "CAP_IPC_LOCK or an RLIMIT_MEMLOCK above the program's size".to_owned(),
+            advice: "run it as root, after `ulimit -l unlimited`, or with LimitMEMLOCK=infinity in its systemd unit",
+        },
+        _ => Error::system("mlockall", errno),
+    }
+}
+
+const PAGE_BYTES: usize = 4096;
+
+/// Touches so many bytes of the calling thread's stack, which must have room for them.
+pub fn prefault_stack(bytes: usize) {
+    deepen(bytes.div_ceil(PAGE_BYTES));
+}
+
+#[inline(never)]
+fn deepen(n_pages: usize) {
+    let mut page = [0_u8; PAGE_BYTES];
+    black_box(&mut page);
+    if n_pages > 1 {
+        deepen(n_pages - 1);
+    }
+    // Used after the call, so that it is no tail call, which would use one page again and again.
+    black_box(&page);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack_kib() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    #[test]
+    fn a_stack_has_its_pages_before_they_are_used() {
+        let touch = || {
+            let before = stack_kib();
+            prefault_stack(4 << 20);
+            stack_kib() - before
+        };
+        let grown_kib = std::thread::Builder::new().stack_size(8 << 20).spawn(touch).unwrap();
+        assert!(grown_kib.join().unwrap() >= 3 << 10);
+    }
+}
