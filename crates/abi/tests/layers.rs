@@ -20,7 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-capi", &["baton-driver"]),
     ("baton-cli", &["baton-abi", "baton-broker", "baton-driver", "baton-rt", "baton-bench"]),
     ("baton-conformance", &["baton-abi"]),
-    ("baton-bench", &["baton-abi", "baton-shm", "baton-broker", "baton-driver"]),
+    ("baton-bench", &["baton-abi", "baton-shm", "baton-broker", "baton-driver", "baton-rt"]),
 ];
 
 /// Where `unsafe` may stand, and why it cannot be elsewhere. A name that ends in a slash is a

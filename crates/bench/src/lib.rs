@@ -3,6 +3,7 @@
 //! - [`rpc`]: a call and its answer; [`ratios`]: what it must hold. Its parts: [`throughput`] of
 //!   many clients, a call among idle [`lanes`], and loopers that [`follow`].
 //! - [`tester`] and [`add_ints`]: two experiments of others, each an [`experiment`].
+//! - [`latency`]: how late threads wake up, and where a call's time goes.
 //! - [`pages`]: what superpages would gain; [`memory`], [`scene`]: what it plays with.
 //! - [`system`]: what can be measured, with one file each in `systems`; [`service`]: what a server
 //!   does; [`payload`]: what an echo carries.
@@ -26,6 +27,7 @@ pub mod gate;
 mod hall;
 pub mod html;
 pub mod lanes;
+pub mod latency;
 pub mod load;
 pub mod machine;
 pub mod memory;
@@ -60,6 +62,8 @@ pub enum Bench {
     AddInts(experiment::ExperimentArgs),
     /// Measure what superpages would gain: a drawing loop, and a large parcel
     Pages(pages::PagesArgs),
+    /// Measure how late a real-time thread wakes up, and a call's way there and back
+    Latency(latency::LatencyArgs),
     /// One end of a system: what a benchmark starts
     #[command(hide = true)]
     Party(party::PartyArgs),
@@ -74,6 +78,7 @@ impl Bench {
             Bench::Tester(args) => tester::tester(&args),
             Bench::AddInts(args) => add_ints::add_ints(&args),
             Bench::Pages(args) => pages::pages(&args),
+            Bench::Latency(args) => latency::latency(&args),
             Bench::Party(args) => party::party(&args),
         }
     }

@@ -4,6 +4,7 @@ use crate::party::{Found, Order, Side};
 use crate::processors::{Placement, Processors};
 use crate::service::Service;
 use crate::system::System;
+use baton_rt::Priority;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::FileTypeExt;
@@ -68,6 +69,8 @@ pub struct Place<'a> {
     pub service: Service,
     /// What both have in their environment beside this program's.
     pub environment: &'a [(&'a str, &'a str)],
+    /// The priority of both; `None` for that of this process.
+    pub priority: Option<Priority>,
 }
 
 /// What a pair is to measure, at once.
@@ -175,6 +178,9 @@ impl Party {
         // Programs of peers know the words that a pair needs, and no more.
         if place.service != Service::Echo {
             command.args(["--service", place.service.name()]);
+        }
+        if let Some(priority) = place.priority {
+            command.arg("--priority").arg(priority.to_string());
         }
         if n_clients != 1 {
             command.arg("--clients").arg(n_clients.to_string());

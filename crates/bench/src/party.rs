@@ -15,6 +15,7 @@ use crate::processors;
 use crate::service::{Service, now_ns};
 use crate::system::{Accept, Client, System};
 use crate::systems::typed;
+use baton_rt::{Priority, memory};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -39,6 +40,9 @@ pub struct PartyArgs {
     /// What the server does
     #[arg(long, default_value = "echo")]
     pub service: Service,
+    /// Priority of all its threads, whose memory stays in place then
+    #[arg(long)]
+    pub priority: Option<Priority>,
     /// How many clients the server has
     #[arg(long, default_value_t = 1)]
     pub clients: usize,
@@ -97,7 +101,8 @@ pub struct Found {
 
 /// Plays the part until it is told no more.
 pub fn party(args: &PartyArgs) -> ExitCode {
-    let done = end_with(args.starter).and_then(|()| match args.side {
+    let prepared = end_with(args.starter).and_then(|()| args.priority.map_or(Ok(()), hurry));
+    let done = prepared.and_then(|()| match args.side {
         Side::Client => {
             let service = args.system.service(args.service);
             calls_for(args.system.connect(&args.directory, &args.broker)?, service)
@@ -113,6 +118,13 @@ pub fn party(args: &PartyArgs) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Before there are threads: those to come inherit it.
+fn hurry(priority: Priority) -> io::Result<()> {
+    // Where it may not be had, pages come late, and that shows.
+    let _ = memory::Locked::new().map(std::mem::forget);
+    priority.set(None).map_err(io::Error::other)
 }
 
 /// Has this process killed when the one that started it ends; a party may spin, and would not see

@@ -74,6 +74,19 @@ pub enum Detail {
         /// Its name.
         point: &'static str,
     },
+    /// Of delays among which the worst counts.
+    Latency {
+        /// The threads'.
+        priority: String,
+        /// Ordinary threads that ran beside.
+        load: usize,
+        /// Where the thread was bound, if it was.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cpu: Option<usize>,
+        /// A quarter and three quarters are not longer, of all rounds together.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        quartiles_ns: Option<[u64; 2]>,
+    },
     /// A sleep between two calls.
     Delay {
         /// In microseconds.

@@ -32,7 +32,7 @@ impl Stage {
     /// What is to be started here.
     pub fn place(&self, service: Service) -> Place<'_> {
         let (broker, directory) = (self.broker.socket(), self.directory.path());
-        Place { broker, directory, service, environment: &[] }
+        Place { broker, directory, service, environment: &[], priority: None }
     }
 }
 

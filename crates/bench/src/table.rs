@@ -96,7 +96,9 @@ pub fn title(row: &Row) -> String {
         Some(Detail::Delay { delay_us }) => {
             format!("{delay_us} us between calls, {processors}{bytes}")
         }
-        None | Some(Detail::Point { .. }) => format!("{processors}{bytes}"),
+        None | Some(Detail::Point { .. } | Detail::Latency { .. }) => {
+            format!("{processors}{bytes}")
+        }
     }
 }
 

@@ -25,12 +25,16 @@ fn main() -> ExitCode {
         let Subcommand::Bench(bench) = Words::parse().command;
         return bench.run();
     }
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         ("a_run_in_json_and_as_a_page", a_run_in_json_and_as_a_page),
         ("a_bar_that_was_not_measured_fails_a_check", a_bar_that_was_not_measured_fails_a_check),
         ("instructions_are_of_few_bytes", instructions_are_of_few_bytes),
         ("a_message_is_at_each_point_in_turn", a_message_is_at_each_point_in_turn),
         ("ints_are_added_with_and_without_a_delay", ints_are_added_with_and_without_a_delay),
+        (
+            "threads_wake_up_and_calls_go_there_and_back",
+            threads_wake_up_and_calls_go_there_and_back,
+        ),
         ("a_party_ends_with_its_starter", a_party_ends_with_its_starter),
         ("pages_of_two_sizes_are_measured_or_refused", pages_of_two_sizes_are_measured_or_refused),
     ];
@@ -40,6 +44,35 @@ fn main() -> ExitCode {
     }
     println!("{} passed, 0 failed", tests.len());
     ExitCode::SUCCESS
+}
+
+fn threads_wake_up_and_calls_go_there_and_back() {
+    let program = std::env::current_exe().unwrap();
+    let few =
+        ["--loops", "20", "--rounds", "2", "--load", "1", "--interval", "200", "-a", "--json"];
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("latency.html");
+    let mut command = Command::new(program);
+    let output =
+        command.args(["bench", "latency"]).args(few).arg("--html").arg(&file).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    let cpus = report["machine"]["cpus"].as_u64().unwrap() as usize;
+    let rows = report["rows"].as_array().unwrap();
+    let of =
+        |case: &str| rows.iter().filter(|row| row["case"] == case && row["n"].is_u64()).count();
+    assert_eq!(of("wake-up"), 2 * cpus, "with and without load");
+    let n_placements = if report["pinning"]["other"].is_u64() { 3 } else { 2 };
+    assert_eq!((of("call"), of("return")), (2 * n_placements, 2 * n_placements));
+    for row in rows.iter().filter(|row| row["n"].is_u64()) {
+        assert_eq!(row["n"], 20, "{row}");
+        let [least, greatest] = [&row["min_ns"], &row["max_ns"]].map(|ns| ns.as_u64().unwrap());
+        let quartile = |at: usize| row["quartiles_ns"][at].as_u64().unwrap();
+        assert!(least > 0 && least <= quartile(1) && quartile(0) <= quartile(1), "{row}");
+        assert!(row["p50_ns"].as_f64().unwrap() <= greatest as f64, "{row}");
+    }
+    let page = std::fs::read_to_string(file).unwrap();
+    assert_eq!(page.matches("<svg").count(), 2 * (cpus + n_placements));
 }
 
 fn bench(words: &[&str]) -> Output {

@@ -79,6 +79,8 @@ enum Command {
     /// Run programs in real time: frequency, idle states, memory, priority
     #[command(subcommand)]
     Rt(rt::RtCommand),
+    /// Measure how late a real-time thread wakes up, and a call's way there and back
+    Latency(baton_bench::latency::LatencyArgs),
     /// Measure Baton beside its peers
     #[command(subcommand)]
     Bench(Bench),
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Command::Call(args) => services::call(&args, &socket),
         Command::Rt(command) => rt::rt(command),
         // A broker of its own, and an outcome that is no failure of the command.
+        Command::Latency(args) => return Bench::Latency(args).run(),
         Command::Bench(bench) => return bench.run(),
     };
     match result {
