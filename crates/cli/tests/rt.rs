@@ -1,5 +1,5 @@
-//! `baton rt` with real processes, which are killed; the frequency in a directory that stands for sysfs, all else on this
-//! machine's own files.
+//! `baton rt` with real processes, which are killed; the frequency in a directory that stands for
+//! sysfs, all else on this machine's own files.
 
 use baton_rt::{Error, Frequency, Options, Paths};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -40,6 +40,10 @@ impl Machine {
                 std::fs::write(policy.join(file), format!("{text}\n")).unwrap();
             }
         }
+        // Its processors are offline, and it cannot be set.
+        let offline = directory.path().join("sys/devices/system/cpu/cpufreq/policy8");
+        std::fs::create_dir(&offline).unwrap();
+        std::fs::write(offline.join("affected_cpus"), "\n").unwrap();
         Machine { directory }
     }
 

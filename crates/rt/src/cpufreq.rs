@@ -4,9 +4,9 @@
 //!   SYSFS/devices/system/cpu/cpufreq/policyN/scaling_governor, scaling_min_freq, scaling_max_freq
 //! ```
 //!
-//! A policy is held at a frequency by making it both bounds, which every driver takes and no governor leaves. The
-//! governor is `performance` for as long, where there is one: it never samples. `userspace`, made for this, is missing where
-//! the processor chooses for itself.
+//! A policy is held at a frequency by making it both bounds, which every driver takes and no
+//! governor leaves. The governor is `performance` for as long, where there is one: it never
+//! samples. `userspace`, made for this, is missing where the processor chooses for itself.
 
 use crate::error::Error;
 use crate::paths::Paths;
@@ -148,8 +148,9 @@ impl Policy {
         Err(Error::NotTaken { policy: self.name.clone(), wanted: text(wanted), got: text(got) })
     }
 
-    /// Sets it, as far as it is not so already. The lower bound cannot pass the upper one: whichever is in the way
-    /// of the other, one of the two attempts at the upper comes at the right time.
+    /// Sets it, as far as it is not so already. The lower bound cannot pass the upper one:
+    /// whichever is in the way of the other, one of the two attempts at the upper comes at the
+    /// right time.
     pub fn set(&self, setting: &Setting) -> Result<(), Error> {
         let (min_khz, max_khz) = (setting.min_khz.to_string(), setting.max_khz.to_string());
         self.write("scaling_governor", &setting.governor)?;

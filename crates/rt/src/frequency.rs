@@ -1,13 +1,15 @@
-//! The frequency lock: processes that need the same frequency hold it together, and another one is refused.
+//! The frequency lock: processes that need the same frequency hold it together, and another one is
+//! refused.
 //!
 //! ```text
 //!   STATE/lock            flock: one process at a time looks or changes
 //!   STATE/frequency.json  what was asked for, what was set before, who holds it
 //! ```
 //!
-//! The form is that of RTAndroid's lock (Kalkov 2018, 4.3), with holders by name in place of a counter: the hold of a process
-//! that has ended is nobody's. Order: the record is there before the first setting is changed, and until the last one
-//! is restored, so whoever finds a record without a living holder can finish the work.
+//! The form is that of RTAndroid's lock (Kalkov 2018, 4.3), with holders by name in place of a
+//! counter: the hold of a process that has ended is nobody's. Order: the record is there before the
+//! first setting is changed, and until the last one is restored, so whoever finds a record without
+//! a living holder can finish the work.
 
 use crate::cpufreq::{self, Policy, Setting};
 use crate::error::Error;

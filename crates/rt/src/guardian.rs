@@ -5,9 +5,10 @@
 //!               ends at once        says "ready PID", then waits for the owner's end, repairs, ends
 //! ```
 //!
-//! It is a program of its own, because a child of a process with threads can do hardly anything before it executes one;
-//! and nobody's child, since a program may wait for all of its children. One that is killed itself leaves the
-//! record: whoever asks for the lock next, or `baton rt repair`, does its work.
+//! It is a program of its own, because a child of a process with threads can do hardly anything
+//! before it executes one; and nobody's child, since a program may wait for all of its children.
+//! One that is killed itself leaves the record: whoever asks for the lock next, or `baton rt
+//! repair`, does its work.
 
 use crate::error::Error;
 use crate::frequency;
@@ -90,8 +91,8 @@ pub fn detach(watch: &str) -> io::Result<()> {
         .map(drop)
 }
 
-/// In the guardian: watches, and repairs. `ready` lets go of standard output once the owner has been told, also of what is
-/// in the way.
+/// In the guardian: watches, and repairs. `ready` lets go of standard output once the owner has
+/// been told, also of what is in the way.
 pub fn watch(text: &str, ready: impl FnOnce()) -> Result<(), Error> {
     let begun = begin(text);
     let line = match &begun {

@@ -5,8 +5,8 @@ use crate::paths::Paths;
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-/// A bound on the wake-up time of all processors, for as long as it is kept. It is bound to the open file: the kernel ends it
-/// with the process.
+/// A bound on the wake-up time of all processors, for as long as it is kept. It is bound to the
+/// open file: the kernel ends it with the process.
 #[derive(Debug)]
 pub struct Bound {
     _device: File,

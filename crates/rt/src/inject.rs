@@ -1,7 +1,7 @@
 //! Locks the memory of a program that is only about to begin.
 //!
-//! `exec` undoes `mlockall`, so the program would have to call it itself. This makes it: the process is traced through its
-//! `exec`, and its first system call is ours.
+//! `exec` undoes `mlockall`, so the program would have to call it itself. This makes it: the
+//! process is traced through its `exec`, and its first system call is ours.
 //!
 //! ```text
 //!   exec ... returns to the program's entry      <- stopped here
@@ -78,8 +78,9 @@ impl Seized {
         }
     }
 
-    /// Waits until it has executed another program, and locks the memory of that. One that cannot be locked ends with
-    /// exit code 1. No error if it ends without executing one: it will have said why.
+    /// Waits until it has executed another program, and locks the memory of that. One that cannot
+    /// be locked ends with exit code 1. No error if it ends without executing one: it will have
+    /// said why.
     pub fn lock_memory(mut self) -> Result<(), Error> {
         let done = self.reach_exec().and_then(|()| self.call_mlockall());
         for signal in std::mem::take(&mut self.held) {
@@ -169,7 +170,8 @@ impl Seized {
     }
 
     fn ptrace(&self, request: impl Into<i64>, address: usize, data: usize) -> Result<(), Errno> {
-        // SAFETY: concerns the traced process alone: requests that write to this one go through `transfer`.
+        // SAFETY: concerns the traced process alone: requests that write to this one go through
+        // `transfer`.
         #[allow(unsafe_code)]
         match unsafe { libc::syscall(libc::SYS_ptrace, request.into(), self.pid, address, data) } {
             -1 => Err(last()),

@@ -12,8 +12,8 @@
 //!   to begin. [`oom`]: who is killed when memory runs out. [`schedule`]: priority, processors, timer slack.
 //! - [`status`]: what the machine has and who holds what; [`paths`]: where. [`Error`]: what is missing, and what to do.
 //!
-//! **Invariant**: whatever outlives its process (the processors' frequency alone) is written down before it is
-//! changed. All else the kernel undoes when the process ends.
+//! **Invariant**: whatever outlives its process (the processors' frequency alone) is written down
+//! before it is changed. All else the kernel undoes when the process ends.
 #![deny(unsafe_code)]
 
 pub mod cpufreq;

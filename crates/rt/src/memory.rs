@@ -12,7 +12,8 @@ pub(crate) const FLAGS: MlockAllFlags = MlockAllFlags::CURRENT.union(MlockAllFla
 /// How many [`Locked`] there are: the kernel does not count.
 static N_LOCKED: Mutex<usize> = Mutex::new(0);
 
-/// All pages of this process stay in memory, those too that it gets later, until the last of these is dropped.
+/// All pages of this process stay in memory, those too that it gets later, until the last of these
+/// is dropped.
 #[derive(Debug)]
 pub struct Locked(());
 
@@ -70,18 +71,29 @@ fn deepen(n_pages: usize) {
 mod tests {
     use super::*;
 
-    fn stack_kib() -> u64 {
-        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    fn kib(of: &str) -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(of)).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
+    /// One test: pages of one are pages of the other.
     #[test]
+    fn memory_is_locked_until_the_last_one_lets_go() {
+        a_stack_has_its_pages_before_they_are_used();
+        let Ok(first) = Locked::new() else { return };
+        let second = Locked::new().unwrap();
+        drop(first);
+        assert!(kib("VmLck:") > 0);
+        drop(second);
+        assert_eq!(kib("VmLck:"), 0);
+    }
+
     fn a_stack_has_its_pages_before_they_are_used() {
         let touch = || {
-            let before = stack_kib();
+            let before = kib("VmRSS:");
             prefault_stack(4 << 20);
-            stack_kib() - before
+            kib("VmRSS:") - before
         };
         let grown_kib = std::thread::Builder::new().stack_size(8 << 20).spawn(touch).unwrap();
         assert!(grown_kib.join().unwrap() >= 3 << 10);

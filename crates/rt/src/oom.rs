@@ -48,3 +48,21 @@ impl Drop for Protection {
         let _ = adjust(self.before);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protection_ends() {
+        let before = adjustment().unwrap();
+        match Protection::new() {
+            Ok(protection) => {
+                assert_eq!(adjustment().unwrap(), PROTECTED);
+                drop(protection);
+            }
+            Err(error) => assert!(error.advice().is_some(), "{error}"),
+        }
+        assert_eq!(adjustment().unwrap(), before);
+    }
+}

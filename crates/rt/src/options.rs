@@ -76,13 +76,14 @@ impl Options {
         Options { paths, ..self }
     }
 
-    /// The `baton` command, if it is neither beside this program nor in PATH: it undoes the frequency lock of a process that
-    /// is killed.
+    /// The `baton` command, if it is neither beside this program nor in PATH: it undoes the
+    /// frequency lock of a process that is killed.
     pub fn guardian(self, program: PathBuf) -> Options {
         Options { guardian: Some(program), ..self }
     }
 
-    /// All processors at one frequency. Others may hold the same; while somebody holds another, it is refused.
+    /// All processors at one frequency. Others may hold the same; while somebody holds another, it
+    /// is refused.
     pub fn frequency(self, frequency: Frequency) -> Options {
         Options { frequency: Some(frequency), ..self }
     }
@@ -92,7 +93,8 @@ impl Options {
         Options { latency_us: Some(latency_us), ..self }
     }
 
-    /// All memory of the process stays, and so many bytes of the calling thread's stack are there already.
+    /// All memory of the process stays, and so many bytes of the calling thread's stack are there
+    /// already.
     pub fn lock_memory(self, stack_bytes: usize) -> Options {
         Options { memory: Some(stack_bytes), ..self }
     }
@@ -138,12 +140,12 @@ impl Options {
         self.guard(frequency, bound, memory)
     }
 
-    /// All of it, for the program that this process is going to execute, and until that ends. What `exec` would undo is
-    /// done by a guardian: locking memory after it, and keeping the bound on wake-up times. If `exec` fails, the end of this
-    /// process undoes it.
+    /// All of it, for the program that this process is going to execute, and until that ends. What
+    /// `exec` would undo is done by a guardian: locking memory after it, and keeping the bound on
+    /// wake-up times. If `exec` fails, the end of this process undoes it.
     ///
-    /// The guardian traces the process from here on, if memory is to be locked: call this from its first thread, when it
-    /// has no other, directly before `exec`.
+    /// The guardian traces the process from here on, if memory is to be locked: call this from its
+    /// first thread, when it has no other, directly before `exec`.
     pub fn before_exec(&self) -> Result<(), Error> {
         // Whether it may be had: an error of the guardian's would say less.
         let bound =
@@ -181,8 +183,8 @@ impl Options {
         Ok(Held { paths: self.paths.clone(), holder, _guardian: guardian })
     }
 
-    /// What the calling thread inherits or passes on, after the rest: the priority last, so that nobody who was started
-    /// before has it.
+    /// What the calling thread inherits or passes on, after the rest: the priority last, so that
+    /// nobody who was started before has it.
     fn guard(
         &self,
         frequency: Option<Held>,

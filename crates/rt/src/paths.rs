@@ -8,8 +8,8 @@ use std::path::PathBuf;
 pub struct Paths {
     /// Where sysfs is mounted.
     pub sysfs: PathBuf,
-    /// The directory of the frequency lock's record: one for all processes that share processors, and gone with the
-    /// next boot, as the settings are that it tells of.
+    /// The directory of the frequency lock's record: one for all processes that share processors,
+    /// and gone with the next boot, as the settings are that it tells of.
     pub state: PathBuf,
     /// The device that takes bounds on the processors' wake-up time.
     pub dma_latency: PathBuf,

@@ -1,4 +1,5 @@
-//! A thread's priority, processors and timer slack. What it starts, and what it becomes by `exec`, inherits them.
+//! A thread's priority, processors and timer slack. What it starts, and what it becomes by `exec`,
+//! inherits them.
 
 use crate::error::Error;
 use rustix::io::Errno;
@@ -60,7 +61,8 @@ impl Priority {
         }
     }
 
-    /// The calling thread's. SCHED_BATCH, SCHED_IDLE and SCHED_DEADLINE are errors: they have more than this.
+    /// The calling thread's. SCHED_BATCH, SCHED_IDLE and SCHED_DEADLINE are errors: they have more
+    /// than this.
     pub fn current() -> Result<Priority, Error> {
         let mut param = libc::sched_param { sched_priority: 0 };
         // SAFETY: both look at the calling thread, and the second writes to a variable of ours.
@@ -162,7 +164,8 @@ impl Drop for Pinned {
     }
 }
 
-/// How late the calling thread's timers may come, until it is dropped. Real-time threads have none anyway.
+/// How late the calling thread's timers may come, until it is dropped. Real-time threads have none
+/// anyway.
 #[derive(Debug)]
 pub struct Slack {
     before_ns: u64,
@@ -248,5 +251,18 @@ mod tests {
         assert_eq!(current_timer_slack().unwrap(), slack);
         assert_eq!(sched_getaffinity(None).unwrap(), cpus);
         assert!(Pinned::new(&[CpuSet::MAX_CPU]).is_err());
+    }
+
+    #[test]
+    fn a_thread_gets_its_priority_and_has_it_no_longer() {
+        let before = Priority::current().unwrap();
+        match Prioritized::new(Priority::Rr(2)) {
+            Ok(prioritized) => {
+                assert_eq!(Priority::current().unwrap(), Priority::Rr(2));
+                drop(prioritized);
+            }
+            Err(error) => assert!(error.advice().is_some(), "{error}"),
+        }
+        assert_eq!(Priority::current().unwrap(), before);
     }
 }

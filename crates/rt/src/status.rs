@@ -20,7 +20,8 @@ pub struct Status {
     pub policies: Vec<PolicyStatus>,
     /// The frequency lock, if there is one.
     pub lock: Option<LockStatus>,
-    /// The least bound on wake-up times that anybody asks for, in microseconds; `None` where this process may not look.
+    /// The least bound on wake-up times that anybody asks for, in microseconds; `None` where this
+    /// process may not look.
     pub latency_us: Option<i32>,
     /// Who chooses idle states.
     pub idle_governor: Option<String>,

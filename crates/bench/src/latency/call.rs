@@ -1,4 +1,5 @@
-//! A call's two delays: until its handler's first instruction, and from its last one until the client has the answer.
+//! A call's two delays: until its handler's first instruction, and from its last one until the
+//! client has the answer.
 
 use crate::latency::timer::Period;
 use crate::pair::{Chunk, Pair, PairError, Place};

@@ -1,7 +1,7 @@
 //! `baton latency`: how late a real-time thread wakes up, and where a call's time goes.
 //!
-//! The first is what `cyclictest` tells, and can be measured beside it. The second is RTAndroid's pair of delays (Kalkov
-//! 2018, figure 6.3), over a call of the typed API between two processes:
+//! The first is what `cyclictest` tells, and can be measured beside it. The second is RTAndroid's
+//! pair of delays (Kalkov 2018, figure 6.3), over a call of the typed API between two processes:
 //!
 //! ```text
 //!   client   t_pre ----.                  .----> t_post
@@ -53,7 +53,8 @@ pub struct LatencyArgs {
     /// SCHED_FIFO priority of threads, caller and server; 0 for ordinary ones
     #[arg(short, long, value_name = "N", default_value = "80", value_parser = clap::value_parser!(u8).range(0..=99))]
     pub priority: u8,
-    /// A thread for each of these processors, bound to it: 0,2-3; without a list for all [default: one, wherever it likes]
+    /// A thread for each of these processors, bound to it: 0,2-3; without a list for all [default:
+    /// one, wherever it likes]
     #[arg(short = 'a', long, value_name = "LIST", num_args = 0..=1, default_missing_value = "all", value_parser = cpus)]
     pub cpus: Option<Cpus>,
     /// Measure also while so many ordinary threads compute and write memory

@@ -16,8 +16,8 @@ const TYPED: &str = "baton-typed";
 /// What both ways to measure the same may differ by.
 const AGREEMENT: f64 = 1.25;
 
-/// Kalkov 2018, table 4.3: with and without load, shortest, mean and longest in microseconds. A Samsung Exynos 5250 with
-/// Linux 3.4.
+/// Kalkov 2018, table 4.3: with and without load, shortest, mean and longest in microseconds. A
+/// Samsung Exynos 5250 with Linux 3.4.
 const THESIS: [(&str, usize, [u64; 3]); 5] = [
     ("thesis-standard", 0, [37, 186, 7407]),
     ("thesis-rt", 0, [27, 77, 118]),
