@@ -8,6 +8,8 @@
 //!   bit 4 POLLING  set by the reader: tell me by other means (its socket), I do not sleep here
 //!   bit 5 RETURNED set by the writer, after CLOSED: it will not post here again either
 //!   bit 6 WATCHED  set by the reader while it spins on the word: nobody else need be told
+//!   bit 7 ATTENDED set by a reader that alone takes what comes here, and always looks before it
+//!                  sleeps on the word: nobody else is ever told
 //! ```
 //!
 //! Memory order: [`Mailbox::post`] releases the area, [`Mailbox::look`] and [`Mailbox::wait`]
@@ -31,6 +33,7 @@ const CLOSED: u32 = 8;
 const POLLING: u32 = 16;
 const RETURNED: u32 = 32;
 const WATCHED: u32 = 64;
+const ATTENDED: u32 = 128;
 
 /// A view of the word. Any number of views may exist; one writer and one reader use them.
 #[derive(Clone, Copy)]
@@ -45,6 +48,8 @@ pub enum Reader {
     Woken,
     /// It spins on the word.
     Watching,
+    /// It takes what comes here before it sleeps, and nobody else does.
+    Attending,
     /// It will look by itself, or somebody else has to be told.
     Elsewhere,
     /// It waits in `poll`: tell its process through the channel's socket.
@@ -86,6 +91,9 @@ impl<'a> Mailbox<'a> {
         if before & WATCHED != 0 {
             return Reader::Watching;
         }
+        if before & ATTENDED != 0 {
+            return Reader::Attending;
+        }
         if before & POLLING != 0 { Reader::Polling } else { Reader::Elsewhere }
     }
 
@@ -126,6 +134,18 @@ impl<'a> Mailbox<'a> {
     pub fn unwatch(self) -> bool {
         // The look saves the other operation where `clear` is to come.
         !self.is_empty() || self.word.fetch_and(!WATCHED, Ordering::AcqRel) & FULL != 0
+    }
+
+    /// Reader: from now on it alone takes what comes here, until [`Mailbox::leave`]. False if there is a
+    /// message already, of which others have been told.
+    pub fn attend(self) -> bool {
+        let attended = |word| (word & FULL == 0).then_some(word | ATTENDED);
+        self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, attended).is_ok()
+    }
+
+    /// Reader: it attends no longer. True if there is a message, of which nobody else knows.
+    pub fn leave(self) -> bool {
+        self.word.fetch_and(!ATTENDED, Ordering::AcqRel) & FULL != 0
     }
 
     /// Reader: sleeps until there is something or somebody wakes it for nothing; look again at what

@@ -122,6 +122,50 @@ fn a_message_to_one_who_watches_is_not_lost() {
     });
 }
 
+/// Whoever attends takes all that nobody else is told of, and is woken for it.
+#[test]
+fn a_message_to_one_who_attends_is_taken_or_told_of() {
+    loom::model(|| {
+        let word = Arc::new(AtomicU32::new(0));
+        let outbox = word.clone();
+        let post = loom::thread::spawn(move || Mailbox::new(&outbox).post());
+        let inbox = Mailbox::new(&word);
+        // What was there before has been told of, and is the others'.
+        let attends = inbox.attend();
+        let found = attends && inbox.leave();
+        if found {
+            inbox.clear();
+        }
+        let is_told = post.join().unwrap() == Reader::Elsewhere;
+        assert_eq!(found, !is_told);
+        assert_eq!(Mailbox::new(&word).post(), Reader::Elsewhere, "nobody attends any more");
+    });
+}
+
+#[test]
+fn one_who_attends_sleeps_through_no_message() {
+    loom::model(|| {
+        let word = Arc::new(AtomicU32::new(0));
+        let inbox = word.clone();
+        assert!(Mailbox::new(&word).attend());
+        let reader = loom::thread::spawn(move || {
+            let inbox = Mailbox::new(&inbox);
+            for _ in 0..2 {
+                while inbox.look() != Seen::Message && inbox.wait(None) != Ok(Seen::Message) {}
+                inbox.clear();
+            }
+        });
+        let outbox = Mailbox::new(&word);
+        for _ in 0..2 {
+            assert_ne!(outbox.post(), Reader::Elsewhere);
+            while !outbox.is_empty() {
+                loom::thread::yield_now();
+            }
+        }
+        reader.join().unwrap();
+    });
+}
+
 #[test]
 fn a_nudge_is_never_lost_beside_a_message() {
     loom::model(|| {
