@@ -21,7 +21,7 @@ use crate::claim::Claim;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Largest packet, in bytes, that either side sends.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction, so that its ticket fits one packet.
@@ -49,6 +49,24 @@ pub struct ChannelId(pub u64);
 /// The references that one transaction carries. Zero is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TicketId(pub u64);
+
+/// The scheduling policies of real-time threads that a looper can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Policy {
+    /// SCHED_FIFO.
+    Fifo,
+    /// SCHED_RR.
+    RoundRobin,
+}
+
+/// A policy, and a priority from 1 to 99.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rank {
+    /// Which.
+    pub policy: Policy,
+    /// `sched_priority`.
+    pub priority: u32,
+}
 
 /// Whether a reference keeps its node strongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -254,6 +272,38 @@ pub enum Request {
         /// In any order.
         claims: Vec<Claim>,
     },
+    /// One of the asker's threads, which is a real-time one, calls on this lane alone: its server is to have
+    /// a looper for it, at the thread's policy and priority. To be asked again when these have changed.
+    /// `EPERM` if the channel is not the asker's as client, or the asker may not have such a looper; `ESRCH`
+    /// if it has no such thread; `EINVAL` if that is not a real-time one; `EMFILE`, `EDQUOT` over the limits of
+    /// the server and of the asker's user; `EAGAIN` if it asks all the time. Event: [`Event::RealTimeLane`]
+    /// to the server. Answer: [`Reply::Done`].
+    RealTime {
+        /// As client.
+        channel: ChannelId,
+        /// Less than [`crate::lane::LANES`].
+        lane: u32,
+        /// In the asker's pid namespace.
+        tid: u32,
+    },
+    /// The lane is one as others are. No answer. Event: [`Event::OrdinaryLane`] to the server.
+    Ordinary {
+        /// As client.
+        channel: ChannelId,
+        /// Which.
+        lane: u32,
+    },
+    /// This thread of the asker's waits on a lane of which [`Event::RealTimeLane`] told: it is given the
+    /// policy and the priority. `ESRCH` if there is no such lane any more or no such thread, `EPERM` if the
+    /// system does not let the broker do so. Answer: [`Reply::Done`].
+    RealTimeLooper {
+        /// As server.
+        channel: ChannelId,
+        /// Which.
+        lane: u32,
+        /// In the asker's pid namespace.
+        tid: u32,
+    },
     /// The last claim has been made: the engine is as others are from here on. No answer. Events:
     /// what has changed of that which it had.
     Rejoin {
@@ -384,6 +434,23 @@ pub enum Event {
         /// The asker's number.
         number: u64,
     },
+    /// A lane of the receiver's is a real-time thread's. It is to have a looper that waits on it alone; see
+    /// [`Request::RealTimeLooper`].
+    RealTimeLane {
+        /// As server.
+        channel: ChannelId,
+        /// Which.
+        lane: u32,
+        /// What its looper may have.
+        rank: Rank,
+    },
+    /// It is one no longer: any looper may serve it.
+    OrdinaryLane {
+        /// As server.
+        channel: ChannelId,
+        /// Which.
+        lane: u32,
+    },
     /// The owner of a claimed handle's node does not know the receiver as its holder: the handle is
     /// a dead node's.
     Denied {
@@ -427,8 +494,34 @@ pub struct ProcessReport {
     pub handles: Vec<(u32, u64, u64, bool)>,
     /// Channels: name, the other process, whether this one is its server.
     pub channels: Vec<(u64, u64, bool)>,
+    /// Lanes of real-time callers that it serves.
+    pub real_time: Vec<LaneReport>,
     /// What the engine says of itself on its front page.
     pub engine: EngineReport,
+}
+
+/// A lane of a real-time caller, at its server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneReport {
+    /// The channel's name.
+    pub channel: u64,
+    /// Which of its lanes.
+    pub lane: u32,
+    /// The caller's process.
+    pub client: u64,
+    /// What its looper may have.
+    pub rank: Rank,
+    /// Its looper, if it has one.
+    pub looper: Option<LooperReport>,
+}
+
+/// The looper of a real-time caller's lane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LooperReport {
+    /// In the broker's pid namespace.
+    pub tid: u32,
+    /// Whether the broker could set its priority.
+    pub promoted: bool,
 }
 
 /// What an engine publishes of itself; unverified.

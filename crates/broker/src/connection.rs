@@ -3,6 +3,7 @@
 use crate::front::Front;
 use crate::outbox::Outbox;
 use crate::peer::{self, Credentials};
+use crate::throttle::Throttle;
 use baton_abi::control::ProcessId;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -29,6 +30,17 @@ pub(crate) struct Engine {
     pub process: ProcessId,
     pub outbox: Outbox,
     pub front: Front,
+    /// Real-time lanes that it has asked for.
+    pub ranks_asked: Throttle,
+}
+
+impl Engine {
+    /// Real-time lanes that it may ask for in a second: as many threads may start at once.
+    const MOST_RANKS: u32 = 256;
+
+    pub fn new(process: ProcessId, outbox: Outbox, front: Front) -> Engine {
+        Engine { process, outbox, front, ranks_asked: Throttle::of(Engine::MOST_RANKS) }
+    }
 }
 
 impl Connection {

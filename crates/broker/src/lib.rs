@@ -23,6 +23,8 @@ mod outbox;
 mod packet;
 mod peer;
 mod poll;
+mod rank;
+mod real_time;
 mod requests;
 mod run;
 mod running;

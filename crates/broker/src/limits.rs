@@ -65,6 +65,10 @@ pub struct Limits {
     pub user: Usage,
     /// Channels from one client to one server: `EMFILE`.
     pub channels_per_server: usize,
+    /// Lanes of real-time callers that one server has loopers for: `EMFILE`.
+    pub real_time_lanes_per_server: usize,
+    /// The same of callers of one user at one server: `EDQUOT`.
+    pub real_time_lanes_per_user: usize,
     /// Objects in one transaction: `ENOSPC`, as for a transaction too large.
     pub objects_per_ticket: usize,
     /// Contexts: `ENOSPC`. Few enough for all their names to fit one packet.
@@ -81,6 +85,8 @@ impl Default for Limits {
             process: Usage { processes: 1, handles: 65_536, nodes: 65_536, channels: 1_024 },
             user: Usage { processes: 8_192, handles: 1 << 20, nodes: 1 << 20, channels: 65_536 },
             channels_per_server: 16,
+            real_time_lanes_per_server: 64,
+            real_time_lanes_per_user: 32,
             objects_per_ticket: MAX_OBJECTS,
             contexts: 256,
             claims: 1 << 20,

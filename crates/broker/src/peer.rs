@@ -40,7 +40,12 @@ pub(crate) fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
 /// When a process started, in the kernel's ticks since the machine did: with its pid it is the
 /// name of no other process. `None` if there is none, or it is nobody's business.
 pub(crate) fn started(pid: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    started_in(&format!("/proc/{pid}/stat"))
+}
+
+/// The same of a process or a thread, by its `stat`.
+pub(crate) fn started_in(stat: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(stat).ok()?;
     // The second field is the program's name, with any characters, in parentheses.
     let (_, rest) = status.rsplit_once(") ")?;
     rest.split(' ').nth(22 - 3)?.parse().ok()

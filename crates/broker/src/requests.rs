@@ -160,7 +160,7 @@ impl Broker {
     ) {
         let outbox = Outbox::new(events, self.queued_events);
         let connection = self.connections.get_mut(&id).expect("just read from");
-        connection.role = Role::Engine(Box::new(Engine { process, outbox, front }));
+        connection.role = Role::Engine(Box::new(Engine::new(process, outbox, front)));
         let uid = connection.credentials.uid;
         self.engines.insert(process, id);
         self.dismiss_guest(uid);
@@ -174,6 +174,19 @@ impl Broker {
         };
         if let Some(errno) = self.crowd(process, &request)? {
             return self.reply(id, Reply::Refused { errno: errno.raw_os_error() }, None);
+        }
+        let of_system = match request {
+            Request::RealTime { channel, lane, tid } => {
+                Some(self.real_time(id, process, (channel, lane), tid))
+            }
+            Request::RealTimeLooper { channel, lane, tid } => {
+                Some(self.promote_looper(id, process, (channel, lane), tid))
+            }
+            _ => None,
+        };
+        if let Some(reply) = of_system.filter(|_| self.connections.contains_key(&id)) {
+            let refused = |errno: Errno| Reply::Refused { errno: errno.raw_os_error() };
+            return self.reply(id, reply.unwrap_or_else(refused), None);
         }
         let mut effects = Vec::new();
         let reply = self.state.request(process, request, &mut effects);
@@ -199,6 +212,7 @@ impl Broker {
         let errno = match request {
             Request::Translate { .. } | Request::ContextManager => Errno::NOSPC,
             Request::OpenChannel { .. } => Errno::MFILE,
+            Request::RealTime { .. } => Errno::AGAIN,
             Request::CancelTicket { target, .. } => {
                 let waiting = self.engine(*target).map(|engine| engine.outbox.cancels_of(from));
                 return match waiting {

@@ -45,6 +45,9 @@ pub struct Config {
     pub limits: Limits,
     /// How long the engines of a broker that was here before have to come back.
     pub grace: Duration,
+    /// By user: the highest priority at which real-time callers are served, whatever RLIMIT_RTPRIO they
+    /// have. 0 for none.
+    pub real_time_limits: BTreeMap<u32, u32>,
 }
 
 /// For [`Config::grace`]: engines try once a second at least, and a machine may be busy.
@@ -61,6 +64,7 @@ impl Config {
             stop: None,
             limits: Limits::default(),
             grace: GRACE,
+            real_time_limits: BTreeMap::new(),
         }
     }
 }
@@ -110,6 +114,7 @@ pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
         poll.add(stop, Source::Stop).map_err(RunError::of("epoll_ctl", &path))?;
     }
     let mut broker = Broker::new(state, testament, poll, config.limits.queued_events);
+    broker.real_time_limits = config.real_time_limits;
     if !broker.state.is_settled() {
         broker.settles = Instant::now().checked_add(config.grace);
     }
@@ -169,6 +174,8 @@ pub(crate) struct Broker {
     pub complaints: Throttle,
     pub queued_events: usize,
     pub stamps: Stamps,
+    pub real_time_limits: BTreeMap<u32, u32>,
+    pub warned_of_rank: bool,
     accepting: Accepting,
     /// When it is known who has not come back.
     settles: Option<Instant>,
@@ -197,6 +204,8 @@ impl Broker {
             buffer: packet::buffer(),
             had_client: false,
             complaints: Throttle::default(),
+            real_time_limits: BTreeMap::new(),
+            warned_of_rank: false,
             accepting: Accepting::Now,
             settles: None,
             last_connection: 0,

@@ -16,6 +16,7 @@ mod freeze;
 mod handle;
 mod node;
 mod process;
+mod real_time;
 mod rejoin;
 mod report;
 mod translate;
@@ -23,6 +24,7 @@ mod translate;
 pub use context::{CONTEXTS, Rule};
 pub use effect::{Effect, Violation};
 pub use node::NodeKey;
+pub use real_time::Thread;
 
 use crate::limits::{Limits, Resource, Usage};
 use baton_abi::claim::first_of;
@@ -44,6 +46,7 @@ pub struct State {
     processes: BTreeMap<ProcessId, Process>,
     nodes: BTreeMap<NodeKey, Node>,
     users: BTreeMap<u32, Usage>,
+    real_time: BTreeMap<real_time::Place, real_time::Lane>,
     era: u32,
     last_process: u64,
     last_channel: u64,
@@ -66,6 +69,7 @@ impl State {
             processes: BTreeMap::new(),
             nodes: BTreeMap::new(),
             users: BTreeMap::new(),
+            real_time: BTreeMap::new(),
             era: 0,
             last_process: first_of(0),
             last_channel: first_of(0),
@@ -154,6 +158,12 @@ impl State {
                 out.push(Effect::Event { to: from, event: Event::Barrier { number } });
                 return None;
             }
+            Request::Ordinary { channel, lane } => {
+                self.end_lane(from, (channel, lane), out);
+                return None;
+            }
+            // Who may is for the system to say: see `grant_lane` and `promote_looper`.
+            Request::RealTime { .. } | Request::RealTimeLooper { .. } => Err(Errno::PERM),
             Request::Translate { target, objects } => {
                 self.translate(from, target, &objects, out).map(|ticket| Reply::Ticket { ticket })
             }
@@ -195,6 +205,9 @@ impl State {
                 self.manager_of(from).map(|manager| manager.owner).into_iter().collect()
             }
             Request::OpenChannel { target } => BTreeSet::from([from, *target]),
+            Request::RealTime { channel, .. } => {
+                process.channels.server_of(*channel).into_iter().collect()
+            }
             _ => BTreeSet::new(),
         }
     }
@@ -203,6 +216,7 @@ impl State {
     /// had to do with it is told once.
     pub fn gone(&mut self, process: ProcessId, out: &mut Vec<Effect>) {
         self.forget_claims(process);
+        self.end_lanes_of(process, out);
         let Some(leaving) = self.processes.get(&process) else { return };
         let mut told = leaving.channels.peers();
         told.extend(self.holders_of(process));
@@ -237,7 +251,11 @@ impl State {
     /// Whether nothing is left of any process.
     pub fn is_empty(&self) -> bool {
         let nobody_joins = self.rebuild.as_ref().is_none_or(Rebuild::is_empty);
-        self.processes.is_empty() && self.nodes.is_empty() && self.users.is_empty() && nobody_joins
+        self.processes.is_empty()
+            && self.nodes.is_empty()
+            && self.users.is_empty()
+            && nobody_joins
+            && self.real_time.is_empty()
     }
 
     /// Grants that a process has on a handle: strong ones, and all. For checking an engine's

@@ -27,6 +27,10 @@ pub struct BrokerArgs {
     /// A context beside binder, hwbinder and vndbinder; may be given again
     #[arg(long = "context", value_name = "NAME")]
     contexts: Vec<String>,
+    /// Serve real-time callers of this user at this priority at most, whatever RLIMIT_RTPRIO they have; 0
+    /// for none; may be given again
+    #[arg(long = "real-time-limit", value_name = "UID:PRIORITY", value_parser = real_time_limit)]
+    real_time_limits: Vec<(u32, u32)>,
     /// This is the process that --background started
     #[arg(long, hide = true)]
     serving: bool,
@@ -52,6 +56,7 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
         stop: Some(stop_signals().map_err(|error| Failure::new(tried, error))?),
         limits: Limits::default(),
         grace: baton_broker::GRACE,
+        real_time_limits: args.real_time_limits.iter().copied().collect(),
     };
     let ready = || {
         // Without a NOTIFY_SOCKET nobody is told, which is as well.
@@ -71,7 +76,17 @@ fn arguments(args: &BrokerArgs, socket: &Path) -> Vec<OsString> {
     for context in &args.contexts {
         all.extend(["--context".into(), context.into()]);
     }
+    for (uid, priority) in &args.real_time_limits {
+        all.extend(["--real-time-limit".into(), format!("{uid}:{priority}").into()]);
+    }
     all
+}
+
+fn real_time_limit(text: &str) -> Result<(u32, u32), String> {
+    let parsed = text.split_once(':').and_then(|(uid, priority)| {
+        Some((uid.parse().ok()?, priority.parse().ok().filter(|priority| *priority <= 99)?))
+    });
+    parsed.ok_or_else(|| "a user's number, a colon, and a priority from 0 to 99".to_owned())
 }
 
 fn explain(tried: &str, error: &RunError) -> Failure {

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::observer;
 use crate::show;
-use baton_abi::control::{ContextReport, ProcessReport};
+use baton_abi::control::{ContextReport, LaneReport, Policy, ProcessReport};
 use clap::Args;
 use std::fmt::Write;
 use std::path::Path;
@@ -40,12 +40,38 @@ pub fn ps(args: &PsArgs, socket: &Path) -> Result<(), Failure> {
         rows.extend(context.processes.iter().map(|process| row(context, process)));
     }
     let mut text = table(&rows);
+    for process in report.contexts.iter().flat_map(|context| &context.processes) {
+        for lane in &process.real_time {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{}", real_time(process.pid, lane));
+        }
+    }
     if args.verbose {
         for context in &report.contexts {
             describe(&mut text, context);
         }
     }
     show(&text)
+}
+
+/// What a real-time caller is promised, or is not.
+fn real_time(pid: u32, lane: &LaneReport) -> String {
+    let policy = match lane.rank.policy {
+        Policy::Fifo => "FIFO",
+        Policy::RoundRobin => "RR",
+    };
+    let looper = match &lane.looper {
+        Some(looper) if looper.promoted => format!("served by thread {} at that", looper.tid),
+        Some(looper) => format!(
+            "served by thread {}, NOT at that: the broker may not set priorities",
+            looper.tid
+        ),
+        None => "served by the pool".to_owned(),
+    };
+    let (priority, channel, number) = (lane.rank.priority, lane.channel, lane.lane);
+    format!(
+        "pid {pid}: real-time caller ({policy} {priority}) on lane {channel}.{number}, {looper}"
+    )
 }
 
 const HEADER: [&str; 13] = [

@@ -18,6 +18,12 @@ impl Channels {
         self.to_servers.get(&server).map_or(0, BTreeSet::len)
     }
 
+    /// Whose end the other one is, of a channel as client.
+    pub fn server_of(&self, channel: ChannelId) -> Option<ProcessId> {
+        let mut all = self.to_servers.iter();
+        all.find(|(_, channels)| channels.contains(&channel)).map(|(server, _)| *server)
+    }
+
     pub fn add_to(&mut self, server: ProcessId, channel: ChannelId) {
         self.to_servers.entry(server).or_default().insert(channel);
     }

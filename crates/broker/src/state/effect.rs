@@ -1,5 +1,6 @@
 //! What the runner has to do after [`super::State`] has decided.
 
+use super::Thread;
 use baton_abi::control::{ChannelId, Event, ProcessId};
 
 /// One step for the runner, in the order in which it was decided.
@@ -28,6 +29,11 @@ pub enum Effect {
         process: ProcessId,
         /// What.
         frozen: bool,
+    },
+    /// A thread that was given a caller's priority is to have none.
+    Demote {
+        /// Which.
+        thread: Thread,
     },
     /// Close a process's connections, then call [`super::State::gone`] for it.
     Disconnect {

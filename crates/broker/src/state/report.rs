@@ -52,6 +52,7 @@ impl State {
                 .collect(),
             handles: handles.collect(),
             channels: channels.collect(),
+            real_time: self.report_lanes(id),
             engine: EngineReport::default(),
         }
     }

@@ -4,7 +4,7 @@ use super::State;
 use baton_abi::control::{Event, Granted, ProcessId, Strength, TicketId};
 
 impl State {
-    /// One event of the broker's stream. Channels are the runner's, and `Barrier` is its own
+    /// One event of the broker's stream. Channels and who serves a lane are the runner's, and `Barrier` is its own
     /// question; before `References` that take a holder away and before `Dead`, the runner has
     /// taken in what that process had sent.
     pub fn event(&mut self, event: Event) {
@@ -45,7 +45,10 @@ impl State {
             Event::Dead { process } => self.peer_gone(process),
             Event::Frozen { process, frozen } => self.freeze_changed(process, frozen),
             Event::Denied { handle } => self.node_dead(handle),
-            Event::Channel { .. } | Event::Barrier { .. } => {}
+            Event::Channel { .. }
+            | Event::Barrier { .. }
+            | Event::RealTimeLane { .. }
+            | Event::OrdinaryLane { .. } => {}
         }
     }
 

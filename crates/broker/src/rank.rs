@@ -1,0 +1,143 @@
+//! Threads of clients as the system knows them: whose they are, and at which priority they run.
+
+#![expect(unsafe_code, reason = "the scheduler's calls and prlimit, which rustix lacks")]
+
+use crate::peer::started_in;
+use crate::state::Thread;
+use baton_abi::control::{Policy, Rank};
+use rustix::io::Errno;
+
+/// Most threads among which one of another pid namespace is looked for.
+const MOST_THREADS: usize = 4096;
+/// The highest priority.
+const HIGHEST: u32 = 99;
+/// CAP_SYS_NICE, in /proc/PID/status.
+const CAP_SYS_NICE: u64 = 1 << 23;
+
+/// A thread of a process by the number that it has in its own pid namespace. `ESRCH` if there is none.
+pub(crate) fn find(pid: u32, tid: u32) -> Result<Thread, Errno> {
+    let thread = |in_ours: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/task/{in_ours}/status")).ok()?;
+        let started = started_in(&format!("/proc/{pid}/task/{in_ours}/stat"))?;
+        (innermost(&status)? == tid).then_some(Thread { pid, tid: in_ours, started })
+    };
+    let elsewhere = || {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        let names = tasks.take(MOST_THREADS).flatten().map(|task| task.file_name());
+        let mut numbers = names.filter_map(|name| name.to_str()?.parse().ok());
+        numbers.find_map(thread)
+    };
+    thread(tid).or_else(elsewhere).ok_or(Errno::SRCH)
+}
+
+/// The number in the innermost namespace: the last of `NSpid: 4711 17`.
+fn innermost(status: &str) -> Option<u32> {
+    field(status, "NSpid:")?.split_whitespace().last()?.parse().ok()
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name))
+}
+
+impl Thread {
+    /// Whether it still lives: else its number is, or will be, another one's.
+    fn is_there(self) -> bool {
+        let stat = format!("/proc/{}/task/{}/stat", self.pid, self.tid);
+        started_in(&stat) == Some(self.started)
+    }
+}
+
+/// The rank of a real-time thread. A thread of SCHED_DEADLINE stands above all priorities: its looper gets
+/// the highest. `EINVAL` for a thread that is not a real-time one.
+pub(crate) fn of(thread: Thread) -> Result<Rank, Errno> {
+    let tid = thread.tid.cast_signed();
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: asks about a thread, and fills a structure of ours.
+    let (policy, asked) =
+        unsafe { (libc::sched_getscheduler(tid), libc::sched_getparam(tid, &mut parameters)) };
+    if policy < 0 || asked != 0 || !thread.is_there() {
+        return Err(Errno::SRCH);
+    }
+    let priority = parameters.sched_priority.cast_unsigned();
+    match policy & !libc::SCHED_RESET_ON_FORK {
+        libc::SCHED_FIFO => Ok(Rank { policy: Policy::Fifo, priority }),
+        libc::SCHED_RR => Ok(Rank { policy: Policy::RoundRobin, priority }),
+        libc::SCHED_DEADLINE => {
+            tracing::info!(
+                pid = thread.pid,
+                tid,
+                "a looper cannot have its caller's SCHED_DEADLINE"
+            );
+            Ok(Rank { policy: Policy::Fifo, priority: HIGHEST })
+        }
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// The highest priority that a process may have loopers of others run at: what it could give itself.
+pub(crate) fn limit(pid: u32, uid: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let capabilities = field(&status, "CapEff:").map(str::trim);
+    let capabilities = capabilities.and_then(|all| u64::from_str_radix(all, 16).ok());
+    if uid == 0 || capabilities.is_some_and(|all| all & CAP_SYS_NICE != 0) {
+        return HIGHEST;
+    }
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: asks about a process, and fills a structure of ours.
+    let asked = unsafe {
+        libc::prlimit(pid.cast_signed(), libc::RLIMIT_RTPRIO, std::ptr::null(), &mut limit)
+    };
+    if asked == 0 { u32::try_from(limit.rlim_cur).unwrap_or(HIGHEST).min(HIGHEST) } else { 0 }
+}
+
+/// Gives a thread a rank; `None` makes it an ordinary one. Its children do not have it. `EPERM` if the
+/// system does not let us, `ESRCH` if it has ended.
+pub(crate) fn set(thread: Thread, rank: Option<Rank>) -> Result<(), Errno> {
+    let (policy, priority) = match rank {
+        None => (libc::SCHED_OTHER, 0),
+        Some(Rank { policy: Policy::Fifo, priority }) => (libc::SCHED_FIFO, priority),
+        Some(Rank { policy: Policy::RoundRobin, priority }) => (libc::SCHED_RR, priority),
+    };
+    if !thread.is_there() {
+        return Err(Errno::SRCH);
+    }
+    let parameters = libc::sched_param { sched_priority: priority.cast_signed() };
+    let policy = policy | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: changes how a thread of another process is scheduled, by a structure of ours.
+    match unsafe { libc::sched_setscheduler(thread.tid.cast_signed(), policy, &parameters) } {
+        0 => Ok(()),
+        _ => {
+            let error = std::io::Error::last_os_error();
+            Err(Errno::from_io_error(&error).unwrap_or(Errno::PERM))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_found_by_its_own_number_and_in_its_own_process_only() {
+        let (pid, tid) = (std::process::id(), rustix::thread::gettid().as_raw_nonzero().get());
+        let thread = find(pid, tid.cast_unsigned()).unwrap();
+        assert_eq!((thread.pid, thread.tid), (pid, tid.cast_unsigned()));
+        assert_eq!(find(pid, 1), Err(Errno::SRCH), "another process's");
+        assert_eq!(of(thread), Err(Errno::INVAL), "not a real-time one");
+        let ended = Thread { started: thread.started + 1, ..thread };
+        assert_eq!(of(ended), Err(Errno::SRCH));
+        assert_eq!(set(ended, None), Err(Errno::SRCH));
+    }
+
+    #[test]
+    fn the_innermost_number_is_the_last() {
+        for (status, number) in [
+            ("Name:\tx\nNSpid:\t4711\nThreads:\t1\n", Some(4711)),
+            ("NSpid:\t4711\t17\n", Some(17)),
+            ("NSpid:\t\n", None),
+            ("", None),
+        ] {
+            assert_eq!(innermost(status), number, "{status:?}");
+        }
+    }
+}

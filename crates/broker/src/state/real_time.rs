@@ -1,0 +1,152 @@
+//! Lanes of real-time callers, each of which its server has a looper for.
+//!
+//! What a caller may have and which thread is whose, the system says: the runner asks it and tells here.
+//!
+//! **Invariant**: a thread that has been promoted is some lane's looper, or is demoted.
+
+use super::{Effect, State};
+use baton_abi::control::{ChannelId, Event, LaneReport, LooperReport, ProcessId, Rank};
+use baton_abi::lane::LANES;
+use rustix::io::Errno;
+
+/// A channel and the number of a lane.
+pub type Place = (ChannelId, u32);
+
+/// A thread, as no other is ever called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Its process, in the broker's pid namespace.
+    pub pid: u32,
+    /// Itself, in the same.
+    pub tid: u32,
+    /// When it started, in the kernel's ticks since the machine did.
+    pub started: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    client: ProcessId,
+    server: ProcessId,
+    rank: Rank,
+    looper: Option<Looper>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Looper {
+    thread: Thread,
+    promoted: bool,
+}
+
+impl Lane {
+    fn demote(&mut self, out: &mut Vec<Effect>) {
+        if let Some(Looper { thread, promoted: true }) = self.looper.take() {
+            out.push(Effect::Demote { thread });
+        }
+    }
+}
+
+impl State {
+    /// The caller that a process has on a lane of its own may have a looper of this rank.
+    pub fn grant_lane(
+        &mut self,
+        from: ProcessId,
+        place: Place,
+        rank: Rank,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Errno> {
+        let (channel, lane) = place;
+        let server = self.server_of_lane(from, place)?;
+        let is_known = self.real_time.contains_key(&place);
+        if !is_known {
+            self.room_for_lane(from, server)?;
+        }
+        let known = self.real_time.entry(place);
+        let new = Lane { client: from, server, rank, looper: None };
+        known.and_modify(|lane| lane.rank = rank).or_insert(new);
+        out.push(Effect::Event { to: server, event: Event::RealTimeLane { channel, lane, rank } });
+        Ok(())
+    }
+
+    /// Who serves a lane that is to be a real-time caller's. `EPERM` if the channel is not the asker's,
+    /// `EINVAL` if it has no such lane.
+    pub fn server_of_lane(&self, from: ProcessId, place: Place) -> Result<ProcessId, Errno> {
+        let (channel, lane) = place;
+        if lane as usize >= LANES {
+            return Err(Errno::INVAL);
+        }
+        let process = self.processes.get(&from).ok_or(Errno::PERM)?;
+        process.channels.server_of(channel).ok_or(Errno::PERM)
+    }
+
+    fn room_for_lane(&self, from: ProcessId, server: ProcessId) -> Result<(), Errno> {
+        let uid = |process| self.identity(process).map(|identity| identity.uid);
+        let here = self.real_time.values().filter(|lane| lane.server == server);
+        let of_user = here.clone().filter(|lane| uid(lane.client) == uid(from));
+        if of_user.count() >= self.limits.real_time_lanes_per_user {
+            Err(Errno::DQUOT)
+        } else if here.count() >= self.limits.real_time_lanes_per_server {
+            Err(Errno::MFILE)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What the looper of a lane may have. `ESRCH` if the lane is no real-time caller's, or is not served
+    /// by the asker.
+    pub fn rank_of_lane(&self, server: ProcessId, place: Place) -> Result<Rank, Errno> {
+        let lane = self.real_time.get(&place).filter(|lane| lane.server == server);
+        lane.map(|lane| lane.rank).ok_or(Errno::SRCH)
+    }
+
+    /// A thread is the looper of a lane from now on, with the rank or without; whoever was is not.
+    pub fn set_looper(
+        &mut self,
+        place: Place,
+        thread: Thread,
+        promoted: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(lane) = self.real_time.get_mut(&place) else { return };
+        if lane.looper.is_none_or(|looper| looper.thread != thread) {
+            lane.demote(out);
+        }
+        lane.looper = Some(Looper { thread, promoted });
+    }
+
+    /// A lane is as others are, if it was the asker's.
+    pub(super) fn end_lane(&mut self, from: ProcessId, place: Place, out: &mut Vec<Effect>) {
+        let (channel, lane) = place;
+        if self.real_time.get(&place).is_none_or(|lane| lane.client != from) {
+            return;
+        }
+        let mut ended = self.real_time.remove(&place).expect("just seen");
+        ended.demote(out);
+        let event = Event::OrdinaryLane { channel, lane };
+        out.push(Effect::Event { to: ended.server, event });
+    }
+
+    /// Channels end with their ends: nobody is told.
+    pub(super) fn end_lanes_of(&mut self, process: ProcessId, out: &mut Vec<Effect>) {
+        self.real_time.retain(|_, lane| {
+            let stays = lane.client != process && lane.server != process;
+            if !stays {
+                lane.demote(out);
+            }
+            stays
+        });
+    }
+
+    pub(super) fn report_lanes(&self, server: ProcessId) -> Vec<LaneReport> {
+        let lanes = self.real_time.iter().filter(|(_, lane)| lane.server == server);
+        let report = |(&(channel, number), lane): (&Place, &Lane)| LaneReport {
+            channel: channel.0,
+            lane: number,
+            client: lane.client.0,
+            rank: lane.rank,
+            looper: lane
+                .looper
+                .map(|looper| LooperReport { tid: looper.thread.tid, promoted: looper.promoted }),
+        };
+        lanes.map(report).collect()
+    }
+}
