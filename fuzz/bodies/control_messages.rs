@@ -10,6 +10,8 @@ const LIMITS: Limits = Limits {
     process: Usage { processes: 1, handles: 12, nodes: 12, channels: 6 },
     user: Usage { processes: 6, handles: 40, nodes: 40, channels: 20 },
     channels_per_server: 4,
+    real_time_lanes_per_server: 4,
+    real_time_lanes_per_user: 3,
     objects_per_ticket: 64,
     contexts: 6,
     claims: 64,
@@ -78,7 +80,7 @@ fn serve(broker: &mut State, living: &mut Vec<ProcessId>, from: ProcessId, reque
             Effect::OpenChannel { client, server, .. } => {
                 assert!(living.contains(&client) && living.contains(&server));
             }
-            Effect::SetFrozen { .. } => {}
+            Effect::SetFrozen { .. } | Effect::Demote { .. } => {}
         }
     }
 }

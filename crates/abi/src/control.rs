@@ -274,8 +274,8 @@ pub enum Request {
     },
     /// One of the asker's threads, which is a real-time one, calls on this lane alone: its server is to have
     /// a looper for it, at the thread's policy and priority. To be asked again when these have changed.
-    /// `EPERM` if the channel is not the asker's as client, or the asker may not have such a looper; `ESRCH`
-    /// if it has no such thread; `EINVAL` if that is not a real-time one; `EMFILE`, `EDQUOT` over the limits of
+    /// `ENOENT` if the channel is not the asker's as client, or its server has not come back; `EPERM` if the
+    /// asker may not have such a looper; `ESRCH` if it has no such thread; `EINVAL` if that is not a real-time one; `EMFILE`, `EDQUOT` over the limits of
     /// the server and of the asker's user; `EAGAIN` if it asks all the time. Event: [`Event::RealTimeLane`]
     /// to the server. Answer: [`Reply::Done`].
     RealTime {

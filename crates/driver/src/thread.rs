@@ -1,17 +1,20 @@
-//! The control thread's start, and what a child of fork does.
+//! Starting threads, their priorities and processors, and what a child of fork does.
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 /// Starts a thread on which no signal handler of the program runs.
-pub fn start(body: impl FnOnce() + Send + 'static) -> Result<(), Errno> {
+pub fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Errno> {
     // SAFETY: plain data; both masks are ours and initialised by the calls.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let started = std::thread::Builder::new().name("baton-control".into()).spawn(body);
+        let started = std::thread::Builder::new().name(name.into()).spawn(body);
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
         started.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
     }
@@ -27,14 +30,50 @@ pub fn close_in_child(fd: BorrowedFd<'_>) {
     }
 }
 
-/// Whether the calling thread runs at a real-time priority; as it was when it first asked.
+/// Policy and priority of a real-time thread.
+pub type Rank = (i32, i32);
+
+/// How often a thread of this process has, or may have, got another rank.
+static RANK_CHANGES: AtomicU32 = AtomicU32::new(0);
+
+thread_local!(static RANK: Cell<(u32, Option<Rank>)> = const { Cell::new((u32::MAX, None)) });
+
+/// The calling thread's rank, if it runs at a real-time priority: as it was when it first asked, after the
+/// last [`ranks_changed`], or at [`rank_again`].
+pub fn rank() -> Option<Rank> {
+    let (at, known) = RANK.get();
+    if at == RANK_CHANGES.load(Ordering::Acquire) { known } else { rank_again() }
+}
+
+/// The same, asked of the system.
+pub fn rank_again() -> Option<Rank> {
+    let at = RANK_CHANGES.load(Ordering::Acquire);
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: asks about the calling thread, and fills a structure of ours.
+    let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+    let real_time = matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE);
+    // SAFETY: as above.
+    let asked = real_time && unsafe { libc::sched_getparam(0, &mut parameters) } == 0;
+    let rank = asked.then_some((policy, parameters.sched_priority));
+    RANK.set((at, rank));
+    rank
+}
+
+/// A thread of this process has got another policy or priority: each asks anew for its own.
+pub fn ranks_changed() {
+    RANK_CHANGES.fetch_add(1, Ordering::AcqRel);
+}
+
+/// Whether the calling thread runs at a real-time priority, as [`rank`] has it.
 pub fn is_real_time() -> bool {
-    thread_local!(static REAL_TIME: bool = {
-        // SAFETY: asks about the calling thread, and touches no memory.
-        let policy = unsafe { libc::sched_getscheduler(0) };
-        matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE)
-    });
-    REAL_TIME.with(|real_time| *real_time)
+    rank().is_some()
+}
+
+/// The calling thread, which may have its starter's rank, is an ordinary one.
+pub fn become_ordinary() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &parameters) };
 }
 
 /// The processor on which this thread runs.

@@ -204,9 +204,12 @@ impl<'a> Mailbox<'a> {
         self.word.load(Ordering::Acquire) & RETURNED != 0
     }
 
-    /// Whoever knows that the other one has left: the empty word.
+    /// Whoever knows that the other one has left: the empty word. One who attends has not left.
     pub fn reset(self) {
-        self.word.store(0, Ordering::Release);
+        let rest =
+            |word| if word & ATTENDED == 0 { 0 } else { word & (ATTENDED | WAITING | NUDGED) };
+        let _ =
+            self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| Some(rest(word)));
     }
 }
 

@@ -67,15 +67,15 @@ impl State {
         Ok(())
     }
 
-    /// Who serves a lane that is to be a real-time caller's. `EPERM` if the channel is not the asker's,
-    /// `EINVAL` if it has no such lane.
+    /// Who serves a lane that is to be a real-time caller's. `ENOENT` if the channel is not, or
+    /// not yet, the asker's, `EINVAL` if it has no such lane.
     pub fn server_of_lane(&self, from: ProcessId, place: Place) -> Result<ProcessId, Errno> {
         let (channel, lane) = place;
         if lane as usize >= LANES {
             return Err(Errno::INVAL);
         }
-        let process = self.processes.get(&from).ok_or(Errno::PERM)?;
-        process.channels.server_of(channel).ok_or(Errno::PERM)
+        let process = self.processes.get(&from).ok_or(Errno::NOENT)?;
+        process.channels.server_of(channel).ok_or(Errno::NOENT)
     }
 
     fn room_for_lane(&self, from: ProcessId, server: ProcessId) -> Result<(), Errno> {

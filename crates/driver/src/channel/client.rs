@@ -21,7 +21,9 @@ impl Channel {
             self.reclaim(&mut ends)?;
         }
         loop {
-            let lane = self.free.load(Ordering::Relaxed).trailing_zeros() as usize;
+            // Relaxed: a lane is reserved by whoever has it.
+            let free = self.free.load(Ordering::Relaxed) & !self.reserved.load(Ordering::Relaxed);
+            let lane = free.trailing_zeros() as usize;
             if lane == LANES {
                 return Ok(None);
             }
@@ -35,6 +37,16 @@ impl Channel {
     pub fn take_this_lane(&self, lane: u32) -> bool {
         // Acquire pairs with the release in `give_lane`.
         self.free.fetch_and(!(1 << lane), Ordering::Acquire) >> lane & 1 == 1
+    }
+
+    /// The lane is kept for one thread from now on, which has it at this moment.
+    pub fn reserve(&self, lane: u32) {
+        self.reserved.fetch_or(1 << lane, Ordering::Relaxed);
+    }
+
+    /// The lane is anybody's.
+    pub fn unreserve(&self, lane: u32) {
+        self.reserved.fetch_and(!(1 << lane), Ordering::Relaxed);
     }
 
     fn reclaim(&self, ends: &mut Ends) -> Result<(), Errno> {
@@ -132,14 +144,16 @@ impl Channel {
     #[inline(always)]
     pub fn tell_of_request(&self, lane: usize, reader: Reader, must_look: bool) {
         self.show_processor();
-        let mut progress = Progress::Posted;
-        if reader != Reader::Watching {
-            self.set_ready(lane);
-            if self.announce(must_look) {
-                progress = Progress::Expected;
+        let expected = match reader {
+            Reader::Watching => false,
+            // Who sleeps on the lane itself attends it, too.
+            Reader::Attending | Reader::Woken => true,
+            Reader::Elsewhere | Reader::Polling | Reader::Closed => {
+                self.set_ready(lane);
+                self.announce(must_look)
             }
-        }
-        self.set_progress(lane, progress);
+        };
+        self.set_progress(lane, if expected { Progress::Expected } else { Progress::Posted });
     }
 
     /// Nobody has taken the lane's request in yet: the server's control thread can tell whether it will

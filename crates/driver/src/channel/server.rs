@@ -1,6 +1,6 @@
 //! A channel at the server's end: what has come, and what the client is told.
 
-use super::{Channel, Ends};
+use super::{Channel, Ends, Lane};
 use baton_abi::lane::*;
 use baton_shm::mapping::View;
 use baton_shm::ring::Corrupt;
@@ -25,8 +25,41 @@ impl Channel {
         // SeqCst: after the announcement of a sleeper; see `bell`.
         if word.load(Ordering::SeqCst) != 0 {
             ends.ready |= word.swap(0, Ordering::SeqCst);
+            self.leave_to_attendants(ends);
         }
         ends.ready
+    }
+
+    /// A lane with a looper of its own is not told of, but by a client that is in a hurry.
+    fn leave_to_attendants(&self, ends: &mut Ends) {
+        let mut theirs = ends.ready & ends.attended;
+        ends.ready &= !ends.attended;
+        while theirs != 0 {
+            if let Ok(areas) = self.lane(theirs.trailing_zeros() as usize) {
+                areas.inbox().nudge();
+            }
+            theirs &= theirs - 1;
+        }
+    }
+
+    /// The calling thread alone takes what comes on the lane from now on. False if there is something
+    /// already, of which others have heard.
+    pub fn attend(&self, lane: Lane<'_>, number: u32) -> bool {
+        let mut ends = self.ends();
+        let attends = lane.inbox().attend();
+        if attends {
+            ends.attended |= 1 << number;
+        }
+        attends
+    }
+
+    /// The lane is served by whoever looks, who finds there what has come meanwhile.
+    pub fn leave_lane(&self, lane: Lane<'_>, number: u32) {
+        let mut ends = self.ends();
+        ends.attended &= !(1 << number);
+        if lane.inbox().leave() {
+            ends.ready |= 1 << number;
+        }
     }
 
     /// Lanes with a new request, if there is nothing else.

@@ -122,6 +122,25 @@ impl Engine {
         }
     }
 
+    /// Takes in what lies on a lane that the calling thread attends. What has to wait for an event is
+    /// returned.
+    pub(super) fn accept_attended(
+        &self,
+        state: &mut State,
+        channel: &Channel,
+        lane: usize,
+    ) -> Option<Stop> {
+        match self.accept_lane(state, channel, lane) {
+            Ok(()) | Err(Stop::Gone) => None,
+            Err(Stop::Later) => Some(Stop::Later),
+            Err(Stop::Violation(why)) => {
+                self.end_channel(state, channel, why);
+                None
+            }
+            Err(Stop::NoRoom | Stop::Refused(_)) => unreachable!("not of a request"),
+        }
+    }
+
     pub(super) fn accept_lane(
         &self,
         state: &mut State,

@@ -31,7 +31,7 @@ impl Engine {
         match lane.post(message, body) {
             Reader::Polling => channel.ring_socket(),
             Reader::Closed => return false,
-            Reader::Woken | Reader::Watching | Reader::Elsewhere => {}
+            Reader::Woken | Reader::Watching | Reader::Attending | Reader::Elsewhere => {}
         }
         true
     }

@@ -52,6 +52,15 @@ impl Engine {
 
     /// A free lane to a process, on another channel if there is none.
     pub fn lane_to(&self, peer: ProcessId) -> Result<(Arc<Channel>, usize), Errno> {
+        if let Some(own) = self.reserved_lane(peer) {
+            return Ok(own);
+        }
+        let (channel, lane) = self.any_lane_to(peer)?;
+        self.reserve(&channel, lane);
+        Ok((channel, lane))
+    }
+
+    fn any_lane_to(&self, peer: ProcessId) -> Result<(Arc<Channel>, usize), Errno> {
         let newest = self.channel_to(peer)?;
         if let Some(lane) = newest.take_lane()? {
             return Ok((newest, lane));
@@ -135,6 +144,7 @@ impl Engine {
         }
         drop(channels);
         if channel.end == End::Server {
+            self.end_duties(channel.id, None);
             self.wake_loopers();
             // Those who sleep there choose anew, and nobody keeps it.
             removed.inspect(|channel| self.part_with(channel));

@@ -70,6 +70,8 @@ impl Engine {
     pub(super) fn apply(&self, event: Event, fds: Vec<OwnedFd>) {
         match event {
             Event::Channel { channel, end, peer } => self.add_channel(channel, end, peer, fds),
+            Event::RealTimeLane { channel, lane, .. } => self.begin_duty(channel, lane),
+            Event::OrdinaryLane { channel, lane } => self.end_duties(channel, Some(lane)),
             Event::Barrier { number } => {
                 self.barrier_seen.fetch_max(number, Ordering::AcqRel);
             }
@@ -140,7 +142,7 @@ impl Engine {
     }
 
     /// The state, once every event that was caused before has been applied, or there is no broker.
-    fn pass_barrier(&self) -> MutexGuard<'_, State> {
+    pub(super) fn pass_barrier(&self) -> MutexGuard<'_, State> {
         let number = self.barriers.fetch_add(1, Ordering::AcqRel) + 1;
         loop {
             self.await_barrier(number);

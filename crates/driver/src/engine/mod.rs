@@ -10,6 +10,7 @@ mod accept;
 mod answer;
 mod bells;
 mod channels;
+pub(crate) mod duty;
 mod effects;
 mod events;
 pub(crate) mod fast;
@@ -17,6 +18,7 @@ mod follow;
 mod leave;
 pub(crate) mod loan;
 mod rejoin;
+mod reserve;
 pub(crate) mod settings;
 pub(crate) mod spin;
 mod take_in;
@@ -92,6 +94,8 @@ pub struct Engine {
     pollables: Mutex<FxHashMap<Tid, &'static OwnedFd>>,
     epoll: OwnedFd,
     stop: OwnedFd,
+    duties: duty::Duties,
+    reservations: reserve::Reservations,
     barriers: AtomicU64,
     barrier_seen: AtomicU64,
     closed: AtomicBool,
@@ -181,6 +185,8 @@ impl Engine {
             pollables: Mutex::default(),
             epoll,
             stop,
+            duties: Default::default(),
+            reservations: Default::default(),
             barriers: AtomicU64::new(0),
             barrier_seen: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -190,7 +196,7 @@ impl Engine {
         engine.watch(engine.stop.as_fd(), events::STOP).map_err(system("epoll_ctl"))?;
         engine.watch(engine.repeats.timer(), events::REPEAT).map_err(system("epoll_ctl"))?;
         let control = Arc::clone(&engine);
-        crate::thread::start(move || control.run_control())
+        crate::thread::start("baton-control", move || control.run_control())
             .map_err(system("start the control thread"))?;
         Ok(engine)
     }
@@ -242,6 +248,7 @@ impl Engine {
         self.gather_own(&mut state);
         state.thread_exit(tid);
         self.unlock(state);
+        self.end_reservations(tid);
         lock(&self.own_words).remove(&tid);
     }
 

@@ -3,7 +3,7 @@
 use super::received::Place;
 use super::{Handler, Parcel, Process, Received, Request, lock, read};
 use crate::engine::fast::{
-    Answered, INLINE_BYTES, Inline, Seats, Served, Server, Warm, while_serving,
+    Answered, INLINE_BYTES, Inline, Seats, Served, Server, Taken, Warm, while_serving,
 };
 use crate::engine::tid;
 use crate::state::transaction::{Incoming, Target};
@@ -20,6 +20,7 @@ impl Process {
         let tid = tid();
         let engine = &self.inner.engine;
         let mut looper = Looper { process: self, seats: Seats::new() };
+        self.serve_real_time();
         let mut state = engine.lock();
         state.enter_looper(tid);
         state.thread(tid).return_once = false;
@@ -98,6 +99,28 @@ impl Process {
         }
     }
 
+    /// Serves a transaction of the fast path, whichever way its answer goes.
+    #[inline(always)]
+    pub(super) fn serve_taken(
+        &self,
+        taken: Taken<'_>,
+        handler: &Arc<Handler>,
+        request: Inline,
+    ) -> Answered {
+        let (inner, place) = (&self.inner, Place::Here(request));
+        let answer = handle(handler, &Request { received: Received { inner, place } });
+        let answered = match &answer {
+            Ok(parcel) if parcel.objects.is_none() && parcel.data.len() <= INLINE_BYTES => {
+                taken.answer(&inner.engine, &parcel.data)
+            }
+            _ => taken.give_up(&inner.engine),
+        };
+        if answered == Answered::No {
+            self.reply(&answer);
+        }
+        answered
+    }
+
     fn reply(&self, answer: &Result<Parcel, Errno>) {
         self.send(tid(), Target::Reply, 0, 0, answer.as_ref().map_err(|errno| *errno));
     }
@@ -136,19 +159,10 @@ impl Server for Looper<'_> {
             Ok(taken) => taken,
             Err(served) => return served,
         };
-        let place = Place::Here(request);
-        let answer = handle(handler, &Request { received: Received { inner, place } });
-        let answered = match &answer {
-            Ok(parcel) if parcel.objects.is_none() && parcel.data.len() <= INLINE_BYTES => {
-                taken.answer(&inner.engine, &parcel.data)
-            }
-            _ => taken.give_up(&inner.engine),
-        };
-        if answered == Answered::No {
-            self.process.reply(&answer);
-            return Served::Look;
+        match self.process.serve_taken(taken, handler, request) {
+            Answered::Yes => Served::Wait,
+            Answered::No => Served::Look,
         }
-        Served::Wait
     }
 }
 

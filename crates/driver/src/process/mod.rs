@@ -8,6 +8,7 @@
 //! been sent cannot be taken back, and its late answer must not be taken for the next one's.
 
 mod handle;
+mod lane_looper;
 mod loan;
 mod looper;
 mod options;
@@ -248,6 +249,12 @@ impl Process {
         state.request_death(handle.number, cookie);
         drop(recipients);
         engine.unlock(state);
+    }
+
+    /// A thread of this process has got another scheduling policy or priority, by itself or by somebody: its
+    /// next call is served at that. A thread that has always had its priority need not say so.
+    pub fn priority_changed(&self) {
+        self.inner.engine.priority_changed();
     }
 
     /// Ends the process's part: calls under way are dead, new ones fail with `EBADF`, threads that

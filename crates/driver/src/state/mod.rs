@@ -118,6 +118,8 @@ pub struct State {
     tickets: FxHashMap<(ProcessId, TicketId), Vec<Granted>>,
     /// Tickets whose message has been dropped and whose event has not come.
     disowned: FxHashSet<(ProcessId, TicketId)>,
+    /// Threads that alone take what comes on a lane.
+    attended: FxHashMap<Via, Tid>,
     /// Threads to find by what their call gave out.
     tokens: FxHashMap<u64, Tid>,
     broker: rejoin::Standing,
@@ -150,6 +152,7 @@ impl State {
             todo: Todo::default(),
             tickets: FxHashMap::default(),
             disowned: FxHashSet::default(),
+            attended: FxHashMap::default(),
             tokens: FxHashMap::default(),
             broker: rejoin::Standing::new(id.era()),
             told_deaths: Vec::new(),

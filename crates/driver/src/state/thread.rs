@@ -263,6 +263,17 @@ impl State {
         self.pool.there -= usize::from(before);
     }
 
+    /// The thread alone takes what comes on this lane.
+    pub fn attend(&mut self, via: Via, tid: Tid) {
+        self.attended.insert(via, tid);
+        self.thread(tid).return_once = false;
+    }
+
+    /// Nobody does.
+    pub fn leave_lane(&mut self, via: Via) {
+        self.attended.remove(&via);
+    }
+
     /// BINDER_THREAD_EXIT, and the end of a thread that did not say so.
     pub fn thread_exit(&mut self, tid: Tid) {
         self.set_waiting(tid, Waiting::No);

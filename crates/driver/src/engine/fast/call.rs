@@ -215,7 +215,8 @@ impl Engine {
             return;
         }
         let (epoch, node) = (self.fast.gate.epoch(), reference.node);
-        if self.cell().is_none() {
+        // A thread that has become a real-time one takes a lane of its own first.
+        if !self.is_served_by_rank(&channel, via.lane) || self.cell().is_none() {
             return;
         }
         let _ = local::with(self, |local| {

@@ -18,6 +18,7 @@ mod cell;
 mod desk;
 mod inline;
 mod local;
+mod seat;
 mod seats;
 mod serve;
 
@@ -27,8 +28,9 @@ pub(crate) use call::{Body, Outcome, Plain};
 pub(crate) use desk::{Attended, Subject};
 pub(crate) use inline::Inline;
 pub(crate) use local::while_serving;
+pub(crate) use seat::Seat;
 pub(crate) use seats::Seats;
-pub(crate) use serve::{Answered, Posted, Served, Server, Warm};
+pub(crate) use serve::{Answered, Posted, Served, Server, Taken, Warm};
 
 use crate::engine::{Engine, lock};
 use crate::state::State;

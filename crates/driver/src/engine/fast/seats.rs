@@ -31,7 +31,7 @@ pub(crate) struct Seats<T> {
 
 /// What a client has called lately.
 #[derive(Clone)]
-struct Client<T> {
+pub(super) struct Client<T> {
     channel: ChannelId,
     sender: (u32, u32),
     /// By the node's remainder, with what serves it.
@@ -39,6 +39,15 @@ struct Client<T> {
 }
 
 impl<T> Client<T> {
+    /// Remembers what the state has admitted, in the client's seat.
+    pub fn learn(seat: &mut Option<Client<T>>, incoming: &Incoming, object: T) {
+        let (Some(serving), Some(node)) = (&incoming.serving, incoming.node) else { return };
+        let (channel, sender) = (serving.via.channel, incoming.sender);
+        let nodes = [const { None }; NODES];
+        let client = seat.get_or_insert(Client { channel, sender, nodes });
+        client.nodes[node.0 as usize % NODES] = Some((node, object));
+    }
+
     #[inline]
     fn object(&self, node: u64) -> Option<&T> {
         let (known, object) = self.nodes[node as usize % NODES].as_ref()?;
@@ -55,7 +64,7 @@ impl<T: Clone> Seats<T> {
     /// Remembers what the state has admitted: a transaction of the shape that this looper could have
     /// taken in by itself.
     pub fn learn(&mut self, engine: &Engine, _unchanged: &State, incoming: &Incoming, object: T) {
-        let (Some(serving), Some(node)) = (&incoming.serving, incoming.node) else { return };
+        let Some(serving) = &incoming.serving else { return };
         if incoming.label.is_some() || engine.is_polling() {
             return;
         }
@@ -65,12 +74,9 @@ impl<T: Clone> Seats<T> {
             *self = Seats { cell: engine.cell(), epoch, ..Seats::new() };
         }
         self.follow(&warm);
-        let (channel, sender) = (serving.via.channel, incoming.sender);
-        let place = warm.iter().position(|warm| warm.id == channel);
+        let place = warm.iter().position(|warm| warm.id == serving.via.channel);
         if let Some(seat) = place.and_then(|place| self.clients.get_mut(place)) {
-            let nodes = [const { None }; NODES];
-            let client = seat.get_or_insert(Client { channel, sender, nodes });
-            client.nodes[node.0 as usize % NODES] = Some((node, object));
+            Client::learn(seat, incoming, object);
         }
     }
 
@@ -208,7 +214,7 @@ struct Chosen {
 impl<T> Client<T> {
     /// What serves the request on a lane, if it is of the one shape and has been taken in.
     #[inline(always)]
-    fn take_in(
+    pub fn take_in(
         &self,
         engine: &Engine,
         taken: Taken<'_>,

@@ -152,7 +152,7 @@ impl Taken<'_> {
                 engine.caller_has_left(&mut state, tid(), self.via);
                 engine.unlock(state);
             }
-            Reader::Woken | Reader::Watching | Reader::Elsewhere => {}
+            Reader::Woken | Reader::Watching | Reader::Attending | Reader::Elsewhere => {}
         }
     }
 

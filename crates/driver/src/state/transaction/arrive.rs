@@ -83,7 +83,8 @@ impl State {
     }
 
     /// A transaction lies in its buffer, complete. It came down the lane on which the thread `on`
-    /// waits, or belongs to the thread that its chain names, or to any looper.
+    /// waits, or belongs to the thread that its chain names, or to the one that attends its lane, or to any
+    /// looper.
     pub fn deliver(
         &mut self,
         on: Option<Tid>,
@@ -100,7 +101,7 @@ impl State {
         let (pid, uid) = self.peers.get(&arrival.peer).map_or((0, u32::MAX), |p| (p.pid, p.uid));
         let nested = arrival.chain.iter().find(|entry| entry.process == self.id.0);
         let named = nested.and_then(|entry| self.tokens.get(&entry.token)).copied();
-        let waiter = on.or(named);
+        let waiter = on.or(named).or_else(|| self.attended.get(&arrival.via).copied());
         let incoming = Incoming {
             buffer: room.buffer,
             peer: arrival.peer,

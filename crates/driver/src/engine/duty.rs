@@ -1,0 +1,273 @@
+//! Loopers of real-time callers: each waits on one lane alone, at its caller's priority.
+//!
+//! The broker tells of such a lane, the front end provides a thread, and that is on *duty* there:
+//!
+//! ```text
+//!   attend     the mailbox says so, and nobody else takes what comes
+//!   register   the broker gives the thread the caller's rank
+//!   serve      look, take in, answer, sleep on the lane's own word
+//!   leave      what has come meanwhile is the pool's
+//! ```
+//!
+//! It attends as the ordinary thread that it still is: it may then have to wait for a looper of the pool,
+//! which would never run below it on its processor. A wait for such a one later on is a short sleep.
+//!
+//! **Invariant**: a lane is attended while a thread is on duty there, and at no other time.
+
+use super::{Engine, lock, tid};
+use crate::channel::{Channel, Lane};
+use crate::state::State;
+use crate::state::thread::Waiting;
+use crate::state::transaction::Via;
+use crate::state::work::Tid;
+use crate::thread;
+use baton_abi::control::{ChannelId, End, Request};
+use baton_abi::lane::LANES;
+use baton_shm::mailbox::Seen;
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+/// Starts a thread for a duty: the front end's part.
+type Provider = Box<dyn Fn(Arc<Duty>) + Send + Sync>;
+
+/// How long a looper leaves its processor to one that is taking something in from its lane.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// All duties of the process.
+#[derive(Default)]
+pub(super) struct Duties {
+    provider: OnceLock<Provider>,
+    all: Mutex<Vec<Arc<Duty>>>,
+    /// It has been said that loopers do not get their priority.
+    has_warned: AtomicBool,
+}
+
+impl std::fmt::Debug for Duties {
+    fn fmt(&self, form: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        form.debug_struct("Duties").field("all", &self.all).finish_non_exhaustive()
+    }
+}
+
+/// One lane that is to have a looper of its own.
+#[derive(Debug)]
+pub(crate) struct Duty {
+    /// Whose it is.
+    pub channel: Arc<Channel>,
+    /// Which lane.
+    pub lane: u32,
+    /// Somebody has been asked to do it.
+    is_given: AtomicBool,
+    /// The lane is one like others again.
+    is_over: AtomicBool,
+    /// The broker is to be told of the looper: its rank has changed, or the broker.
+    is_news: AtomicBool,
+}
+
+impl Duty {
+    /// Where it is.
+    pub fn via(&self) -> Via {
+        self.channel.via(self.lane as usize)
+    }
+
+    fn areas(&self) -> Result<Lane<'_>, Errno> {
+        self.channel.lane(self.lane as usize)
+    }
+
+    /// Whether the lane is one like others again.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    fn tell(&self, flag: &AtomicBool) {
+        flag.store(true, Ordering::Release);
+        if let Ok(areas) = self.areas() {
+            areas.inbox().nudge();
+        }
+    }
+}
+
+impl Engine {
+    /// From now on `provider` is asked for a thread for each duty, and for those that wait for one.
+    pub(crate) fn provide(&self, provider: impl Fn(Arc<Duty>) + Send + Sync + 'static) {
+        if self.duties.provider.set(Box::new(provider)).is_ok() {
+            let waiting = lock(&self.duties.all).clone();
+            waiting.into_iter().for_each(|duty| self.give(duty));
+        }
+    }
+
+    fn give(&self, duty: Arc<Duty>) {
+        let Some(provider) = self.duties.provider.get() else { return };
+        if !duty.is_given.swap(true, Ordering::AcqRel) {
+            provider(duty);
+        }
+    }
+
+    /// The broker says that a lane is a real-time caller's.
+    pub(super) fn begin_duty(&self, id: ChannelId, lane: u32) {
+        let channel = self.channel(id).filter(|channel| channel.end == End::Server);
+        let Some(channel) = channel.filter(|_| (lane as usize) < LANES) else { return };
+        let via = channel.via(lane as usize);
+        let duty = {
+            let mut all = lock(&self.duties.all);
+            if let Some(duty) = all.iter().find(|duty| duty.via() == via) {
+                return duty.tell(&duty.is_news);
+            }
+            let duty = Arc::new(Duty {
+                channel,
+                lane,
+                is_given: AtomicBool::new(false),
+                is_over: AtomicBool::new(false),
+                is_news: AtomicBool::new(true),
+            });
+            all.push(Arc::clone(&duty));
+            duty
+        };
+        self.give(duty);
+    }
+
+    /// Lanes of a channel, or one of them, are like others again.
+    pub(super) fn end_duties(&self, channel: ChannelId, lane: Option<u32>) {
+        lock(&self.duties.all).retain(|duty| {
+            let ends = duty.via().channel == channel && lane.is_none_or(|lane| lane == duty.lane);
+            if ends {
+                duty.tell(&duty.is_over);
+            }
+            !ends
+        });
+    }
+
+    /// The calling thread, an ordinary one, alone takes what comes on the lane from now on. What has come before is
+    /// its own or somebody's. False if the duty is over.
+    pub(crate) fn attend_lane(&self, duty: &Duty) -> bool {
+        let (Ok(areas), tid) = (duty.areas(), tid()) else { return false };
+        thread_settles();
+        let mut state = self.lock();
+        state.attend(duty.via(), tid);
+        while !duty.channel.attend(areas, duty.lane) {
+            if duty.is_over() || self.is_closed() {
+                state.leave_lane(duty.via());
+                self.unlock(state);
+                return false;
+            }
+            state = self.accept_own(state, duty);
+            self.unlock(state);
+            std::thread::yield_now();
+            state = self.lock();
+        }
+        self.unlock(state);
+        true
+    }
+
+    /// Tells the broker who is on duty, if it is to know.
+    fn register(&self, duty: &Duty) {
+        if !duty.is_news.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let Via { channel, lane } = duty.via();
+        let registered = self.broker.ask(&Request::RealTimeLooper { channel, lane, tid: tid() });
+        thread::rank_again();
+        if registered == Err(Errno::PERM) && !self.duties.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(target: "binder", "{}: real-time callers have loopers of their own, but not their \
+                priority: the broker may not set it", self.identity.pid);
+        }
+    }
+
+    /// Waits until there is something for the thread on duty that `serve`, which takes in what has been posted,
+    /// leaves to the state. `None` once the duty is over.
+    pub(crate) fn await_duty<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        duty: &Duty,
+        mut serve: impl FnMut() -> bool,
+    ) -> Option<MutexGuard<'a, State>> {
+        let (areas, tid) = (duty.areas().ok()?, tid());
+        loop {
+            if self.has_events() {
+                drop(state);
+                self.take_events();
+                state = self.lock();
+            }
+            state = self.accept_own(state, duty);
+            if state.has_work(tid, false) {
+                return Some(state);
+            }
+            if duty.is_over() || self.is_closed() {
+                return None;
+            }
+            // Whoever has something for the thread nudges it from now on.
+            state.set_waiting(tid, Waiting::Lane(duty.via()));
+            self.unlock(state);
+            self.register(duty);
+            self.serve_lane(duty, areas, &mut serve);
+            state = self.lock();
+            state.set_waiting(tid, Waiting::No);
+        }
+    }
+
+    #[inline]
+    fn serve_lane(&self, duty: &Duty, areas: Lane<'_>, serve: &mut impl FnMut() -> bool) {
+        loop {
+            let seen = match areas.inbox().look() {
+                Seen::Nothing => areas.inbox().wait(None).unwrap_or(Seen::Nothing),
+                seen => seen,
+            };
+            let goes_on = match seen {
+                Seen::Message => serve(),
+                Seen::Nudge => false,
+                Seen::Nothing => true,
+            };
+            if !goes_on || duty.is_over() {
+                return;
+            }
+        }
+    }
+
+    /// Takes in what lies in the thread's lane, by the general path.
+    fn accept_own<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        duty: &Duty,
+    ) -> MutexGuard<'a, State> {
+        let channel = &*duty.channel;
+        let Ok(areas) = duty.areas() else { return state };
+        if areas.inbox().is_empty() || channel.ends().dead {
+            return state;
+        }
+        if self.accept_attended(&mut state, channel, duty.lane as usize).is_some() {
+            // What allows it has not come. After everything that was caused before, it never will.
+            self.unlock(state);
+            state = self.pass_barrier();
+            if self.accept_attended(&mut state, channel, duty.lane as usize).is_some() {
+                self.end_channel(&mut state, channel, "a call without a grant");
+            }
+        }
+        if !areas.inbox().is_empty() && !channel.ends().dead {
+            // Whoever is at it may be one that does not run as long as this thread does.
+            self.unlock(state);
+            std::thread::sleep(PAUSE);
+            state = self.lock();
+        }
+        state
+    }
+
+    /// The thread's duty is over: what has come meanwhile is the pool's.
+    pub(crate) fn leave_duty(&self, duty: &Duty, tid: Tid) {
+        let mut state = self.lock();
+        state.leave_lane(duty.via());
+        if let Ok(areas) = duty.areas() {
+            duty.channel.leave_lane(areas, duty.lane);
+        }
+        // What waits for an event still does; the next look finds it.
+        self.accept(&mut state, None);
+        self.unlock(state);
+        self.forget_thread(tid);
+    }
+}
+
+/// Pages of the stack that a handler may use are there before it is called.
+fn thread_settles() {
+    const STACK_BYTES: usize = 128 << 10;
+    std::hint::black_box(&mut [0u8; STACK_BYTES]);
+}

@@ -1,0 +1,147 @@
+//! Lanes of real-time threads: each has lanes of its own to those whom it calls, and the broker is asked for
+//! loopers at its priority there.
+//!
+//! A thread has at most [`MOST`] to a peer: one for plain calls, which the fast path holds on to, and one for
+//! all others. Calls that are nested deeper go by any lane.
+
+use super::{Engine, lock, tid};
+use crate::channel::Channel;
+use crate::state::work::Tid;
+use crate::thread::{self, Rank};
+use baton_abi::control::{ProcessId, Request};
+use baton_shm::sync::Ordering;
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex, Weak};
+
+/// Lanes that a thread keeps to one peer.
+const MOST: usize = 2;
+
+/// Those of all threads.
+#[derive(Debug, Default)]
+pub(super) struct Reservations {
+    all: Mutex<Vec<Reservation>>,
+    /// How many they are.
+    count: AtomicUsize,
+    /// It has been said that some caller is not served at its priority.
+    has_warned: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Reservation {
+    tid: Tid,
+    peer: ProcessId,
+    channel: Weak<Channel>,
+    lane: u32,
+    /// As the broker was asked, whatever it answered.
+    rank: Rank,
+    /// The broker that was asked.
+    era: u32,
+}
+
+impl Engine {
+    /// A lane of the calling thread's own, if it is a real-time one and has one that is free.
+    pub(super) fn reserved_lane(&self, peer: ProcessId) -> Option<(Arc<Channel>, usize)> {
+        let Some(rank) = thread::rank() else {
+            if self.reservations.count.load(Ordering::Relaxed) != 0 {
+                self.end_reservations(tid());
+            }
+            return None;
+        };
+        let mut all = lock(&self.reservations.all);
+        let mut ours = all.iter_mut().filter(|ours| ours.tid == tid() && ours.peer == peer);
+        let (channel, lane) = ours.find_map(|ours| {
+            let channel = ours.channel.upgrade()?;
+            channel.take_this_lane(ours.lane).then_some((channel, ours.lane))
+        })?;
+        drop(all);
+        self.ask_for_looper(&channel, lane, rank);
+        Some((channel, lane as usize))
+    }
+
+    /// The calling thread keeps the lane that it has just taken, if it is a real-time one.
+    pub(super) fn reserve(&self, channel: &Arc<Channel>, lane: usize) {
+        let Some(rank) = thread::rank() else { return };
+        let (tid, peer, lane) = (tid(), channel.peer, lane as u32);
+        {
+            let mut all = lock(&self.reservations.all);
+            all.retain(|old| old.channel.strong_count() > 0);
+            let ours = all.iter().filter(|ours| ours.tid == tid && ours.peer == peer);
+            if ours.count() >= MOST {
+                return;
+            }
+            channel.reserve(lane);
+            // No broker has been asked.
+            let era = u32::MAX;
+            all.push(Reservation { tid, peer, channel: Arc::downgrade(channel), lane, rank, era });
+            self.reservations.count.store(all.len(), Ordering::Relaxed);
+        }
+        self.ask_for_looper(channel, lane, rank);
+    }
+
+    /// Whether a call by this lane was made as the calling thread's rank has it.
+    pub(super) fn is_served_by_rank(&self, channel: &Channel, lane: u32) -> bool {
+        let Some(rank) = thread::rank_again() else { return true };
+        let all = lock(&self.reservations.all);
+        let same =
+            |ours: &&Reservation| ours.lane == lane && std::ptr::eq(ours.channel.as_ptr(), channel);
+        all.iter().find(same).is_some_and(|ours| ours.rank == rank)
+    }
+
+    /// Asks the broker for a looper, unless this one was asked for the same.
+    fn ask_for_looper(&self, channel: &Arc<Channel>, lane: u32, rank: Rank) {
+        let link = self.broker.link();
+        let asked = {
+            let mut all = lock(&self.reservations.all);
+            let same = |ours: &&mut Reservation| {
+                ours.lane == lane && ours.channel.as_ptr() == Arc::as_ptr(channel)
+            };
+            let Some(ours) = all.iter_mut().find(same) else { return };
+            let before = (ours.rank, ours.era);
+            (ours.rank, ours.era) = (rank, link.era);
+            before == (rank, link.era)
+        };
+        if asked {
+            return;
+        }
+        let request = Request::RealTime { channel: channel.id, lane, tid: tid() };
+        let Err(errno) = link.ask(&request) else { return };
+        // The server has not come back to this broker, or there have been too many at once.
+        if matches!(errno, Errno::NOENT | Errno::AGAIN) {
+            let mut all = lock(&self.reservations.all);
+            all.iter_mut().filter(|ours| ours.tid == tid()).for_each(|ours| ours.era = u32::MAX);
+        } else if errno != Errno::CONNREFUSED
+            && !self.reservations.has_warned.swap(true, Ordering::Relaxed)
+        {
+            let pid = self.identity.pid;
+            tracing::warn!(target: "binder", "{pid}:{} is not served at its real-time priority: {errno}", tid());
+        }
+    }
+
+    /// A thread calls as a real-time one no more.
+    pub(super) fn end_reservations(&self, tid: Tid) {
+        if self.reservations.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut all = lock(&self.reservations.all);
+        all.retain(|ours| {
+            if ours.tid != tid {
+                return true;
+            }
+            if let Some(channel) = ours.channel.upgrade() {
+                channel.unreserve(ours.lane);
+                self.broker.tell(&Request::Ordinary { channel: channel.id, lane: ours.lane });
+            }
+            false
+        });
+        self.reservations.count.store(all.len(), Ordering::Relaxed);
+    }
+
+    /// Some thread of the process has got another policy or priority: its next call is made by that.
+    pub fn priority_changed(&self) {
+        thread::ranks_changed();
+        let mut state = self.lock();
+        self.gather(&mut state);
+        self.unlock(state);
+    }
+}

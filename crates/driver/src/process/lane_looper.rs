@@ -1,0 +1,66 @@
+//! The looper of one real-time caller.
+
+use super::{Handler, Inner, Process, read};
+use crate::engine::duty::Duty;
+use crate::engine::fast::{Answered, Inline, Seat};
+use crate::engine::tid;
+use crate::state::{Return, State};
+use crate::thread;
+use std::sync::{Arc, Weak};
+
+impl Process {
+    /// Real-time callers get threads of their own from now on.
+    pub(super) fn serve_real_time(&self) {
+        let process = Arc::downgrade(&self.inner);
+        self.inner.engine.provide(move |duty| start(&process, duty));
+    }
+
+    fn serve_lane(&self, duty: &Duty) {
+        let (engine, tid) = (&self.inner.engine, tid());
+        if !engine.attend_lane(duty) {
+            return engine.forget_thread(tid);
+        }
+        let mut seat = Seat::new();
+        let mut state = engine.lock();
+        while let Some(woken) =
+            engine.await_duty(state, duty, || self.serve_posted(&mut seat, duty))
+        {
+            state = woken;
+            while let Some(item) = state.next_return(tid, false) {
+                self.learn(&mut seat, &state, &item);
+                state = self.attend(state, item);
+            }
+        }
+        engine.leave_duty(duty, tid);
+    }
+
+    /// Serves what has been posted. False if that is not for the fast path.
+    fn serve_posted(&self, seat: &mut Seat<Arc<Handler>>, duty: &Duty) -> bool {
+        let mut request = Inline::new();
+        let lane = duty.lane as usize;
+        let taken = seat.take(&self.inner.engine, &duty.channel, lane, &mut request);
+        taken.is_some_and(|(taken, handler)| {
+            self.serve_taken(taken, handler, request) == Answered::Yes
+        })
+    }
+
+    fn learn(&self, seat: &mut Seat<Arc<Handler>>, state: &State, item: &Return) {
+        let Return::Transaction(incoming, (ptr, _)) = item else { return };
+        if let Some(handler) = read(&self.inner.objects).get(ptr) {
+            seat.learn(&self.inner.engine, state, incoming, handler.clone());
+        }
+    }
+}
+
+fn start(process: &Weak<Inner>, duty: Arc<Duty>) {
+    let Some(inner) = process.upgrade() else { return };
+    let process = Process { inner };
+    let body = move || {
+        // Whoever heard of the lane may be a real-time thread.
+        thread::become_ordinary();
+        process.serve_lane(&duty);
+    };
+    if let Err(errno) = thread::start("baton-lane", body) {
+        tracing::warn!(target: "binder", "no thread for a real-time caller: {errno}");
+    }
+}

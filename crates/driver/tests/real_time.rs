@@ -1,0 +1,304 @@
+//! Real-time callers: a call at a priority is served at that priority, by a looper of its lane alone.
+//!
+//! It starts this very program again for some of its processes; hence a `main` of its own.
+
+mod support;
+
+use baton_abi::control::{LaneReport, Policy, ProcessReport, Rank};
+use baton_driver::observer::Observer;
+use baton_driver::process::{Handle, Parcel, Process, Request};
+use rustix::io::Errno;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use support::Broker;
+
+/// So many calls are made until one is served as it should be.
+const PATIENCE: usize = 20_000;
+
+const RANK: u32 = 1;
+const RELAY: u32 = 2;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    match &arguments[..] {
+        [_, role, socket] if role == "server" => return serve(Path::new(socket)),
+        [_, role, socket] if role == "caller" => return call_for_ever(Path::new(socket)),
+        _ => {}
+    }
+    if !become_real_time(libc::SCHED_FIFO, 1) {
+        println!("skipped: this machine lets us have no real-time priority");
+        return;
+    }
+    become_ordinary();
+    let tests: [(&str, fn()); 6] = [
+        ("a_call_is_served_at_its_callers_rank", a_call_is_served_at_its_callers_rank),
+        ("a_nested_call_inherits", a_nested_call_inherits),
+        ("a_change_of_priority_is_followed", a_change_of_priority_is_followed),
+        ("a_caller_that_ends_leaves_no_looper", a_caller_that_ends_leaves_no_looper),
+        ("a_killed_caller_leaves_no_looper", a_killed_caller_leaves_no_looper),
+        ("whatever_a_real_time_caller_sends_arrives", whatever_a_real_time_caller_sends_arrives),
+    ];
+    let only = arguments.get(1).filter(|argument| !argument.starts_with('-'));
+    for (name, test) in tests {
+        if only.is_none_or(|only| name.contains(only.as_str())) {
+            println!("test {name}");
+            // What one has made of this thread's priority is none of the next one's.
+            thread::spawn(test).join().unwrap();
+        }
+    }
+}
+
+/// Policy and priority of the calling thread.
+fn rank() -> [i32; 2] {
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: asks about the calling thread, and fills a structure of ours.
+    let policy = unsafe {
+        libc::sched_getparam(0, &mut parameters);
+        libc::sched_getscheduler(0)
+    };
+    [policy & !libc::SCHED_RESET_ON_FORK, parameters.sched_priority]
+}
+
+fn become_real_time(policy: i32, priority: i32) -> bool {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+    unsafe { libc::sched_setscheduler(0, policy, &parameters) == 0 }
+}
+
+fn become_ordinary() {
+    assert!(become_real_time(libc::SCHED_OTHER, 0));
+}
+
+fn bytes(rank: [i32; 2]) -> Vec<u8> {
+    rank.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn answer_rank(_: &Request<'_>) -> Result<Parcel, Errno> {
+    Ok(Parcel::from(&bytes(rank())[..]))
+}
+
+/// Manages the context and serves with one looper.
+fn server(broker: &Path) -> Process {
+    let process = Process::open("binder", broker).unwrap();
+    let object = process.add_object(answer_rank);
+    process.become_context_manager(object).unwrap();
+    let serving = process.clone();
+    thread::spawn(move || serving.serve());
+    process
+}
+
+/// Calls until the answer is this.
+fn call_until(process: &Process, handle: &Handle, code: u32, expected: [i32; 2]) {
+    let served = (0..PATIENCE).any(|_| {
+        let reply = process.call(handle, code, &Parcel::new()).unwrap();
+        reply.data() == bytes(expected)
+    });
+    assert!(served, "never served at {expected:?}");
+}
+
+fn lanes(socket: &Path) -> Vec<LaneReport> {
+    let report = Observer::connect(socket).unwrap().report().unwrap();
+    let processes = report.contexts.into_iter().flat_map(|context| context.processes);
+    processes.flat_map(|process: ProcessReport| process.real_time).collect()
+}
+
+/// Until the broker knows of so many.
+fn await_lanes(socket: &Path, count: usize) {
+    while lanes(socket).len() != count {
+        thread::yield_now();
+    }
+}
+
+/// Threads of this process that are loopers of real-time callers.
+fn loopers(pid: u32) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.trim_end() == "baton-lane").count()
+}
+
+fn await_loopers(pid: u32, count: usize) {
+    while loopers(pid) != count {
+        thread::yield_now();
+    }
+}
+
+fn a_call_is_served_at_its_callers_rank() {
+    let broker = Broker::start();
+    let server = server(&broker.socket);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let callers = [(libc::SCHED_FIFO, 30), (libc::SCHED_RR, 20), (libc::SCHED_FIFO, 10)];
+    let callers = callers.map(|(policy, priority)| {
+        let (client, manager) = (client.clone(), manager.clone());
+        thread::spawn(move || {
+            assert!(become_real_time(policy, priority));
+            call_until(&client, &manager, RANK, [policy, priority]);
+            for _ in 0..1000 {
+                let reply = client.call(&manager, RANK, &Parcel::new()).unwrap();
+                assert_eq!(reply.data(), bytes([policy, priority]), "and from then on");
+            }
+        })
+    });
+    // An ordinary one beside them is served as ever.
+    for _ in 0..1000 {
+        let reply = client.call(&manager, RANK, &Parcel::new()).unwrap();
+        assert_eq!(reply.data(), bytes([libc::SCHED_OTHER, 0]));
+    }
+    callers.into_iter().for_each(|caller| caller.join().unwrap());
+    server.close();
+}
+
+fn a_change_of_priority_is_followed() {
+    let broker = Broker::start();
+    let server = server(&broker.socket);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    call_until(&client, &manager, RANK, [libc::SCHED_OTHER, 0]);
+    for (policy, priority) in [
+        (libc::SCHED_FIFO, 12),
+        (libc::SCHED_RR, 34),
+        (libc::SCHED_OTHER, 0),
+        (libc::SCHED_FIFO, 5),
+    ] {
+        assert!(become_real_time(policy, priority));
+        client.priority_changed();
+        call_until(&client, &manager, RANK, [policy, priority]);
+    }
+    server.close();
+}
+
+/// Through a process in between, which calls on from its looper.
+fn a_nested_call_inherits() {
+    let broker = Broker::start();
+    let last = server(&broker.socket);
+    let middle = Process::open("hwbinder", &broker.socket).unwrap();
+    let onward = Process::open("binder", &broker.socket).unwrap();
+    let manager = onward.context_manager().unwrap();
+    let object = middle.add_object(move |request| match request.code() {
+        RELAY => {
+            let reply = onward.call(&manager, RANK, &Parcel::new()).map_err(|_| Errno::IO)?;
+            Ok(Parcel::from(reply.data()))
+        }
+        _ => answer_rank(request),
+    });
+    middle.become_context_manager(object).unwrap();
+    let serving = middle.clone();
+    thread::spawn(move || serving.serve());
+    let client = Process::open("hwbinder", &broker.socket).unwrap();
+    let handle = client.context_manager().unwrap();
+    assert!(become_real_time(libc::SCHED_FIFO, 40));
+    call_until(&client, &handle, RANK, [libc::SCHED_FIFO, 40]);
+    call_until(&client, &handle, RELAY, [libc::SCHED_FIFO, 40]);
+    middle.close();
+    last.close();
+}
+
+fn a_caller_that_ends_leaves_no_looper() {
+    let broker = Broker::start();
+    let server = server(&broker.socket);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let before = loopers(std::process::id());
+    let (calling, handle) = (client.clone(), manager.clone());
+    let caller = thread::spawn(move || {
+        assert!(become_real_time(libc::SCHED_FIFO, 30));
+        call_until(&calling, &handle, RANK, [libc::SCHED_FIFO, 30]);
+    });
+    caller.join().unwrap();
+    await_lanes(&broker.socket, 0);
+    await_loopers(std::process::id(), before);
+    // Its lane is anybody's, and the pool serves it.
+    call_until(&client, &manager, RANK, [libc::SCHED_OTHER, 0]);
+    server.close();
+}
+
+/// What is not for the fast path: much, descriptors, objects that are called back.
+fn whatever_a_real_time_caller_sends_arrives() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let calling = server.clone();
+    let object = server.add_object(move |request| match request.code() {
+        RELAY => {
+            let callback = request.received.handle(0).ok_or(Errno::INVAL)?;
+            let reply = calling.call(&callback, RANK, &Parcel::new()).map_err(|_| Errno::IO)?;
+            Ok(Parcel::from(reply.data()))
+        }
+        RANK => answer_rank(request),
+        _ => Ok(Parcel::from(request.data())),
+    });
+    server.become_context_manager(object).unwrap();
+    let serving = server.clone();
+    thread::spawn(move || serving.serve());
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let callback = client.add_object(answer_rank);
+    assert!(become_real_time(libc::SCHED_FIFO, 25));
+    call_until(&client, &manager, RANK, [libc::SCHED_FIFO, 25]);
+    for length in [0, 4, 100, 5000, 70_000, 4] {
+        let data = vec![7; length];
+        let reply = client.call(&manager, 3, &Parcel::from(&data[..])).unwrap();
+        assert_eq!(reply.data(), data);
+    }
+    for _ in 0..50 {
+        let mut parcel = Parcel::new();
+        parcel.write_object(callback);
+        let reply = client.call(&manager, RELAY, &parcel).unwrap();
+        assert_eq!(reply.data(), bytes([libc::SCHED_FIFO, 25]), "by the very thread that called");
+        client.call(&manager, RANK, &Parcel::new()).unwrap();
+    }
+    server.close();
+}
+
+// ---- processes of their own -----------------------------------------------------------------
+
+fn serve(socket: &Path) {
+    let _server = server(socket);
+    ready();
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+fn call_for_ever(socket: &Path) {
+    let client = Process::open("binder", socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    assert!(become_real_time(libc::SCHED_FIFO, 30));
+    call_until(&client, &manager, RANK, [libc::SCHED_FIFO, 30]);
+    ready();
+    loop {
+        client.call(&manager, RANK, &Parcel::new()).unwrap();
+    }
+}
+
+fn ready() {
+    println!("ready");
+    std::io::stdout().flush().unwrap();
+}
+
+fn start(role: &str, socket: &Path) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg(role).arg(socket).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    child
+}
+
+fn a_killed_caller_leaves_no_looper() {
+    let broker = Broker::start();
+    let mut server = start("server", &broker.socket);
+    for _ in 0..3 {
+        let mut caller = start("caller", &broker.socket);
+        let lanes = lanes(&broker.socket);
+        let rank = Rank { policy: Policy::Fifo, priority: 30 };
+        assert!(lanes.iter().all(|lane| lane.rank == rank), "{lanes:?}");
+        assert!(lanes[0].looper.as_ref().is_some_and(|looper| looper.promoted), "{lanes:?}");
+        caller.kill().unwrap();
+        caller.wait().unwrap();
+        await_lanes(&broker.socket, 0);
+        await_loopers(server.id(), 0);
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
