@@ -4,6 +4,7 @@ use crate::channel::{Channel, Progress, duplicate};
 use crate::clock::{stamp, stamp_in_order};
 use crate::engine::Engine;
 use crate::engine::loan::LoanedLane;
+use crate::engine::reserve::Purpose;
 use crate::parcel::Sent;
 use crate::state::buffer::allocation_bytes;
 use crate::state::transaction::{Departure, Refusal, Target, Via};
@@ -365,7 +366,7 @@ impl Engine {
             _ => None,
         };
         let (channel, lane) =
-            loaned.map_or_else(|| self.lane_to(departure.peer).map_err(lost), Ok)?;
+            loaned.map_or_else(|| self.lane_to(departure.peer, Purpose::Call).map_err(lost), Ok)?;
         let prepared = self
             .refuse_if_frozen(&channel, false)
             .and_then(|_| refuse_if_full(&channel, outgoing))

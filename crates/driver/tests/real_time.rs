@@ -15,7 +15,7 @@ use std::thread;
 use support::Broker;
 
 /// So many calls are made until one is served as it should be.
-const PATIENCE: usize = 20_000;
+const PATIENCE: usize = 5_000_000;
 
 const RANK: u32 = 1;
 const RELAY: u32 = 2;

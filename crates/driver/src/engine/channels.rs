@@ -1,6 +1,7 @@
 //! The channels that this process has, by peer and by name; the lanes of a peer.
 
 use super::events::CHANNELS;
+use super::reserve::Purpose;
 use super::{Engine, lock};
 use crate::channel::Channel;
 use crate::state::State;
@@ -51,8 +52,12 @@ impl Engine {
     }
 
     /// A free lane to a process, on another channel if there is none.
-    pub fn lane_to(&self, peer: ProcessId) -> Result<(Arc<Channel>, usize), Errno> {
-        if let Some(own) = self.reserved_lane(peer) {
+    pub(crate) fn lane_to(
+        &self,
+        peer: ProcessId,
+        purpose: Purpose,
+    ) -> Result<(Arc<Channel>, usize), Errno> {
+        if let Some(own) = self.reserved_lane(peer, purpose) {
             return Ok(own);
         }
         let (channel, lane) = self.any_lane_to(peer)?;

@@ -5,6 +5,7 @@
 //! call has to have it.
 
 use super::Engine;
+use super::reserve::Purpose;
 use crate::channel::{Channel, Lane};
 use crate::state::transaction::Refusal;
 use crate::state::work::Tid;
@@ -44,10 +45,11 @@ impl Engine {
         self.unlock(state);
         let route = route?;
         let chain = self.callers(&route, 0).count();
-        let (channel, lane) = self.lane_to(route.peer).map_err(|errno| match errno {
-            Errno::SRCH => Refusal::dead(),
-            errno => Refusal::failed(errno),
-        })?;
+        let (channel, lane) =
+            self.lane_to(route.peer, Purpose::Loan).map_err(|errno| match errno {
+                Errno::SRCH => Refusal::dead(),
+                errno => Refusal::failed(errno),
+            })?;
         let data_at = size_of::<Message>() + chain * size_of::<ChainEntry>();
         Ok(LoanedLane { channel, lane, data_at, bytes, is_held: Cell::new(true) })
     }

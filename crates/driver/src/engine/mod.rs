@@ -18,7 +18,7 @@ mod follow;
 mod leave;
 pub(crate) mod loan;
 mod rejoin;
-mod reserve;
+pub(crate) mod reserve;
 pub(crate) mod settings;
 pub(crate) mod spin;
 mod take_in;

@@ -1,8 +1,8 @@
 //! Lanes of real-time threads: each has lanes of its own to those whom it calls, and the broker is asked for
 //! loopers at its priority there.
 //!
-//! A thread has at most [`MOST`] to a peer: one for plain calls, which the fast path holds on to, and one for
-//! all others. Calls that are nested deeper go by any lane.
+//! A thread has at most [`MOST`] to a peer: one for calls, which the fast path holds on to in between, and one
+//! for loans. Calls that are nested deeper go by any lane.
 
 use super::{Engine, lock, tid};
 use crate::channel::Channel;
@@ -16,6 +16,15 @@ use std::sync::{Arc, Mutex, Weak};
 
 /// Lanes that a thread keeps to one peer.
 const MOST: usize = 2;
+
+/// What a lane is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A call that is made at once.
+    Call,
+    /// One that may be made later, or never.
+    Loan,
+}
 
 /// Those of all threads.
 #[derive(Debug, Default)]
@@ -41,20 +50,30 @@ struct Reservation {
 
 impl Engine {
     /// A lane of the calling thread's own, if it is a real-time one and has one that is free.
-    pub(super) fn reserved_lane(&self, peer: ProcessId) -> Option<(Arc<Channel>, usize)> {
+    pub(super) fn reserved_lane(
+        &self,
+        peer: ProcessId,
+        purpose: Purpose,
+    ) -> Option<(Arc<Channel>, usize)> {
         let Some(rank) = thread::rank() else {
             if self.reservations.count.load(Ordering::Relaxed) != 0 {
                 self.end_reservations(tid());
             }
             return None;
         };
-        let mut all = lock(&self.reservations.all);
-        let mut ours = all.iter_mut().filter(|ours| ours.tid == tid() && ours.peer == peer);
-        let (channel, lane) = ours.find_map(|ours| {
-            let channel = ours.channel.upgrade()?;
-            channel.take_this_lane(ours.lane).then_some((channel, ours.lane))
-        })?;
-        drop(all);
+        let take = |free: &dyn Fn(&Channel, u32) -> bool| {
+            let all = lock(&self.reservations.all);
+            let mut ours = all.iter().filter(|ours| ours.tid == tid() && ours.peer == peer);
+            ours.find_map(|ours| {
+                let channel = ours.channel.upgrade()?;
+                free(&channel, ours.lane).then_some((channel, ours.lane))
+            })
+        };
+        let found = take(&|channel, lane| channel.take_this_lane(lane));
+        let (channel, lane) = match (found, purpose) {
+            (None, Purpose::Call) => take(&|channel, lane| self.take_own_lane(channel, lane))?,
+            (found, _) => found?,
+        };
         self.ask_for_looper(&channel, lane, rank);
         Some((channel, lane as usize))
     }

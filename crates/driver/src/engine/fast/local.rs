@@ -94,11 +94,27 @@ impl Local {
     /// The lane is the state's, with the call that is on it.
     pub fn leave_lane(&mut self, handle: u32) {
         let route = self.routes[handle as usize % ROUTES].take();
-        let Some(Route { lane, .. }) = route else { return };
+        if let Some(Route { lane, .. }) = route {
+            self.leave(&lane);
+        }
+    }
+
+    fn leave(&mut self, lane: &Rc<OwnLane>) {
         lane.is_ours.set(false);
         for route in &mut self.routes {
-            route.take_if(|route| Rc::ptr_eq(&route.lane, &lane));
+            route.take_if(|route| Rc::ptr_eq(&route.lane, lane));
         }
+    }
+
+    /// The same of a lane that no call is on, if the thread has it. Whoever asks has it then.
+    fn part_with(&mut self, channel: &Channel, number: u32) -> Option<()> {
+        let is_this = |lane: &Rc<OwnLane>| {
+            lane.number == number && std::ptr::eq(lane.channel.as_ptr(), channel)
+        };
+        let lane = self.routes.iter().flatten().map(|route| &route.lane).find(|lane| is_this(lane));
+        let lane = Rc::clone(lane?);
+        self.leave(&lane);
+        Some(())
     }
 }
 
@@ -137,6 +153,11 @@ pub(crate) fn while_serving<T>(body: impl FnOnce() -> T) -> T {
 }
 
 impl Engine {
+    /// Takes a lane that the calling thread holds for its plain calls, none of which it makes now.
+    pub(in crate::engine) fn take_own_lane(&self, channel: &Channel, number: u32) -> bool {
+        with(self, |local| local.part_with(channel, number)).is_some()
+    }
+
     /// The calling thread's cell, new if it has none.
     pub(super) fn cell(&self) -> Option<Arc<Cell>> {
         let known = with(self, |local| local.cell.clone());
