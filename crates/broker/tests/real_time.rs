@@ -1,0 +1,231 @@
+//! Who may have a looper at his priority, who may be one, and what a liar gets.
+
+mod core;
+mod fake;
+
+use baton_abi::control::*;
+use baton_abi::lane::LANES;
+use baton_broker::limits::Limits;
+use baton_broker::state::{Effect, Thread};
+use core::{Core, OWNER};
+use fake::*;
+use rustix::io::Errno;
+use std::sync::mpsc;
+use std::thread;
+
+const RANK: Rank = Rank { policy: Policy::Fifo, priority: 20 };
+
+/// Policy and priority of a thread, with whether its children have them.
+fn scheduled(tid: u32) -> (i32, i32) {
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: asks about a thread, and fills a structure of ours.
+    let policy = unsafe {
+        libc::sched_getparam(tid.cast_signed(), &mut parameters);
+        libc::sched_getscheduler(tid.cast_signed())
+    };
+    (policy, parameters.sched_priority)
+}
+
+/// A thread that waits, and goes when this does.
+struct Waiting {
+    tid: u32,
+    _end: mpsc::Sender<()>,
+}
+
+impl Waiting {
+    /// `None` where we may have no real-time priority.
+    fn at(policy: i32, priority: i32) -> Option<Waiting> {
+        let (told, tid) = mpsc::channel();
+        let (end, ends) = mpsc::channel();
+        thread::spawn(move || {
+            let parameters = libc::sched_param { sched_priority: priority };
+            // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+            let set = unsafe { libc::sched_setscheduler(0, policy, &parameters) };
+            let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+            told.send((set == 0).then_some(tid)).unwrap();
+            let _: Result<(), _> = ends.recv();
+        });
+        let tid = tid.recv().unwrap();
+        if tid.is_none() {
+            println!("skipped: this machine lets us have no real-time priority");
+        }
+        Some(Waiting { tid: tid?, _end: end })
+    }
+
+    fn ordinary() -> Waiting {
+        Waiting::at(libc::SCHED_OTHER, 0).expect("anybody may")
+    }
+}
+
+fn channel_of(client: &Fake) -> ChannelId {
+    let Some(Reply::Report(report)) = client.ask(Request::Report) else { panic!("no report") };
+    let mut processes = report.contexts.iter().flat_map(|context| &context.processes);
+    let ours = processes.find(|process| process.process == client.id().0).unwrap();
+    ChannelId(ours.channels[0].0)
+}
+
+fn refused(errno: Errno) -> Option<Reply> {
+    Some(Reply::Refused { errno: errno.raw_os_error() })
+}
+
+#[test]
+fn a_liar_is_refused_and_nobody_hears_of_it() {
+    let directory = Directory::new();
+    let daemon = Running::start(Config::at(directory.socket())).unwrap();
+    let (manager, client) = manager_and_client(daemon.socket());
+    let channel = channel_of(&client);
+    let ordinary = Waiting::ordinary();
+    let Some(caller) = Waiting::at(libc::SCHED_FIFO, 20) else { return };
+    let lanes = LANES as u32;
+    for (channel, lane, tid, errno) in [
+        (channel, 0, ordinary.tid, Errno::INVAL),
+        (channel, 0, 1, Errno::SRCH),
+        (channel, 0, 0, Errno::SRCH),
+        (channel, lanes, caller.tid, Errno::INVAL),
+        (ChannelId(channel.0 + 1), 0, caller.tid, Errno::NOENT),
+    ] {
+        let lie = Request::RealTime { channel, lane, tid };
+        assert_eq!(client.ask(lie.clone()), refused(errno), "{lie:?}");
+    }
+    // The server is no client of its own.
+    let lie = Request::RealTime { channel, lane: 0, tid: caller.tid };
+    assert_eq!(manager.ask(lie), refused(Errno::NOENT));
+    // No lane has been granted.
+    let lie = Request::RealTimeLooper { channel, lane: 0, tid: ordinary.tid };
+    assert_eq!(manager.ask(lie), refused(Errno::SRCH));
+    assert_eq!(manager.events(), []);
+    assert_eq!(scheduled(ordinary.tid), (libc::SCHED_OTHER, 0));
+}
+
+#[test]
+fn a_looper_has_its_callers_rank_as_long_as_the_lane_is_a_real_time_one() {
+    let directory = Directory::new();
+    let daemon = Running::start(Config::at(directory.socket())).unwrap();
+    let (manager, client) = manager_and_client(daemon.socket());
+    let channel = channel_of(&client);
+    let Some(caller) = Waiting::at(libc::SCHED_FIFO, 20) else { return };
+    let looper = Waiting::ordinary();
+    let promote = |tid| manager.ask(Request::RealTimeLooper { channel, lane: 3, tid });
+    let ask = || client.ask(Request::RealTime { channel, lane: 3, tid: caller.tid });
+    assert_eq!(ask(), Some(Reply::Done));
+    assert_eq!(manager.events(), [Event::RealTimeLane { channel, lane: 3, rank: RANK }]);
+    assert_eq!(promote(1), refused(Errno::SRCH), "no thread of its own");
+    let other = manager.ask(Request::RealTimeLooper { channel, lane: 4, tid: looper.tid });
+    assert_eq!(other, refused(Errno::SRCH), "no such lane");
+    let stranger = client.ask(Request::RealTimeLooper { channel, lane: 3, tid: looper.tid });
+    assert_eq!(stranger, refused(Errno::SRCH), "not its server");
+    assert_eq!(promote(looper.tid), Some(Reply::Done));
+    let promoted = (libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 20);
+    assert_eq!(scheduled(looper.tid), promoted);
+    // Another thread takes over.
+    let next = Waiting::ordinary();
+    assert_eq!(promote(next.tid), Some(Reply::Done));
+    assert_eq!(scheduled(looper.tid).1, 0, "it is no looper any more");
+    assert_eq!(scheduled(next.tid), promoted);
+    client.tell(Request::Ordinary { channel, lane: 3 });
+    assert_eq!(client.events(), []);
+    assert_eq!(manager.events(), [Event::OrdinaryLane { channel, lane: 3 }]);
+    assert_eq!(scheduled(next.tid).1, 0);
+    // The same by the client's end.
+    assert_eq!(ask(), Some(Reply::Done));
+    assert_eq!(promote(next.tid), Some(Reply::Done));
+    assert_eq!(scheduled(next.tid), promoted);
+    let process = client.id();
+    drop(client);
+    while !manager.events().contains(&Event::Dead { process }) {}
+    assert_eq!(scheduled(next.tid).1, 0);
+}
+
+#[test]
+fn a_server_that_leaves_keeps_no_priority() {
+    let directory = Directory::new();
+    let daemon = Running::start(Config::at(directory.socket())).unwrap();
+    let (manager, client) = manager_and_client(daemon.socket());
+    let channel = channel_of(&client);
+    let Some(caller) = Waiting::at(libc::SCHED_RR, 7) else { return };
+    let looper = Waiting::ordinary();
+    let ask = Request::RealTime { channel, lane: 0, tid: caller.tid };
+    assert_eq!(client.ask(ask), Some(Reply::Done));
+    let register = Request::RealTimeLooper { channel, lane: 0, tid: looper.tid };
+    assert_eq!(manager.ask(register), Some(Reply::Done));
+    assert_eq!(scheduled(looper.tid).1, 7);
+    let process = manager.id();
+    drop(manager);
+    while !client.events().contains(&Event::Dead { process }) {}
+    assert_eq!(scheduled(looper.tid).1, 0);
+}
+
+#[test]
+fn the_configuration_limits_a_users_priority() {
+    let uid = rustix::process::geteuid().as_raw();
+    for (limit, granted) in [(10, Some(10)), (99, Some(20)), (0, None)] {
+        let directory = Directory::new();
+        let mut config = Config::at(directory.socket());
+        config.real_time_limits = [(uid, limit)].into();
+        let daemon = Running::start(config).unwrap();
+        let (manager, client) = manager_and_client(daemon.socket());
+        let channel = channel_of(&client);
+        let Some(caller) = Waiting::at(libc::SCHED_FIFO, 20) else { return };
+        let reply = client.ask(Request::RealTime { channel, lane: 0, tid: caller.tid });
+        let expected = if granted.is_some() { Some(Reply::Done) } else { refused(Errno::PERM) };
+        assert_eq!(reply, expected, "limit {limit}");
+        let event = |priority| {
+            let rank = Rank { priority, ..RANK };
+            Event::RealTimeLane { channel, lane: 0, rank }
+        };
+        let expected: Vec<Event> = granted.map(event).into_iter().collect();
+        assert_eq!(manager.events(), expected, "limit {limit}");
+    }
+}
+
+#[test]
+fn one_who_asks_all_the_time_is_told_to_wait() {
+    let directory = Directory::new();
+    let daemon = Running::start(Config::at(directory.socket())).unwrap();
+    let (_manager, client) = manager_and_client(daemon.socket());
+    let channel = channel_of(&client);
+    let ask = Request::RealTime { channel, lane: 0, tid: 1 };
+    let replies: Vec<_> = (0..2000).map(|_| client.ask(ask.clone())).collect();
+    assert!(replies.contains(&refused(Errno::AGAIN)));
+}
+
+#[test]
+fn lanes_have_limits() {
+    let limits =
+        Limits { real_time_lanes_per_server: 3, real_time_lanes_per_user: 2, ..Limits::default() };
+    let mut core = Core::with(limits);
+    let manager = core.admit(10, OWNER);
+    let flags = 0;
+    core.ask(manager, Request::BecomeContextManager { node: NodeId(1), flags });
+    let [one, two] = [1, 2].map(|uid| {
+        let client = core.admit(11, uid);
+        core.meet(client, manager);
+        client
+    });
+    core.effects();
+    let mut grant = |from, channel, lane| {
+        let mut effects = Vec::new();
+        let granted = core.state.grant_lane(from, (ChannelId(channel), lane), RANK, &mut effects);
+        assert_eq!(effects.len(), usize::from(granted.is_ok()));
+        granted
+    };
+    assert_eq!(grant(one, 1, 0), Ok(()));
+    assert_eq!(grant(one, 1, 1), Ok(()));
+    assert_eq!(grant(one, 1, 2), Err(Errno::DQUOT));
+    assert_eq!(grant(one, 1, 1), Ok(()), "it has it");
+    assert_eq!(grant(one, 2, 3), Err(Errno::NOENT), "not its channel");
+    assert_eq!(grant(two, 2, 0), Ok(()));
+    assert_eq!(grant(two, 2, 1), Err(Errno::MFILE));
+    // What nobody has any more is another's.
+    core.ask(one, Request::Ordinary { channel: ChannelId(1), lane: 0 });
+    let mut effects = Vec::new();
+    assert_eq!(core.state.grant_lane(two, (ChannelId(2), 1), RANK, &mut effects), Ok(()));
+    let thread = Thread { pid: 10, tid: 12, started: 5 };
+    core.state.set_looper((ChannelId(2), 1), thread, true, &mut effects);
+    core.effects();
+    core.gone(two);
+    assert!(core.effects().contains(&Effect::Demote { thread }));
+    core.gone(one);
+    core.gone(manager);
+    assert!(core.state.is_empty(), "{:?}", core.state);
+}
