@@ -1,0 +1,126 @@
+//! What a real-time call takes once its looper is there: four system calls, of both sides together, and no
+//! memory. Ordinary priorities where the machine lets us have no others: then there is nothing to see.
+//!
+//! The test starts itself under strace, and counts between two calls that nobody else makes.
+
+mod support;
+
+use baton_driver::process::{Parcel, Process};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use support::Broker;
+
+/// Calls that are counted.
+const CALLS: u64 = 1000;
+/// The client's wake and wait, and the looper's.
+const MOST_PER_CALL: u64 = 4;
+/// Beside them: a page that is told of late, a wait that ends for nothing.
+const OTHERS: u64 = 40;
+/// By which the handler sees whose looper it is on.
+const HANDLERS: &str = "sched_getscheduler(";
+/// Calls until the looper is there, at most.
+const PATIENCE: usize = 5_000_000;
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: the system's allocator does what it promises, and is asked for the same.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some("traced") {
+        steady(|| _ = rustix::process::getppid());
+        return;
+    }
+    if !become_real_time(30) {
+        println!("skipped: this machine lets us have no real-time priority");
+        return;
+    }
+    assert!(become_real_time(0));
+    let allocated = AtomicU64::new(0);
+    let began_or_ended = || {
+        let before = allocated.swap(ALLOCATIONS.load(Ordering::Relaxed), Ordering::Relaxed);
+        allocated.fetch_sub(before, Ordering::Relaxed);
+    };
+    steady(began_or_ended);
+    assert_eq!(allocated.into_inner(), 0, "allocations in {CALLS} calls");
+    match system_calls() {
+        None => println!("skipped: strace is not installed, or may not be used"),
+        Some(made) => {
+            println!("{made} system calls in {CALLS} calls");
+            let most = CALLS * MOST_PER_CALL + OTHERS;
+            assert!(made <= most, "{made} system calls in {CALLS} calls, at most {most}");
+            assert!(made >= CALLS * MOST_PER_CALL / 2, "{made} are too few to be these calls");
+        }
+    }
+}
+
+fn become_real_time(priority: i32) -> bool {
+    let policy = if priority == 0 { libc::SCHED_OTHER } else { libc::SCHED_FIFO };
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+    unsafe { libc::sched_setscheduler(0, policy, &parameters) == 0 }
+}
+
+fn is_real_time() -> bool {
+    // SAFETY: asks about the calling thread, and touches no memory.
+    unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO }
+}
+
+/// Makes the calls, with `mark` before the first and after the last.
+fn steady(mark: impl Fn()) {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    // An error and a parcel without bytes: neither takes memory.
+    let object = server.add_object(|_| match is_real_time() {
+        true => Ok(Parcel::new()),
+        false => Err(rustix::io::Errno::AGAIN),
+    });
+    server.become_context_manager(object).unwrap();
+    let serving = server.clone();
+    thread::spawn(move || serving.serve());
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    assert!(become_real_time(30));
+    let parcel = Parcel::new();
+    let call = || client.call(&manager, 1, &parcel).is_ok();
+    assert!((0..PATIENCE).any(|_| call()), "its looper never came");
+    // The fast path has learnt it, at both ends.
+    (0..100).for_each(|_| assert!(call()));
+    mark();
+    (0..CALLS).for_each(|_| assert!(call()));
+    mark();
+    server.close();
+}
+
+/// Of all threads between the two marks.
+fn system_calls() -> Option<u64> {
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o"]).arg(trace.path());
+    command.arg(std::env::current_exe().unwrap()).arg("traced");
+    command.status().ok().filter(|status| status.success())?;
+    let text = std::fs::read_to_string(trace.path()).unwrap();
+    let counted = text.lines().skip_while(|line| !line.contains("getppid(")).skip(1);
+    let counted = counted.take_while(|line| !line.contains("getppid("));
+    // One that lasts has a second line; and the handler's own is not the call's.
+    let made = |line: &&str| !line.contains(" resumed>") && !line.contains(HANDLERS);
+    Some(counted.filter(made).count() as u64)
+}
