@@ -42,12 +42,12 @@ thread_local!(static RANK: Cell<(u32, Option<Rank>)> = const { Cell::new((u32::M
 /// last [`ranks_changed`], or at [`rank_again`].
 pub fn rank() -> Option<Rank> {
     let (at, known) = RANK.get();
-    if at == RANK_CHANGES.load(Ordering::Acquire) { known } else { rank_again() }
+    if at == rank_changes() { known } else { rank_again() }
 }
 
 /// The same, asked of the system.
 pub fn rank_again() -> Option<Rank> {
-    let at = RANK_CHANGES.load(Ordering::Acquire);
+    let at = rank_changes();
     let mut parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: asks about the calling thread, and fills a structure of ours.
     let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
@@ -62,6 +62,12 @@ pub fn rank_again() -> Option<Rank> {
 /// A thread of this process has got another policy or priority: each asks anew for its own.
 pub fn ranks_changed() {
     RANK_CHANGES.fetch_add(1, Ordering::AcqRel);
+}
+
+/// How often [`ranks_changed`] was called.
+#[inline]
+pub fn rank_changes() -> u32 {
+    RANK_CHANGES.load(Ordering::Acquire)
 }
 
 /// Whether the calling thread runs at a real-time priority, as [`rank`] has it.

@@ -6,7 +6,7 @@ mod support;
 
 use baton_abi::control::{LaneReport, Policy, ProcessReport, Rank};
 use baton_driver::observer::Observer;
-use baton_driver::process::{Handle, Parcel, Process, Request};
+use baton_driver::process::{Handle, Parcel, Process, Request, priority_changed};
 use rustix::io::Errno;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -163,7 +163,7 @@ fn a_change_of_priority_is_followed() {
         (libc::SCHED_FIFO, 5),
     ] {
         assert!(become_real_time(policy, priority));
-        client.priority_changed();
+        priority_changed();
         call_until(&client, &manager, RANK, [policy, priority]);
     }
     server.close();

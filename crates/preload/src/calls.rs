@@ -1,7 +1,7 @@
 //! System calls by number: those that the C library's `syscall` is asked for, and those that the
 //! program's own code makes ([`trap`](crate::trap)).
 
-use crate::{device, files, maps, poll, real, table};
+use crate::{device, files, maps, poll, real, scheduling, table};
 use libc::{c_char, c_int, c_long, c_void, epoll_event, mode_t, pollfd, timespec};
 
 /// Does what the system call would, if it is one that can concern a device: a value, or -1 with
@@ -91,5 +91,10 @@ pub unsafe extern "C" fn syscall(
 ) -> c_long {
     let arguments = [first, second, third, fourth, fifth, sixth];
     // SAFETY: the caller's arguments.
-    unsafe { call(number, arguments).unwrap_or_else(|| real::system_call(number, arguments)) }
+    let result =
+        unsafe { call(number, arguments).unwrap_or_else(|| real::system_call(number, arguments)) };
+    if scheduling::changes(number) {
+        baton_driver::device::priorities_change();
+    }
+    result
 }

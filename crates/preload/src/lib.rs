@@ -7,6 +7,7 @@
 //!   them; [`mounts`]: binderfs is mounted.
 //! - [`files`]: descriptors come and go; [`table`]: which are ours, and what they stand for.
 //! - [`device`], [`maps`], [`poll`]: what is done with them; [`control`]: `binder-control`.
+//! - [`scheduling`]: threads get other priorities.
 //! - [`log`]: what the driver has to say.
 //! - [`trap`]: inline system calls; [`filter`], [`image`]: which of them; [`signals`]: so that
 //!   SIGSYS stays ours. [`calls`]: system calls by number.
@@ -32,6 +33,7 @@ mod mounts;
 mod paths;
 mod poll;
 mod real;
+mod scheduling;
 mod signals;
 mod status;
 mod table;

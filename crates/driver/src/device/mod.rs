@@ -177,6 +177,11 @@ pub fn handlers_restart() {
     baton_shm::futex::handlers_restart();
 }
 
+/// A thread of the program has got another scheduling policy or priority: its next call is made by that.
+pub fn priorities_change() {
+    crate::thread::ranks_changed();
+}
+
 /// The program has unmapped or protected memory: what was known of its pages is not any more.
 pub fn memory_changes() {
     user::unmapped();

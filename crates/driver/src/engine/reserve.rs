@@ -155,12 +155,4 @@ impl Engine {
         });
         self.reservations.count.store(all.len(), Ordering::Relaxed);
     }
-
-    /// Some thread of the process has got another policy or priority: its next call is made by that.
-    pub fn priority_changed(&self) {
-        thread::ranks_changed();
-        let mut state = self.lock();
-        self.gather(&mut state);
-        self.unlock(state);
-    }
 }

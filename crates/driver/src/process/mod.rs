@@ -80,6 +80,12 @@ pub struct Object {
     ptr: u64,
 }
 
+/// A thread of this process has got another scheduling policy or priority, by itself or by somebody: its next
+/// call is served at that. A thread that has had its priority since its first call need not say so.
+pub fn priority_changed() {
+    crate::thread::ranks_changed();
+}
+
 impl Process {
     /// Opens a context at the broker that listens at `socket`, with the default [`Options`].
     pub fn open(context: &str, socket: &Path) -> Result<Process, OpenError> {
@@ -249,12 +255,6 @@ impl Process {
         state.request_death(handle.number, cookie);
         drop(recipients);
         engine.unlock(state);
-    }
-
-    /// A thread of this process has got another scheduling policy or priority, by itself or by somebody: its
-    /// next call is served at that. A thread that has always had its priority need not say so.
-    pub fn priority_changed(&self) {
-        self.inner.engine.priority_changed();
     }
 
     /// Ends the process's part: calls under way are dead, new ones fail with `EBADF`, threads that

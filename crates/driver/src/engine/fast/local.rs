@@ -3,6 +3,7 @@
 use super::cell::Cell;
 use crate::channel::Channel;
 use crate::engine::{Engine, lock, tid};
+use crate::thread::rank_changes;
 use baton_abi::control::NodeId;
 use std::cell::{Cell as Value, RefCell};
 use std::rc::Rc;
@@ -31,6 +32,8 @@ pub(super) struct Route {
     pub node: NodeId,
     pub lane: Rc<OwnLane>,
     pub epoch: u64,
+    /// [`rank_changes`]: a thread of another rank has other lanes.
+    ranks: u32,
 }
 
 /// A lane that is the thread's as long as it has a route by it. It keeps no channel: one whose peer
@@ -64,7 +67,8 @@ impl Local {
     #[inline]
     pub fn way(&mut self, handle: u32, epoch: u64) -> Option<(&Cell, &Route)> {
         let place = &mut self.routes[handle as usize % ROUTES];
-        if place.as_ref()?.epoch != epoch {
+        let known = place.as_ref()?;
+        if known.epoch != epoch || known.ranks != rank_changes() {
             *place = None;
         }
         let route = place.as_ref().filter(|route| route.handle == handle)?;
@@ -88,7 +92,8 @@ impl Local {
             }
             None => return,
         };
-        self.routes[handle as usize % ROUTES] = Some(Route { handle, node, lane, epoch });
+        self.routes[handle as usize % ROUTES] =
+            Some(Route { handle, node, lane, epoch, ranks: rank_changes() });
     }
 
     /// The lane is the state's, with the call that is on it.

@@ -1,0 +1,37 @@
+//! Threads get other priorities: their next calls are made by those.
+//!
+//! A thread that another process, or an inline system call, gives a priority is not noticed.
+
+use crate::real;
+use libc::{c_int, c_long, pid_t, pthread_t, sched_param};
+
+/// Whether a system call changes how a thread is scheduled.
+pub fn changes(number: c_long) -> bool {
+    matches!(
+        number,
+        libc::SYS_sched_setscheduler | libc::SYS_sched_setparam | libc::SYS_sched_setattr
+    )
+}
+
+macro_rules! changing {
+    ($($name:ident($($argument:ident: $kind:ty),*);)*) => {$(
+        /// As the C library's.
+        ///
+        /// # Safety
+        /// As the C library's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+            // SAFETY: the caller's arguments.
+            let result = unsafe { real::$name($($argument),*) };
+            baton_driver::device::priorities_change();
+            result
+        }
+    )*};
+}
+
+changing! {
+    sched_setscheduler(thread: pid_t, policy: c_int, parameters: *const sched_param);
+    sched_setparam(thread: pid_t, parameters: *const sched_param);
+    pthread_setschedparam(thread: pthread_t, policy: c_int, parameters: *const sched_param);
+    pthread_setschedprio(thread: pthread_t, priority: c_int);
+}
