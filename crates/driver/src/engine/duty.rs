@@ -9,6 +9,8 @@
 //!   leave      what has come meanwhile is the pool's
 //! ```
 //!
+//! It never spins: at its priority it could keep from running whom it waits for. It follows its caller instead.
+//!
 //! It attends as the ordinary thread that it still is: it may then have to wait for a looper of the pool,
 //! which would never run below it on its processor. A wait for such a one later on is a short sleep.
 //!
@@ -210,7 +212,11 @@ impl Engine {
     fn serve_lane(&self, duty: &Duty, areas: Lane<'_>, serve: &mut impl FnMut() -> bool) {
         loop {
             let seen = match areas.inbox().look() {
-                Seen::Nothing => areas.inbox().wait(None).unwrap_or(Seen::Nothing),
+                Seen::Nothing => {
+                    let seen = areas.inbox().wait(None).unwrap_or(Seen::Nothing);
+                    self.follow(&[&duty.channel]);
+                    seen
+                }
                 seen => seen,
             };
             let goes_on = match seen {
