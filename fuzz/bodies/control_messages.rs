@@ -37,6 +37,11 @@ pub fn run(data: &[u8]) {
                     living.push(identity.process);
                 }
             }
+            3 if !living.is_empty() => {
+                let place = (ChannelId(input.small()), input.below(4) as u32);
+                let rank = Rank { policy: Policy::Fifo, priority: 1 + input.below(99) as u32 };
+                let _ = broker.grant_lane(input.pick(&living), place, rank, &mut Vec::new());
+            }
             2 if !living.is_empty() => {
                 let gone = living.remove(input.below(living.len()));
                 broker.gone(gone, &mut Vec::new());
@@ -80,7 +85,7 @@ fn serve(broker: &mut State, living: &mut Vec<ProcessId>, from: ProcessId, reque
             Effect::OpenChannel { client, server, .. } => {
                 assert!(living.contains(&client) && living.contains(&server));
             }
-            Effect::SetFrozen { .. } | Effect::Demote { .. } => {}
+            Effect::SetFrozen { .. } | Effect::SetRank { .. } => {}
         }
     }
 }
@@ -118,6 +123,9 @@ fn request(input: &mut Input<'_>) -> Request {
         12 => Request::NodeInfo { handle: handle(input) },
         13 => Request::Freeze { pid: input.small() as u32, frozen: input.below(2) == 1 },
         14 => Request::FrozenTouched { target: process(input), two_way: input.below(2) == 1 },
+        15 if input.below(2) == 1 => {
+            Request::Ordinary { channel: ChannelId(input.small()), lane: input.below(4) as u32 }
+        }
         15 => Request::AddContext { name: input.pick(&["a", "b", "", "a/b", "."]).to_owned() },
         _ => Request::Barrier { number: input.u64() },
     }

@@ -58,7 +58,7 @@ impl Broker {
                             engine.front.set_frozen(frozen);
                         }
                     }
-                    Effect::Demote { thread } => Broker::demote(thread),
+                    Effect::SetRank { thread, rank } => Broker::set_rank(thread, rank),
                     Effect::Disconnect { process, why } => {
                         doomed.push_back((process, why.into()));
                     }

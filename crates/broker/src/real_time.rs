@@ -68,12 +68,12 @@ impl Broker {
         }
     }
 
-    /// A looper's lane is no real-time caller's any more.
-    pub fn demote(thread: Thread) {
-        if let Err(errno) = rank::set(thread, None)
+    /// The caller of a looper has another rank, or none any more.
+    pub fn set_rank(thread: Thread, rank: Option<Rank>) {
+        if let Err(errno) = rank::set(thread, rank)
             && errno != Errno::SRCH
         {
-            tracing::warn!(%errno, tid = thread.tid, "cannot take a priority back");
+            tracing::warn!(%errno, tid = thread.tid, "cannot change a looper's priority");
         }
     }
 }

@@ -224,8 +224,28 @@ fn lanes_have_limits() {
     core.state.set_looper((ChannelId(2), 1), thread, true, &mut effects);
     core.effects();
     core.gone(two);
-    assert!(core.effects().contains(&Effect::Demote { thread }));
+    assert!(core.effects().contains(&Effect::SetRank { thread, rank: None }));
     core.gone(one);
     core.gone(manager);
     assert!(core.state.is_empty(), "{:?}", core.state);
+}
+
+#[test]
+fn a_looper_has_its_callers_new_rank_without_being_asked() {
+    let (mut core, manager, [client]) = Core::with_manager();
+    let place = (ChannelId(1), 0);
+    let thread = Thread { pid: 10, tid: 12, started: 5 };
+    let mut effects = Vec::new();
+    core.state.grant_lane(client, place, RANK, &mut effects).unwrap();
+    assert_eq!(core.state.rank_of_lane(manager, place), Ok(RANK));
+    core.state.set_looper(place, thread, true, &mut effects);
+    effects.clear();
+    let lower = Rank { priority: 3, ..RANK };
+    core.state.grant_lane(client, place, lower, &mut effects).unwrap();
+    assert_eq!(effects[0], Effect::SetRank { thread, rank: Some(lower) });
+    // One that could not be promoted again is demoted all the same.
+    core.state.set_looper(place, thread, false, &mut effects);
+    effects.clear();
+    core.ask(client, Request::Ordinary { channel: place.0, lane: 0 });
+    assert!(core.effects().contains(&Effect::SetRank { thread, rank: None }));
 }

@@ -1,7 +1,7 @@
 //! What the runner has to do after [`super::State`] has decided.
 
 use super::Thread;
-use baton_abi::control::{ChannelId, Event, ProcessId};
+use baton_abi::control::{ChannelId, Event, ProcessId, Rank};
 
 /// One step for the runner, in the order in which it was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,10 +30,12 @@ pub enum Effect {
         /// What.
         frozen: bool,
     },
-    /// A thread that was given a caller's priority is to have none.
-    Demote {
+    /// A thread that was given a caller's rank is to have another one, or none.
+    SetRank {
         /// Which.
         thread: Thread,
+        /// What.
+        rank: Option<Rank>,
     },
     /// Close a process's connections, then call [`super::State::gone`] for it.
     Disconnect {

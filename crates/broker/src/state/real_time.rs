@@ -40,7 +40,7 @@ struct Looper {
 impl Lane {
     fn demote(&mut self, out: &mut Vec<Effect>) {
         if let Some(Looper { thread, promoted: true }) = self.looper.take() {
-            out.push(Effect::Demote { thread });
+            out.push(Effect::SetRank { thread, rank: None });
         }
     }
 }
@@ -60,9 +60,13 @@ impl State {
         if !is_known {
             self.room_for_lane(from, server)?;
         }
-        let known = self.real_time.entry(place);
         let new = Lane { client: from, server, rank, looper: None };
-        known.and_modify(|lane| lane.rank = rank).or_insert(new);
+        let lane_now = self.real_time.entry(place).or_insert(new);
+        if std::mem::replace(&mut lane_now.rank, rank) != rank
+            && let Some(Looper { thread, promoted: true }) = lane_now.looper
+        {
+            out.push(Effect::SetRank { thread, rank: Some(rank) });
+        }
         out.push(Effect::Event { to: server, event: Event::RealTimeLane { channel, lane, rank } });
         Ok(())
     }
@@ -107,9 +111,12 @@ impl State {
         out: &mut Vec<Effect>,
     ) {
         let Some(lane) = self.real_time.get_mut(&place) else { return };
-        if lane.looper.is_none_or(|looper| looper.thread != thread) {
+        let same = lane.looper.filter(|looper| looper.thread == thread);
+        if same.is_none() {
             lane.demote(out);
         }
+        // One that could not be given more keeps what it has.
+        let promoted = promoted || same.is_some_and(|looper| looper.promoted);
         lane.looper = Some(Looper { thread, promoted });
     }
 

@@ -25,6 +25,8 @@ impl Channel {
         // SeqCst: after the announcement of a sleeper; see `bell`.
         if word.load(Ordering::SeqCst) != 0 {
             ends.ready |= word.swap(0, Ordering::SeqCst);
+        }
+        if ends.ready & ends.attended != 0 {
             self.leave_to_attendants(ends);
         }
         ends.ready

@@ -83,6 +83,11 @@ impl Local {
         number: u32,
         epoch: u64,
     ) {
+        let ranks = rank_changes();
+        let is_stale = |route: &mut Route| route.epoch != epoch || route.ranks != ranks;
+        for route in &mut self.routes {
+            route.take_if(is_stale);
+        }
         let mut lanes = self.routes.iter().flatten().map(|route| &route.lane);
         let lane = match lanes.find(|lane| lane.channel.as_ptr() == Arc::as_ptr(channel)) {
             Some(lane) => Rc::clone(lane),
@@ -92,8 +97,7 @@ impl Local {
             }
             None => return,
         };
-        self.routes[handle as usize % ROUTES] =
-            Some(Route { handle, node, lane, epoch, ranks: rank_changes() });
+        self.routes[handle as usize % ROUTES] = Some(Route { handle, node, lane, epoch, ranks });
     }
 
     /// The lane is the state's, with the call that is on it.
