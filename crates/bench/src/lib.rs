@@ -4,6 +4,7 @@
 //!   many clients, a call among idle [`lanes`], and loopers that [`follow`].
 //! - [`tester`] and [`add_ints`]: two experiments of others, each an [`experiment`].
 //! - [`latency`]: how late threads wake up, and where a call's time goes.
+//! - [`rt`]: a real-time caller among ordinary ones, `rt_end`: who serves it and who they are.
 //! - [`pages`]: what superpages would gain; [`memory`], [`scene`]: what it plays with.
 //! - [`system`]: what can be measured, with one file each in `systems`; [`service`]: what a server
 //!   does; [`payload`]: what an echo carries.
@@ -39,6 +40,8 @@ pub mod processors;
 pub mod ratios;
 pub mod report;
 pub mod rpc;
+pub mod rt;
+mod rt_end;
 pub mod scene;
 pub mod service;
 pub mod stage;
@@ -64,6 +67,11 @@ pub enum Bench {
     Pages(pages::PagesArgs),
     /// Measure how late a real-time thread wakes up, and a call's way there and back
     Latency(latency::LatencyArgs),
+    /// Measure how late a real-time caller is served among ordinary ones
+    Rt(rt::RtArgs),
+    /// One end of the benchmark of real-time callers
+    #[command(hide = true)]
+    RtEnd(rt_end::RtEndArgs),
     /// One end of a system: what a benchmark starts
     #[command(hide = true)]
     Party(party::PartyArgs),
@@ -79,6 +87,8 @@ impl Bench {
             Bench::AddInts(args) => add_ints::add_ints(&args),
             Bench::Pages(args) => pages::pages(&args),
             Bench::Latency(args) => latency::latency(&args),
+            Bench::Rt(args) => rt::rt(&args),
+            Bench::RtEnd(args) => rt_end::rt_end(&args),
             Bench::Party(args) => party::party(&args),
         }
     }
