@@ -57,6 +57,11 @@ pub enum Detail {
         #[serde(flatten)]
         throughput: Option<Throughput>,
     },
+    /// A real-time caller among others.
+    Callers {
+        /// Ordinary callers.
+        callers: usize,
+    },
     /// A server whose other lanes are idle.
     Lanes {
         /// How many there are in all.

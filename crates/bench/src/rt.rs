@@ -116,7 +116,7 @@ fn call_periodically(mut call: rt_end::Call, calls: u32, period_ns: u64) -> io::
 }
 
 fn rows(measured: &Measured) -> Vec<Row> {
-    let row = |(&(clients, way), found): (&(usize, Way), &Result<Distribution, String>)| {
+    let row = |(&(callers, way), found): (&(usize, Way), &Result<Distribution, String>)| {
         let outcome = match found {
             Ok(distribution) => Outcome::Measured(Figures::of(distribution)?),
             Err(why) => Outcome::Missing { why: why.clone() },
@@ -126,7 +126,7 @@ fn rows(measured: &Measured) -> Vec<Row> {
             case: CASE,
             payload_bytes: None,
             placement: None,
-            detail: Some(Detail::Clients { clients, throughput: None }),
+            detail: Some(Detail::Callers { callers }),
             outcome,
         })
     };

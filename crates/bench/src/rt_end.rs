@@ -115,7 +115,8 @@ impl Ends {
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        for child in &mut self.children {
+        // Who calls ends before who answers, and has nothing to complain of.
+        for child in self.children.iter_mut().rev() {
             // One that has ended is as good.
             let _ = child.kill();
             let _ = child.wait();

@@ -87,6 +87,9 @@ pub fn title(row: &Row) -> String {
         Some(Detail::Clients { clients, .. }) => {
             format!("{clients} clients at once, {processors}{bytes}")
         }
+        Some(Detail::Callers { callers }) => {
+            format!("a real-time call until its handler runs, {callers} ordinary callers")
+        }
         Some(Detail::Lanes { .. }) => format!("among idle lanes, {processors}{bytes}"),
         Some(Detail::Follow { follows, delay_us }) => {
             let not = if *follows { "" } else { "not " };
