@@ -61,6 +61,8 @@ fn main() {
     };
     steady(began_or_ended);
     assert_eq!(allocated.into_inner(), 0, "allocations in {CALLS} calls");
+    // A child has its parent's priority.
+    assert!(become_real_time(0));
     match system_calls() {
         None => println!("skipped: strace is not installed, or may not be used"),
         Some(made) => {

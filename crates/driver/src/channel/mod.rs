@@ -67,6 +67,9 @@ pub struct Channel {
     free: AtomicU64,
     /// Client: lanes that are kept for a real-time thread, in use or not.
     reserved: AtomicU64,
+    /// Server: lanes that have a looper of their own. Nobody else takes what comes there. Changed with
+    /// the ends locked.
+    attended: AtomicU64,
     /// Server: whether each lane is being served.
     serving: [AtomicBool; LANES],
     /// Server: the oldest one-way record waits for room in the receive buffer.
@@ -113,8 +116,6 @@ pub struct Ends {
     pub fds_number: u32,
     /// Server: lanes with a request that was seen and could not be taken yet.
     pub ready: u64,
-    /// Server: lanes that have a looper of their own. Nobody else takes what comes there.
-    pub attended: u64,
     /// Server: the one-way ring.
     pub consumer: Consumer,
     /// It has ended: the peer is gone or has broken the protocol.
@@ -152,7 +153,6 @@ impl Channel {
             spam_told: false,
             fds_number: 0,
             ready: 0,
-            attended: 0,
             consumer: Consumer::new(RING_BYTES),
             dead: false,
         });
@@ -175,6 +175,7 @@ impl Channel {
             progress: std::array::from_fn(|_| AtomicU8::new(Progress::Departed as u8)),
             free: AtomicU64::new(u64::MAX),
             reserved: AtomicU64::new(0),
+            attended: AtomicU64::new(0),
             serving: std::array::from_fn(|_| AtomicBool::new(false)),
             full: AtomicBool::new(false),
             one_way_read: AtomicU64::new(0),

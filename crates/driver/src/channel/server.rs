@@ -26,7 +26,7 @@ impl Channel {
         if word.load(Ordering::SeqCst) != 0 {
             ends.ready |= word.swap(0, Ordering::SeqCst);
         }
-        if ends.ready & ends.attended != 0 {
+        if ends.ready & self.attended.load(Ordering::Relaxed) != 0 {
             self.leave_to_attendants(ends);
         }
         ends.ready
@@ -34,8 +34,9 @@ impl Channel {
 
     /// A lane with a looper of its own is not told of, but by a client that is in a hurry.
     fn leave_to_attendants(&self, ends: &mut Ends) {
-        let mut theirs = ends.ready & ends.attended;
-        ends.ready &= !ends.attended;
+        let attended = self.attended.load(Ordering::Relaxed);
+        let mut theirs = ends.ready & attended;
+        ends.ready &= !attended;
         while theirs != 0 {
             if let Ok(areas) = self.lane(theirs.trailing_zeros() as usize) {
                 areas.inbox().nudge();
@@ -47,18 +48,24 @@ impl Channel {
     /// The calling thread alone takes what comes on the lane from now on. False if there is something
     /// already, of which others have heard.
     pub fn attend(&self, lane: Lane<'_>, number: u32) -> bool {
-        let mut ends = self.ends();
+        let _ends = self.ends();
         let attends = lane.inbox().attend();
         if attends {
-            ends.attended |= 1 << number;
+            self.attended.fetch_or(1 << number, Ordering::Relaxed);
         }
         attends
+    }
+
+    /// Whether a lane has a looper of its own, for one who has found it announced.
+    #[inline]
+    pub fn is_attended(&self, lane: usize) -> bool {
+        self.attended.load(Ordering::Relaxed) >> lane & 1 == 1
     }
 
     /// The lane is served by whoever looks, who finds there what has come meanwhile.
     pub fn leave_lane(&self, lane: Lane<'_>, number: u32) {
         let mut ends = self.ends();
-        ends.attended &= !(1 << number);
+        self.attended.fetch_and(!(1 << number), Ordering::Relaxed);
         if lane.inbox().leave() {
             ends.ready |= 1 << number;
         }

@@ -156,6 +156,10 @@ impl<T: Clone> Seats<T> {
         };
         let (channel, number) = (&*warm[place], number as usize);
         let Ok(lane) = channel.lane(number) else { return Err(Served::Look) };
+        // Announced before that, or by a client that was in a hurry: the general path leaves it alone.
+        if channel.is_attended(number) {
+            return Err(Served::Look);
+        }
         if !ours && !channel.claim_ready(number) {
             // Another looper has it.
             return Err(Served::Wait);
