@@ -41,7 +41,6 @@ const UNSAFE: &[(&str, &str)] = &[
     ("rt/src/inject.rs", "traces a program, to lock its memory"),
     ("rt/src/schedule.rs", "asks for priorities, which rustix lacks"),
     ("cli/src/broker.rs", "takes over a listening socket by number"),
-    ("bench/src/rt_end.rs", "gives itself a real-time priority, which rustix cannot"),
     ("bench/src/memory.rs", "memory on superpages, which it aligns and asks for"),
     ("bench/src/systems/uapi.rs", "speaks the raw interface as a program would"),
 ];

@@ -12,7 +12,7 @@ use crate::rt_end::{self, Ends, Way};
 use crate::service::now_ns;
 use crate::stage::{Setting, Stage};
 use crate::table;
-use clap::builder::RangedU64ValueParser;
+use baton_rt::Priority;
 use rustix::thread::ClockId;
 use std::collections::BTreeMap;
 use std::io;
@@ -36,9 +36,9 @@ pub struct RtArgs {
     /// Time from one call to the next, in microseconds
     #[arg(long, default_value_t = 2000)]
     period_us: u64,
-    /// The caller's priority
-    #[arg(long, default_value_t = 80, value_parser = RangedU64ValueParser::<u32>::new().range(1..=99))]
-    priority: u32,
+    /// The caller's priority: fifo:N or rr:N
+    #[arg(long, default_value_t = Priority::Fifo(80))]
+    priority: Priority,
     /// Ordinary callers, one number for each case
     #[arg(long, value_delimiter = ',', default_values_t = [0, 100])]
     callers: Vec<usize>,
@@ -89,7 +89,7 @@ fn measure(way: Way, callers: usize, calls: u32, args: &RtArgs) -> io::Result<Ve
     let (period_ns, priority) = (args.period_us * 1000, args.priority);
     let caller = ends.caller()?;
     let body = move || {
-        rt_end::become_real_time(priority)?;
+        priority.set(None).map_err(io::Error::other)?;
         call_periodically(caller, calls, period_ns)
     };
     std::thread::spawn(body).join().expect("a caller does not panic")

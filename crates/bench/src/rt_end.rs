@@ -5,8 +5,6 @@
 //!   callers: "ready", once each has called    calls until it is killed
 //! ```
 
-#![expect(unsafe_code, reason = "a real-time priority, which rustix cannot give")]
-
 use crate::party::{end_with, say};
 use crate::service::{Service, now_ns};
 use crate::stage::Stage;
@@ -217,15 +215,5 @@ fn call(args: &RtEndArgs) -> io::Result<()> {
     say("ready")?;
     loop {
         thread::park();
-    }
-}
-
-/// The calling thread is one of SCHED_FIFO from now on.
-pub fn become_real_time(priority: u32) -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: priority.cast_signed() };
-    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }

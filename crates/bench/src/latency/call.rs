@@ -20,7 +20,7 @@ pub struct Caller(Pair);
 pub type Delays = [Vec<u64>; 2];
 
 impl Caller {
-    /// Starts both, at the same priority: a looper does not take its caller's.
+    /// Starts both, at the same priority, at which even the first call is served so.
     pub fn start(stage: &Stage, priority: Option<Priority>) -> Result<Caller, PairError> {
         let place = Place { priority, ..stage.place(Service::Stamp) };
         Pair::start(System::BatonTyped, place).map(Caller)
