@@ -54,16 +54,25 @@ impl Engine {
     }
 
     /// Takes what a peer that is gone has answered: its death does not undo it. Nobody takes its
-    /// lanes again, so those who sleep on them are among the callers.
+    /// lanes again: their callers may be about to sleep there, and must be the only ones to hear the nudge.
     pub(super) fn accept_last_words(&self, state: &mut State, peer: ProcessId) {
         for tid in state.callers_of(peer) {
-            self.accept_answer(state, tid);
+            self.accept_answer_on_lane(state, tid, |_, _| {});
         }
     }
 
     /// Takes what has come back on the lane of the thread's innermost call. False if it has to
-    /// wait for an event.
+    /// wait for an event. Of the thread itself, or while it does not wait there: the lane is free after it.
     pub fn accept_answer(&self, state: &mut State, tid: Tid) -> bool {
+        self.accept_answer_on_lane(state, tid, Channel::give_lane)
+    }
+
+    fn accept_answer_on_lane(
+        &self,
+        state: &mut State,
+        tid: Tid,
+        free: impl FnOnce(&Channel, u32),
+    ) -> bool {
         let Some(&calling) = state.thread(tid).calls_on() else { return true };
         let Some(channel) = self.channel(calling.via.channel) else {
             // The channel ended while the thread was on its way here.
@@ -90,7 +99,7 @@ impl Engine {
         match outcome {
             Ok(over) => {
                 if over && calling.owns_lane {
-                    channel.give_lane(calling.via.lane);
+                    free(&channel, calling.via.lane);
                 }
             }
             Err(Stop::Later) => return false,
