@@ -3,9 +3,10 @@
 use super::{Engine, lock, tid};
 use crate::channel::Channel;
 use crate::state::Effect;
-use crate::state::thread::Waiting;
+use crate::state::thread::{Calling, Waiting};
 use crate::state::work::Work;
 use crate::thread_end::remember;
+use baton_abi::lane::{Kind, Message};
 use baton_broker::{Config, Running};
 use baton_shm::futex::{self, Wait};
 use baton_shm::mailbox::Reader;
@@ -172,6 +173,32 @@ fn what_has_been_taken_may_be_told_of() {
     assert!(!theirs.ends().dead, "it is no violation");
     assert!(!theirs.has_news(), "and it is forgotten");
     assert!(theirs.start_serving(0), "nobody serves what is not there");
+    client.close();
+    server.close();
+}
+
+/// Its caller may still be about to sleep there: somebody else on the lane would take its nudge.
+#[test]
+fn only_its_caller_frees_the_lane_of_an_answer() {
+    let (broker, _directory) = broker();
+    let (server, client, at_client) = channel(&broker);
+    let at_server = other_end(&server, &at_client);
+    for (last_words, free) in [(true, false), (false, true)] {
+        let lane = at_client.take_lane().unwrap().unwrap();
+        let (via, peer, token) = (at_client.via(lane), at_client.peer, 1 + lane as u64);
+        let (handle, owns_lane, dead) = (None, true, false);
+        let mut state = client.lock();
+        state.adopt_call(tid(), Calling { via, peer, handle, token, owns_lane, dead });
+        let answer = Message { kind: Kind::Dead as u32, ..Message::default() };
+        at_server.lane(lane).unwrap().post(&answer, |_| {});
+        match last_words {
+            true => client.accept_last_words(&mut state, peer),
+            false => assert!(client.accept_answer(&mut state, tid())),
+        }
+        assert!(state.thread(tid()).calls_on().is_none(), "it is answered");
+        client.unlock(state);
+        assert_eq!(at_client.take_this_lane(lane as u32), free, "last words: {last_words}");
+    }
     client.close();
     server.close();
 }

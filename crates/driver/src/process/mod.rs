@@ -139,12 +139,8 @@ impl Process {
         let inner = &self.inner;
         if parcel.objects.is_none() && Arc::ptr_eq(&handle.inner, inner) {
             let body = Body::Bytes(&parcel.data);
-            let mut answer = Inline::new();
-            let named = (code, TF_ACCEPT_FDS);
-            match inner.engine.call_fast(handle.number, named, body, &mut answer) {
-                Outcome::Answered => return Ok(Received { inner, place: Place::Here(answer) }),
-                Outcome::Adopted(_) => return self.await_reply(tid(), handle.number),
-                Outcome::No => {}
+            if let Some(answer) = self.call_fast(handle.number, code, body) {
+                return answer;
             }
         }
         self.check(handle, parcel)?;
