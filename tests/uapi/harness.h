@@ -227,6 +227,7 @@ size_t put_fda(struct parcel *, size_t n_fds, size_t parent, size_t parent_offse
 void bc_transaction(struct thread *, uint32_t handle, uint32_t code, uint32_t flags,
 		    const struct parcel *); // NULL: no payload
 void bc_reply(struct thread *, uint32_t flags, const struct parcel *);
+void bc_reply_with(struct thread *, uint32_t code, uint32_t flags, const struct parcel *);
 void bc_free_buffer(struct thread *, const struct binder_transaction_data *);
 
 // The received payload, copied.

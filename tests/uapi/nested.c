@@ -73,6 +73,20 @@ TEST(nested_reply_completes_at_once)
 	expect_nothing(manager);
 }
 
+// What the replier says in the header of its reply, the caller reads there.
+TEST(nested_reply_has_its_own_code)
+{
+	struct thread *manager = manager_new(), *client = process_new("client");
+	bc_transaction(client, 0, 7, 0, NULL);
+	flush(client);
+	bc_free_buffer(manager, expect_txn(manager, 7));
+	bc_reply_with(manager, 77, 0, NULL);
+	flush(manager);
+	expect_br(manager, BR_TRANSACTION_COMPLETE);
+	expect_br(client, BR_TRANSACTION_COMPLETE);
+	expect_eq(expect_reply(client)->code, 77);
+}
+
 // BC_REPLY with no call to answer gets BR_FAILED_REPLY and disturbs nothing.
 TEST(nested_reply_to_nothing)
 {

@@ -137,7 +137,12 @@ void bc_transaction(struct thread *t, uint32_t handle, uint32_t code, uint32_t f
 
 void bc_reply(struct thread *t, uint32_t flags, const struct parcel *p)
 {
-	struct binder_transaction_data txn = {.flags = flags};
+	bc_reply_with(t, 0, flags, p);
+}
+
+void bc_reply_with(struct thread *t, uint32_t code, uint32_t flags, const struct parcel *p)
+{
+	struct binder_transaction_data txn = {.code = code, .flags = flags};
 	bc_payload(t, BC_REPLY, BC_REPLY_SG, txn, p);
 }
 

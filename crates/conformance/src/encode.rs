@@ -80,9 +80,9 @@ impl<'a> Layout<'a> {
                     ),
                 }
             }
-            Command::Reply { flags, parcel } => {
+            Command::Reply { code, flags, parcel } => {
                 let (mut data, buffers_size) = self.parcel(parcel);
-                data.flags = *flags;
+                (data.code, data.flags) = (*code, *flags);
                 match buffers_size {
                     None => put(BC_REPLY, bytes_of(&data)),
                     Some(buffers_size) => put(

@@ -199,10 +199,10 @@ impl Generator {
         let accepts = if self.random.once_in(2) { TF_ACCEPT_FDS } else { 0 };
         let clear = if self.random.once_in(10) { TF_CLEAR_BUF } else { 0 };
         let flags = accepts | clear;
+        self.n_codes += 1;
         let command = if kind == Kind::Reply {
-            Command::Reply { flags, parcel }
+            Command::Reply { code: self.n_codes, flags, parcel }
         } else {
-            self.n_codes += 1;
             let one_way = if kind == Kind::OneWay { TF_ONE_WAY } else { 0 };
             let handle = self.handle(world, process);
             if handle == 0 && world.processes[process as usize].manages && !self.wrong() {

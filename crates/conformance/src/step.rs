@@ -106,6 +106,8 @@ pub enum Command {
     },
     /// `BC_REPLY` or `BC_REPLY_SG`.
     Reply {
+        /// Code: the driver carries it, whatever it means.
+        code: u32,
         /// `TF_*`.
         flags: u32,
         /// What it carries.

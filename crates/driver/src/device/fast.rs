@@ -87,7 +87,8 @@ impl Device {
         transaction: &TransactionData,
         source: Source,
     ) -> Option<Written> {
-        let wants_looper = self.engine.answer_fast(tid, transaction.flags, source)?;
+        let named = (transaction.code, transaction.flags);
+        let wants_looper = self.engine.answer_fast(tid, named, source)?;
         Some(Written::Told(Told { what: What::Complete, wants_looper }))
     }
 

@@ -71,8 +71,7 @@ impl Receiver for Buffered {
         let (pid, uid) = request.sender;
         // A caller that has left has no number any more.
         let sender = (if request.taken.lane.outbox().is_closed() { 0 } else { pid }, uid);
-        let code = message.code;
-        self.brought = Some((Lying { code, sender, ..lying(buffer, message) }, wants_looper));
+        self.brought = Some((Lying { sender, ..lying(buffer, message) }, wants_looper));
         true
     }
 }
@@ -107,6 +106,6 @@ impl Engine {
 }
 
 fn lying(buffer: Offset, message: &Message) -> Lying {
-    let (flags, bytes) = (message.flags, message.data_bytes as usize);
-    Lying { buffer, sizes: (bytes, 0), code: 0, flags, sender: (0, 0) }
+    let (code, flags) = (message.code, message.flags);
+    Lying { buffer, sizes: (message.data_bytes as usize, 0), code, flags, sender: (0, 0) }
 }

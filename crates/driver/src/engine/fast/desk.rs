@@ -117,7 +117,7 @@ impl Engine {
 
     /// Answers what the thread has taken in last. `None` if that is the state's to do; else
     /// whether one more looper is to be asked for.
-    pub(crate) fn answer_fast(&self, tid: Tid, flags: u32, source: Source) -> Option<bool> {
+    pub(crate) fn answer_fast(&self, tid: Tid, named: (u32, u32), source: Source) -> Option<bool> {
         with(self, |desk| {
             if !desk.owes || self.has_events() || source.bytes() > INLINE_BYTES {
                 return None;
@@ -134,7 +134,7 @@ impl Engine {
             state.has_sent(tid);
             let wants_looper = state.wants_looper(tid);
             drop(state);
-            taken.post(self, source.bytes(), flags, |area, at| source.copy_to(area, at));
+            taken.post(self, source.bytes(), named, |area, at| source.copy_to(area, at));
             desk.owes = false;
             Some(wants_looper)
         })

@@ -114,7 +114,7 @@ impl Taken<'_> {
             return Answered::No;
         }
         engine.set_open(self.cell, false);
-        self.post(engine, data.len(), 0, |area, at| area.write(at, data));
+        self.post(engine, data.len(), (0, 0), |area, at| area.write(at, data));
         Answered::Yes
     }
 
@@ -139,12 +139,12 @@ impl Taken<'_> {
         &self,
         engine: &Engine,
         bytes: usize,
-        flags: u32,
+        (code, flags): (u32, u32),
         body: impl FnOnce(View<'_>, usize),
     ) {
         self.channel.end_serving(self.via.lane);
         let (kind, data_bytes) = (Kind::Reply as u32, bytes as u32);
-        let message = Message { kind, data_bytes, flags, ..Message::default() };
+        let message = Message { kind, code, flags, data_bytes, ..Message::default() };
         match self.lane.post(&message, |area| body(area, size_of::<Message>())) {
             Reader::Polling => self.channel.ring_socket(),
             Reader::Closed => {

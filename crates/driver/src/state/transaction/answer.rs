@@ -27,7 +27,7 @@ impl State {
             buffer: room.buffer,
             peer,
             node: None,
-            code: 0,
+            code: message.code,
             flags: message.flags,
             sizes: (message.data_bytes as usize, message.offsets_bytes as usize),
             sender: (0, 0),
