@@ -12,12 +12,14 @@ mod grpc;
 #[cfg(feature = "others")]
 mod iceoryx2;
 mod rsbinder_rpc;
+mod rsbinder_rt;
 #[cfg(feature = "others")]
 mod zenoh;
 #[cfg(feature = "others")]
 mod zeromq;
 
 use baton_bench::party::{self, PartyArgs, Side};
+use baton_bench::rt::role::{self, RoleArgs};
 use baton_bench::system::{Accept, Client, System, ready};
 #[cfg(feature = "others")]
 use bus::Kind;
@@ -41,10 +43,15 @@ enum Command {
 #[derive(Subcommand)]
 enum Bench {
     Party(PartyArgs),
+    RtRole(RoleArgs),
 }
 
 fn main() -> ExitCode {
-    let Command::Bench(Bench::Party(args)) = Words::parse().command;
+    let Command::Bench(bench) = Words::parse().command;
+    let args = match bench {
+        Bench::Party(args) => args,
+        Bench::RtRole(args) => return role::play(&args, rsbinder_rt::ENDS),
+    };
     match play(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

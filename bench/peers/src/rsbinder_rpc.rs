@@ -1,4 +1,4 @@
-//! rsbinder's RPC: what its AIDL compiler would make of `byte[] echo(in byte[] data)`.
+//! rsbinder's RPC: what its AIDL compiler would make of `byte[] ask(in byte[] request)`.
 
 use baton_bench::payload;
 use baton_bench::system::{Client, Server};
@@ -11,8 +11,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const DESCRIPTOR: &str = "baton.bench.IEcho";
-const ECHO: TransactionCode = FIRST_CALL_TRANSACTION;
+const DESCRIPTOR: &str = "baton.bench.IAsk";
+const ASK: TransactionCode = FIRST_CALL_TRANSACTION;
 
 fn failed(code: StatusCode) -> io::Error {
     io::Error::other(format!("{code:?}"))
@@ -22,12 +22,15 @@ fn place(directory: &Path) -> PathBuf {
     directory.join("socket")
 }
 
+/// What an object makes of a request; `None` if that was none.
+pub type Answer = fn(&[u8]) -> Option<Vec<u8>>;
+
 /// The object.
-struct Echo;
+struct Asked(Answer);
 
-impl Interface for Echo {}
+impl Interface for Asked {}
 
-impl Remotable for Echo {
+impl Remotable for Asked {
     fn descriptor() -> &'static str {
         DESCRIPTOR
     }
@@ -38,13 +41,13 @@ impl Remotable for Echo {
         request: &mut Parcel,
         reply: &mut Parcel,
     ) -> rsbinder::Result<()> {
-        if code != ECHO {
+        if code != ASK {
             return Err(StatusCode::UnknownTransaction);
         }
         let data: Vec<u8> = request.read()?;
-        payload::check(&data).ok_or(StatusCode::BadValue)?;
+        let answer = (self.0)(&data).ok_or(StatusCode::BadValue)?;
         reply.write(&Status::from(StatusCode::Ok))?;
-        reply.write(&data)
+        reply.write(&answer)
     }
 
     fn on_dump(&self, _to: &mut dyn io::Write, _args: &[String]) -> rsbinder::Result<()> {
@@ -57,9 +60,15 @@ pub struct Owner {
     _server: Arc<RpcServer>,
 }
 
+/// One that echoes.
 pub fn listen(directory: &Path) -> io::Result<Owner> {
+    listen_for(directory, |request| payload::check(request).map(|_| request.to_vec()))
+}
+
+/// One that answers so.
+pub fn listen_for(directory: &Path, answer: Answer) -> io::Result<Owner> {
     let server = RpcServer::setup_unix_server(place(directory)).map_err(failed)?;
-    let object = Interface::as_binder(&Binder::new(Echo));
+    let object = Interface::as_binder(&Binder::new(Asked(answer)));
     server.set_root(object).map_err(failed)?;
     drop(server.run_background());
     Ok(Owner { _server: server })
@@ -84,12 +93,17 @@ pub fn connect(directory: &Path) -> io::Result<Caller> {
 }
 
 impl Caller {
-    fn echo(&self, request: &[u8]) -> rsbinder::Result<Vec<u8>> {
+    /// One call.
+    pub fn ask(&self, request: &[u8]) -> io::Result<Vec<u8>> {
+        self.transact(request).map_err(failed)
+    }
+
+    fn transact(&self, request: &[u8]) -> rsbinder::Result<Vec<u8>> {
         let proxy =
             (*self.object).as_any().downcast_ref::<RpcProxy>().ok_or(StatusCode::BadType)?;
         let mut parcel = proxy.build_request(DESCRIPTOR)?;
         parcel.write(request)?;
-        let mut reply = proxy.transact(ECHO, &parcel, 0)?.ok_or(StatusCode::UnexpectedNull)?;
+        let mut reply = proxy.transact(ASK, &parcel, 0)?.ok_or(StatusCode::UnexpectedNull)?;
         let status: Status = reply.read()?;
         if !status.is_ok() {
             return Err(status.into());
@@ -100,7 +114,7 @@ impl Caller {
 
 impl Client for Caller {
     fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
-        consume(&self.echo(request).map_err(failed)?);
+        consume(&self.ask(request)?);
         Ok(())
     }
 }

@@ -42,6 +42,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("rt/src/schedule.rs", "asks for priorities, which rustix lacks"),
     ("cli/src/broker.rs", "takes over a listening socket by number"),
     ("bench/src/memory.rs", "memory on superpages, which it aligns and asks for"),
+    ("bench/src/rt/mqueue.rs", "POSIX message queues, which rustix lacks"),
     ("bench/src/systems/uapi.rs", "speaks the raw interface as a program would"),
 ];
 

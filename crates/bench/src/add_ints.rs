@@ -106,7 +106,12 @@ fn tables(rows: &[Row]) -> String {
             Outcome::Measured(figures) => of_measured(figures),
             Outcome::Quoted(quoted) => {
                 let ends = [quoted.min_ns, quoted.max_ns].map(|end| us(end.unwrap_or(0) as f64));
-                format!("{:>10}{:>10}{:>10}", ends[0], us(quoted.mean_ns), ends[1])
+                format!(
+                    "{:>10}{:>10}{:>10}",
+                    ends[0],
+                    us(quoted.mean_ns.unwrap_or(f64::NAN)),
+                    ends[1]
+                )
             }
             Outcome::Missing { .. } => continue,
         };

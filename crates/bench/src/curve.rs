@@ -26,6 +26,15 @@ pub struct Curve {
     pub times_ns: Vec<u64>,
 }
 
+/// A single time that curves are to be compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Level {
+    /// Whose.
+    pub name: &'static str,
+    /// In nanoseconds.
+    pub time_ns: u64,
+}
+
 /// Quantiles that `n` values can tell, evenly spread over the nines.
 pub fn quantiles(n: u64) -> Vec<f64> {
     let nines = (n.max(1) as f64).log10();
@@ -42,8 +51,12 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(curves: &[Curve]) -> Scale {
-        let times = || curves.iter().flat_map(|curve| &curve.times_ns).map(|&t| t.max(1) as f64);
+    fn of(curves: &[Curve], levels: &[Level]) -> Scale {
+        let levels = || levels.iter().map(|level| &level.time_ns);
+        let times = || {
+            let all = curves.iter().flat_map(|curve| &curve.times_ns).chain(levels());
+            all.map(|&time_ns| time_ns.max(1) as f64)
+        };
         let least = times().fold(f64::INFINITY, f64::min).log10().floor() as i32;
         let greatest = times().fold(1.0, f64::max).log10().ceil() as i32;
         let steps = curves.iter().map(|curve| curve.times_ns.len()).max().unwrap_or(1);
@@ -62,11 +75,14 @@ impl Scale {
 }
 
 /// The picture.
-pub fn svg(curves: &[Curve]) -> String {
-    let scale = Scale::of(curves);
+pub fn svg(curves: &[Curve], levels: &[Level]) -> String {
+    let scale = Scale::of(curves, levels);
     let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n");
     svg += &time_axis(&scale);
     svg += &share_axis(&scale);
+    for level in levels {
+        svg += &level_line(&scale, level);
+    }
     for curve in curves {
         svg += &line(&scale, curve);
     }
@@ -96,7 +112,8 @@ fn time_axis(scale: &Scale) -> String {
     svg
 }
 
-fn time(time_ns: f64) -> String {
+/// A time that has one digit.
+pub fn time(time_ns: f64) -> String {
     match time_ns {
         ..1e3 => format!("{time_ns:.0} ns"),
         ..1e6 => format!("{:.0} us", time_ns / 1e3),
@@ -131,6 +148,13 @@ fn share_axis(scale: &Scale) -> String {
     svg
 }
 
+fn level_line(scale: &Scale, &Level { name, time_ns }: &Level) -> String {
+    let (y, right) = (scale.y(time_ns.max(1) as f64), WIDTH - RIGHT);
+    format!(
+        "<path class=\"level {name}\" d=\"M{LEFT} {y:.1}H{right}\"><title>{name}</title></path>\n"
+    )
+}
+
 fn line(scale: &Scale, curve: &Curve) -> String {
     let mut points = String::new();
     for (&time_ns, step) in curve.times_ns.iter().zip(0u32..) {
@@ -158,9 +182,17 @@ mod tests {
     }
 
     #[test]
+    fn a_level_has_room_in_the_picture() {
+        let curve = Curve { name: "a", times_ns: vec![1_000, 2_000] };
+        let level = Level { name: "worst", time_ns: 42_000_000 };
+        assert_eq!(Scale::of(std::slice::from_ref(&curve), &[level]).decades, (3, 8));
+        assert!(svg(&[curve], &[level]).contains("class=\"level worst\""));
+    }
+
+    #[test]
     fn times_lie_on_a_logarithmic_scale() {
         let curve = Curve { name: "a", times_ns: vec![1_000, 10_000, 100_000] };
-        let scale = Scale::of(&[curve]);
+        let scale = Scale::of(&[curve], &[]);
         assert_eq!(scale.decades, (3, 5));
         let middle = (scale.y(1e3) + scale.y(1e5)) / 2.0;
         assert!((scale.y(1e4) - middle).abs() < 1e-9);

@@ -104,11 +104,19 @@ impl Distribution {
 
     /// One's median over the other's, of the medians of the rounds, and as the rounds have it.
     pub fn ratio(over: &Distribution, under: &Distribution) -> (f64, Option<Spread>) {
-        let median = |of: &Distribution| {
-            of.over_rounds(|round| round.p50 as f64).map_or(f64::NAN, |spread| spread.median)
-        };
+        Distribution::ratio_of(over, under, |round| round.p50 as f64)
+    }
+
+    /// The same of any value of the rounds.
+    pub fn ratio_of(
+        over: &Distribution,
+        under: &Distribution,
+        value: fn(&Summary) -> f64,
+    ) -> (f64, Option<Spread>) {
+        let median =
+            |of: &Distribution| of.over_rounds(value).map_or(f64::NAN, |spread| spread.median);
         let rounds = over.rounds().iter().zip(under.rounds());
-        let spread = Spread::of(rounds.map(|(over, under)| over.p50 as f64 / under.p50 as f64));
+        let spread = Spread::of(rounds.map(|(over, under)| value(over) / value(under)));
         (median(over) / median(under), spread)
     }
 

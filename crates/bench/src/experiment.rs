@@ -209,7 +209,7 @@ impl Results {
 pub fn quoted(mean_us: f64, ends_us: Option<[f64; 2]>) -> Outcome {
     let ns = |time_us: f64| (time_us * 1000.0).round() as u64;
     let (min_ns, max_ns) = ends_us.map(|ends| (ns(ends[0]), ns(ends[1]))).unzip();
-    Outcome::Quoted(Quoted { source: SOURCE, mean_ns: ns(mean_us) as f64, min_ns, max_ns })
+    Outcome::Quoted(Quoted { source: SOURCE, mean_ns: Some(ns(mean_us) as f64), min_ns, max_ns })
 }
 
 /// Where the two run, in a title.
@@ -245,6 +245,9 @@ mod tests {
     #[test]
     fn quotes_are_in_microseconds() {
         let Outcome::Quoted(quoted) = quoted(16.0, Some([0.5, 20.0])) else { panic!() };
-        assert_eq!((quoted.mean_ns, quoted.min_ns, quoted.max_ns), (16e3, Some(500), Some(20_000)));
+        assert_eq!(
+            (quoted.mean_ns, quoted.min_ns, quoted.max_ns),
+            (Some(16e3), Some(500), Some(20_000))
+        );
     }
 }

@@ -91,6 +91,17 @@ fn show(form: &FormArgs, finding: &Finding) -> Result<bool, BenchError> {
     Ok(measured && (!form.check || report.holds()))
 }
 
+/// Goes on without what this machine or user may not have, and says so.
+pub fn or_without<T>(bench: &str, had: Result<T, baton_rt::Error>) -> Option<T> {
+    had.inspect_err(|error| {
+        eprintln!("baton {bench}: goes on without: {error}");
+        if let Some(advice) = error.advice() {
+            eprintln!("  {advice}");
+        }
+    })
+    .ok()
+}
+
 /// On standard error, and only where a person looks at it.
 pub fn progress(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {eta} left");

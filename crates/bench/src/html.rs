@@ -1,9 +1,9 @@
 //! A report as one page that needs nothing else: curves, and the same tables.
 
-use crate::curve::{self, Curve};
-use crate::distribution::Distribution;
+use crate::curve::{self, Curve, Level};
+use crate::distribution::{Distribution, Spread};
 use crate::lanes::{self, Idle};
-use crate::load::{self, Line};
+use crate::load::{self, Line, Unit};
 use crate::processors::Placement;
 use crate::ratios::Results;
 use crate::report::Report;
@@ -33,7 +33,9 @@ svg line.minor { stroke-dasharray: 2 3; }
 .baton-typed { color: #d1351b; } .baton-uapi-libc { color: #ef8a17; }
 .baton-uapi-trap { color: #c9a400; } .futex { color: #6b7280; } .futex-spin { color: #9aa3ad; }
 .pipe { color: #12875c; } .unix { color: #1f66c1; } .unix-seqpacket { color: #55a8e8; }
-.rsbinder-rpc { color: #8448b8; } .kernel-binder { color: #2a2a8c; }
+.level { fill: none; stroke: currentColor; stroke-width: 1; stroke-dasharray: 6 4; }
+.mqueue { color: #12875c; } .thesis-standard { color: #6b7280; } .thesis-inheriting { color: #c9a400; }
+.baton-typed-without { color: #ef8a17; } .rsbinder-rpc { color: #8448b8; } .kernel-binder { color: #2a2a8c; }
 .baton-latency, .call { color: #d1351b; } .cyclictest, .return { color: #1f66c1; }
 .lanes-2 { color: #ef8a17; } .lanes-256 { color: #d1351b; }
 .follows { color: #0e7c7b; } .follows-not { color: #8d6b94; }
@@ -90,17 +92,26 @@ pub fn chart<'a>(
     title: &str,
     distributions: impl Iterator<Item = (&'static str, &'a Distribution)>,
 ) -> String {
+    chart_beside(title, distributions, &[])
+}
+
+/// The same, with single times to compare with.
+pub fn chart_beside<'a>(
+    title: &str,
+    distributions: impl Iterator<Item = (&'static str, &'a Distribution)>,
+    levels: &[Level],
+) -> String {
     let curve = |(name, distribution): (&'static str, &Distribution)| {
         let times_ns = distribution.curve(&curve::quantiles(distribution.n()));
         Curve { name, times_ns }
     };
     let mut curves: Vec<Curve> = distributions.map(curve).collect();
     curves.reverse();
-    if curves.is_empty() { String::new() } else { figure(title, &curve::svg(&curves)) }
+    if curves.is_empty() { String::new() } else { figure(title, &curve::svg(&curves, levels)) }
 }
 
 /// A chart under its title.
-fn figure(title: &str, svg: &str) -> String {
+pub fn figure(title: &str, svg: &str) -> String {
     format!("<figure><h2>{title}</h2>\n{svg}</figure>\n")
 }
 
@@ -129,7 +140,9 @@ fn of_clients(throughputs: &Throughputs) -> String {
     for system in System::ALL {
         let point = |&number: &usize| {
             let throughput = measured.get(&(number, system))?.throughput()?;
-            Some((number, throughput))
+            let [least, greatest] = throughput.calls_per_second_spread;
+            let median = throughput.calls_per_second;
+            Some((number, Spread { median, least, greatest }))
         };
         let points: Vec<_> = numbers.iter().filter_map(point).collect();
         if !points.is_empty() {
@@ -139,8 +152,10 @@ fn of_clients(throughputs: &Throughputs) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    let mut charts =
-        figure("calls a second, by the number of clients", &load::svg(&numbers, &lines));
+    let mut charts = figure(
+        "calls a second, by the number of clients",
+        &load::svg(&numbers, &lines, Unit::Calls),
+    );
     for number in numbers {
         let loads = measured.iter().filter(|(case, _)| case.0 == number);
         let times = loads.map(|(case, load)| (case.1.name(), &load.times));

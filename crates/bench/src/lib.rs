@@ -4,11 +4,11 @@
 //!   many clients, a call among idle [`lanes`], and loopers that [`follow`].
 //! - [`tester`] and [`add_ints`]: two experiments of others, each an [`experiment`].
 //! - [`latency`]: how late threads wake up, and where a call's time goes.
-//! - [`rt`]: a real-time caller among ordinary ones, `rt_end`: who serves it and who they are.
+//! - [`rt`]: real-time callers among ordinary ones, with a directory of its own.
 //! - [`pages`]: what superpages would gain; [`memory`], [`scene`]: what it plays with.
 //! - [`system`]: what can be measured, with one file each in `systems`; [`service`]: what a server
 //!   does; [`payload`]: what an echo carries.
-//! - [`pair`]: two processes that play one system, as the run sees them; [`crowd`]: one server and
+//! - [`actor`]: a process that a run has started; [`pair`]: two that play one system, as the run sees them; [`crowd`]: one server and
 //!   many clients, which wait at a [`gate`]; [`party`]: as they see themselves, `hall`: a server of
 //!   many; [`processors`]: where they run; [`stage`]: what they need around them.
 //! - [`form`]: what every benchmark takes and prints; [`distribution`]: what came of it;
@@ -17,6 +17,7 @@
 //!
 //! **Invariant**: at any instant one pair or crowd at most is measured, and everything else sleeps.
 
+pub mod actor;
 pub mod add_ints;
 pub mod crowd;
 pub mod curve;
@@ -41,7 +42,6 @@ pub mod ratios;
 pub mod report;
 pub mod rpc;
 pub mod rt;
-mod rt_end;
 pub mod scene;
 pub mod service;
 pub mod stage;
@@ -69,9 +69,9 @@ pub enum Bench {
     Latency(latency::LatencyArgs),
     /// Measure how late a real-time caller is served among ordinary ones
     Rt(rt::RtArgs),
-    /// One end of the benchmark of real-time callers
+    /// A process of the benchmark of real-time callers
     #[command(hide = true)]
-    RtEnd(rt_end::RtEndArgs),
+    RtRole(rt::role::RoleArgs),
     /// One end of a system: what a benchmark starts
     #[command(hide = true)]
     Party(party::PartyArgs),
@@ -88,7 +88,7 @@ impl Bench {
             Bench::Pages(args) => pages::pages(&args),
             Bench::Latency(args) => latency::latency(&args),
             Bench::Rt(args) => rt::rt(&args),
-            Bench::RtEnd(args) => rt_end::rt_end(&args),
+            Bench::RtRole(args) => rt::role::role(&args),
             Bench::Party(args) => party::party(&args),
         }
     }

@@ -1,5 +1,5 @@
-//! Calls a second over the number of clients, as SVG; of each point the least and the greatest
-//! round.
+//! What so many clients see, or do together, over their number, as SVG; of each point the least and the
+//! greatest round.
 //!
 //! ```text
 //!   calls/s, log |       __|___
@@ -8,7 +8,8 @@
 //!                   1    2     8
 //! ```
 
-use crate::report::Throughput;
+use crate::curve::time;
+use crate::distribution::Spread;
 use std::fmt::Write;
 
 const WIDTH: f64 = 560.0;
@@ -24,13 +25,31 @@ pub struct Line {
     /// Its name, a class of the page's style sheet too.
     pub name: &'static str,
     /// By the number of clients, ascending.
-    pub points: Vec<(usize, Throughput)>,
+    pub points: Vec<(usize, Spread)>,
+}
+
+/// What points are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Calls a second.
+    Calls,
+    /// Nanoseconds.
+    Time,
+}
+
+impl Unit {
+    fn label(self, value: f64) -> String {
+        match self {
+            Unit::Calls => number(value),
+            Unit::Time => time(value),
+        }
+    }
 }
 
 /// Where values lie in the picture.
 struct Scale<'a> {
     numbers: &'a [usize],
-    /// Logarithms of calls a second.
+    /// Logarithms of what points are of.
     low: f64,
     high: f64,
 }
@@ -38,7 +57,7 @@ struct Scale<'a> {
 impl Scale<'_> {
     fn of<'a>(numbers: &'a [usize], lines: &[Line]) -> Scale<'a> {
         let spreads = || lines.iter().flat_map(|line| &line.points).map(|(_, point)| point);
-        let ends = || spreads().flat_map(|point| point.calls_per_second_spread);
+        let ends = || spreads().flat_map(|point| [point.least, point.greatest]);
         let low = ends().fold(f64::INFINITY, f64::min).max(1.0).log10();
         let high = ends().fold(1.0, f64::max).log10();
         Scale { numbers, low: low - 0.1, high: high.max(low) + 0.1 }
@@ -49,17 +68,17 @@ impl Scale<'_> {
         LEFT + (at as f64 + 0.5) / self.numbers.len() as f64 * (WIDTH - LEFT - RIGHT)
     }
 
-    fn y(&self, calls: f64) -> f64 {
-        let share = (self.high - calls.max(1.0).log10()) / (self.high - self.low);
+    fn y(&self, value: f64) -> f64 {
+        let share = (self.high - value.max(1.0).log10()) / (self.high - self.low);
         TOP + share * (HEIGHT - TOP - BOTTOM)
     }
 }
 
 /// The picture. `numbers` of clients are ascending.
-pub fn svg(numbers: &[usize], lines: &[Line]) -> String {
+pub fn svg(numbers: &[usize], lines: &[Line], unit: Unit) -> String {
     let scale = Scale::of(numbers, lines);
     let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n");
-    svg += &calls_axis(&scale);
+    svg += &value_axis(&scale, unit);
     svg += &clients_axis(&scale);
     // Ours come first, and are drawn last, over the others.
     for line in lines.iter().rev() {
@@ -68,22 +87,22 @@ pub fn svg(numbers: &[usize], lines: &[Line]) -> String {
     svg + "</svg>\n"
 }
 
-fn calls_axis(scale: &Scale<'_>) -> String {
+fn value_axis(scale: &Scale<'_>, unit: Unit) -> String {
     let mut svg = String::new();
     for decade in scale.low.floor() as i32..=scale.high.ceil() as i32 {
         for factor in [1.0, 2.0, 5.0] {
-            let calls: f64 = factor * 10f64.powi(decade);
-            if !(scale.low..=scale.high).contains(&calls.log10()) {
+            let value: f64 = factor * 10f64.powi(decade);
+            if !(scale.low..=scale.high).contains(&value.log10()) {
                 continue;
             }
-            let (y, right) = (scale.y(calls), WIDTH - RIGHT);
+            let (y, right) = (scale.y(value), WIDTH - RIGHT);
             let _ = writeln!(
                 svg,
                 "<line class=\"major\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
                  <text class=\"major\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 LEFT - 6.0,
                 y + 3.5,
-                number(calls),
+                unit.label(value),
             );
         }
     }
@@ -111,9 +130,9 @@ fn clients_axis(scale: &Scale<'_>) -> String {
 fn draw(scale: &Scale<'_>, Line { name, points }: &Line) -> String {
     let mut svg = format!("<g class=\"{name}\"><title>{name}</title>\n");
     let mut corners = String::new();
-    for (number, throughput) in points {
-        let (x, y) = (scale.x(*number), scale.y(throughput.calls_per_second));
-        let [least, greatest] = throughput.calls_per_second_spread.map(|calls| scale.y(calls));
+    for (number, point) in points {
+        let (x, y) = (scale.x(*number), scale.y(point.median));
+        let [least, greatest] = [point.least, point.greatest].map(|value| scale.y(value));
         let _ = write!(corners, "{x:.1},{y:.1} ");
         let _ = writeln!(
             svg,
@@ -129,19 +148,15 @@ fn draw(scale: &Scale<'_>, Line { name, points }: &Line) -> String {
 mod tests {
     use super::*;
 
-    fn point(calls: f64) -> Throughput {
-        Throughput {
-            calls_per_second: calls,
-            calls_per_second_spread: [calls / 2.0, calls * 2.0],
-            client_p50_spread_ns: [0.0; 2],
-        }
+    fn point(calls: f64) -> Spread {
+        Spread { median: calls, least: calls / 2.0, greatest: calls * 2.0 }
     }
 
     #[test]
     fn a_point_for_each_number_of_clients() {
         let points = [(1, 2e5), (8, 1e5)].map(|(number, calls)| (number, point(calls)));
         let line = Line { name: "pipe", points: points.into() };
-        let svg = svg(&[1, 8], std::slice::from_ref(&line));
+        let svg = svg(&[1, 8], std::slice::from_ref(&line), Unit::Calls);
         assert_eq!(svg.matches("<circle").count(), 2);
         assert!(svg.contains(">200 k</text>") && svg.contains(">8</text>"));
         let numbers = [1, 8];

@@ -1,20 +1,19 @@
 //! Two processes that play one system.
 
+use crate::actor::{Actor, PATIENCE, Silence};
 use crate::party::{Found, Order, Side};
 use crate::processors::{Placement, Processors};
 use crate::service::Service;
 use crate::system::System;
 use baton_rt::Priority;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
-/// A chunk takes some seconds at most: who is silent for longer has got stuck.
-const PATIENCE_S: i64 = 60;
 /// For an end in good order, in which some peers take away what they have put into the system.
-const FAREWELL_S: i64 = 2;
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The two ends. Dropped, they end.
 pub struct Pair {
@@ -162,10 +161,7 @@ impl Pair {
 /// One end.
 pub(crate) struct Party {
     side: Side,
-    process: Child,
-    /// `None` once it is to end.
-    orders: Option<ChildStdin>,
-    words: BufReader<ChildStdout>,
+    actor: Actor,
 }
 
 impl Party {
@@ -186,21 +182,16 @@ impl Party {
             command.arg("--clients").arg(n_clients.to_string());
         }
         command.envs(place.environment.iter().copied());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command
-            .spawn()
+        let actor = Actor::start(&mut command)
             .map_err(|error| PairError::Start(command.get_program().into(), error))?;
-        let orders = Some(process.stdin.take().expect("it is piped"));
-        let words = BufReader::new(process.stdout.take().expect("it is piped"));
-        let mut party = Party { side, process, orders, words };
+        let mut party = Party { side, actor };
         party.is_ready()?;
         Ok(party)
     }
 
     pub fn order(&mut self, order: &Order) -> Result<(), PairError> {
         let line = serde_json::to_string(order).expect("numbers only");
-        let orders = self.orders.as_mut().expect("it is not to end");
-        writeln!(orders, "{line}").map_err(|_| PairError::Ended(self.side))
+        self.actor.say(&line).map_err(|_| PairError::Ended(self.side))
     }
 
     pub fn is_ready(&mut self) -> Result<(), PairError> {
@@ -211,33 +202,18 @@ impl Party {
         serde_json::from_str(&self.hear()?).map_err(|_| PairError::Garbled(self.side))
     }
 
-    /// The next line. What comes in one piece is written in one piece, or nearly: patience is for
-    /// its beginning.
     fn hear(&mut self) -> Result<String, PairError> {
-        let mut line = String::new();
-        if self.words.buffer().is_empty() {
-            let mut fds = [PollFd::new(self.words.get_ref(), PollFlags::IN)];
-            let patience = Timespec { tv_sec: PATIENCE_S, tv_nsec: 0 };
-            match poll(&mut fds, Some(&patience)) {
-                Ok(0) => return Err(PairError::Stuck(self.side)),
-                Ok(_) => {}
-                Err(errno) => return Err(PairError::System("poll", errno.into())),
-            }
-        }
-        match self.words.read_line(&mut line) {
-            Ok(1..) => Ok(line),
-            _ => Err(PairError::Ended(self.side)),
-        }
+        self.actor.hear(PATIENCE).map_err(|silence| match silence {
+            Silence::Ended => PairError::Ended(self.side),
+            Silence::Stuck => PairError::Stuck(self.side),
+            Silence::System(error) => PairError::System("poll", error),
+        })
     }
 }
 
 impl Drop for Party {
     fn drop(&mut self) {
-        drop(self.orders.take());
-        let farewell = Timespec { tv_sec: FAREWELL_S, tv_nsec: 0 };
-        let _ = poll(&mut [PollFd::new(self.words.get_ref(), PollFlags::empty())], Some(&farewell));
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.actor.dismiss(FAREWELL);
     }
 }
 
@@ -246,8 +222,7 @@ fn command(system: System, broker: &Path) -> Result<Command, PairError> {
     let own = std::env::current_exe().map_err(|error| PairError::System("find itself", error))?;
     match system {
         _ if system.is_apart() => {
-            let advice = "`bench/peers/build` builds it";
-            let program = beside(&own, "baton-bench-peers", advice)?;
+            let program = peers(&own)?;
             match system {
                 System::DbusDaemon | System::DbusBroker => on_path(system.name())?,
                 _ => {}
@@ -284,6 +259,11 @@ fn has_kernel_binder() -> Result<(), PairError> {
             why: "this kernel has no Binder driver, or has made no device",
         }),
     }
+}
+
+/// The program of peers that have dependencies of their own.
+pub(crate) fn peers(own: &Path) -> Result<PathBuf, PairError> {
+    beside(own, "baton-bench-peers", "`bench/peers/build` builds it")
 }
 
 fn beside(program: &Path, what: &'static str, advice: &'static str) -> Result<PathBuf, PairError> {

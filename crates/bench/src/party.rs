@@ -136,7 +136,8 @@ pub fn end_with(starter: u32) -> io::Result<()> {
     if parent == starter { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
 }
 
-pub(crate) fn say(line: &str) -> io::Result<()> {
+/// Tells a line to who started this process.
+pub fn say(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()

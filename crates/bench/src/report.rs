@@ -57,10 +57,19 @@ pub enum Detail {
         #[serde(flatten)]
         throughput: Option<Throughput>,
     },
-    /// A real-time caller among others.
-    Callers {
+    /// Real-time callers among others.
+    RealTime {
+        /// How many there are, at one priority.
+        real_time_callers: usize,
+        /// Their priority.
+        priority: String,
         /// Ordinary callers.
         callers: usize,
+    },
+    /// A call while somebody in between keeps the processor.
+    Inversion {
+        /// The priority of the server's thread.
+        served_at: String,
     },
     /// A server whose other lanes are idle.
     Lanes {
@@ -131,7 +140,8 @@ pub struct Quoted {
     /// Where.
     pub source: &'static str,
     /// The arithmetic mean.
-    pub mean_ns: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean_ns: Option<f64>,
     /// The shortest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_ns: Option<u64>,

@@ -8,6 +8,7 @@ use crate::report::{Report, Row};
 use crate::service::Service;
 use crate::system::System;
 use baton_broker::{Config, Running};
+use std::collections::BTreeMap;
 use tempfile::TempDir;
 
 /// A stage of its own: who manages a context here meets nobody who did so elsewhere.
@@ -19,13 +20,24 @@ pub struct Stage {
 impl Stage {
     /// Starts the broker, in this process.
     pub fn set() -> Result<Stage, BenchError> {
+        Stage::with_limits(BTreeMap::new())
+    }
+
+    /// One whose broker lets no caller of this user be served at a real-time priority.
+    pub fn without_real_time() -> Result<Stage, BenchError> {
+        Stage::with_limits(BTreeMap::from([(rustix::process::geteuid().as_raw(), 0)]))
+    }
+
+    fn with_limits(real_time_limits: BTreeMap<u32, u32>) -> Result<Stage, BenchError> {
         // The broker makes its socket's directory for one user; memory is found by a link in it.
         let directory = tempfile::tempdir().map_err(BenchError::Directory)?;
         let apart =
             [System::BatonUapiLibc, System::BatonUapiTrap, System::BatonLoan, System::Memcpy];
         let contexts = apart.map(|system| system.name().to_owned());
         let socket = directory.path().join("broker.sock");
-        let broker = Running::start(Config { contexts: contexts.into(), ..Config::at(socket) })?;
+        let contexts = contexts.into();
+        let config = Config { contexts, real_time_limits, ..Config::at(socket) };
+        let broker = Running::start(config)?;
         Ok(Stage { broker, directory })
     }
 

@@ -43,6 +43,9 @@ fn what(row: &Row) -> String {
     match (row.case, row.payload_bytes) {
         ("call", Some(payload_bytes)) => format!("{payload_bytes} bytes: "),
         ("call", None) => String::new(),
+        _ if matches!(row.detail, Some(Detail::RealTime { .. } | Detail::Inversion { .. })) => {
+            format!("{}: ", title(row))
+        }
         ("throughput" | "idle-lanes" | "follow", _) => format!("{}: ", row.case),
         _ => String::new(),
     }
@@ -87,8 +90,17 @@ pub fn title(row: &Row) -> String {
         Some(Detail::Clients { clients, .. }) => {
             format!("{clients} clients at once, {processors}{bytes}")
         }
-        Some(Detail::Callers { callers }) => {
-            format!("a real-time call until its handler runs, {callers} ordinary callers")
+        Some(Detail::RealTime { real_time_callers, priority, callers }) => {
+            let what = match row.case {
+                "t-call" => "T_CALL, until the handler runs",
+                "t-return" => "T_RET, from the handler back",
+                "wake-up" => "a thread that wakes up, beside",
+                _ => "the whole call",
+            };
+            format!("{real_time_callers} at {priority} among {callers} ordinary callers: {what}")
+        }
+        Some(Detail::Inversion { .. }) => {
+            "a call on a processor that somebody less urgent keeps".to_owned()
         }
         Some(Detail::Lanes { .. }) => format!("among idle lanes, {processors}{bytes}"),
         Some(Detail::Follow { follows, delay_us }) => {
@@ -123,11 +135,14 @@ fn line(row: &Row) -> String {
     let Figures { n, p50_ns, p99_ns, p999_ns, max_ns, mean_ns, p50_spread_ns, .. } = figures;
     let name = match &row.detail {
         Some(Detail::Lanes { lanes }) => format!("{} {lanes}", row.system),
+        Some(Detail::Inversion { served_at }) => format!("{} {served_at}", row.system),
         None if row.case != "call" => format!("{} {}", row.system, row.case),
         _ => row.system.to_owned(),
     };
+    // A long name takes of the room before its figure.
+    let width = 28_usize.saturating_sub(name.len());
     format!(
-        "{name:<18}{:>10}  {:<21}{:>10}{:>10}{:>10}{:>10}{n:>9}{}\n",
+        "{name}{:>width$}  {:<21}{:>10}{:>10}{:>10}{:>10}{n:>9}{}\n",
         us(*p50_ns),
         brackets(p50_spread_ns.map(us)),
         us(*p99_ns),

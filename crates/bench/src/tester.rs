@@ -112,7 +112,7 @@ fn tail(round_trip: Option<&Figures>) -> String {
 fn mean_ns(row: &Row) -> Option<f64> {
     match &row.outcome {
         Outcome::Measured(figures) => Some(figures.mean_ns),
-        Outcome::Quoted(quoted) => Some(quoted.mean_ns),
+        Outcome::Quoted(quoted) => quoted.mean_ns,
         Outcome::Missing { .. } => None,
     }
 }

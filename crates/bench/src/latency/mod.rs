@@ -19,7 +19,7 @@ pub mod show;
 pub mod stress;
 pub mod timer;
 
-use crate::form::{self, BenchError, Finding, FormArgs, progress};
+use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
 use crate::pair::PairError;
 use crate::stage::Setting;
 use baton_rt::schedule::{Prioritized, parse_cpus};
@@ -122,11 +122,11 @@ pub fn latency(args: &LatencyArgs) -> ExitCode {
 fn run(args: &LatencyArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let places = args.places()?;
-    let _awake = or_without(idle::Bound::new(&Paths::default(), 0));
-    let _locked = or_without(memory::Locked::new());
+    let _awake = or_without(NAME, idle::Bound::new(&Paths::default(), 0));
+    let _locked = or_without(NAME, memory::Locked::new());
     let asked = (args.priority > 0).then_some(Priority::Fifo(args.priority));
     // Only to see whether it may be had.
-    let priority = asked.filter(|&priority| or_without(Prioritized::new(priority)).is_some());
+    let priority = asked.filter(|&priority| or_without(NAME, Prioritized::new(priority)).is_some());
     let period = Period { interval_us: args.interval, n_loops: args.n_loops(), priority };
     let mut found = Found { priority, ..Found::default() };
     wake_ups(args, &period, &places, &mut found);
@@ -138,17 +138,6 @@ fn run(args: &LatencyArgs) -> Result<Finding, BenchError> {
     let tables = show::tables(&report.rows);
     let page = show::page(&report, &found, &tables);
     Ok(Finding { report, tables, page })
-}
-
-/// What may not be had is done without, and said.
-fn or_without<T>(had: Result<T, baton_rt::Error>) -> Option<T> {
-    had.inspect_err(|error| {
-        eprintln!("baton latency: goes on without: {error}");
-        if let Some(advice) = error.advice() {
-            eprintln!("  {advice}");
-        }
-    })
-    .ok()
 }
 
 fn wake_ups(args: &LatencyArgs, period: &Period, places: &[Option<usize>], found: &mut Found) {

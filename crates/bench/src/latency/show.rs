@@ -45,7 +45,7 @@ pub fn rows(found: &Found) -> Vec<Row> {
         detail: Some(detail(Some(Priority::Fifo(80)), load, None, None)),
         outcome: Outcome::Quoted(Quoted {
             source: "I. Kalkov, RWTH Aachen 2018, table 4.3",
-            mean_ns: mean as f64 * 1e3,
+            mean_ns: Some(mean as f64 * 1e3),
             min_ns: Some(min * 1_000),
             max_ns: Some(max * 1_000),
         }),
@@ -149,7 +149,17 @@ fn line(row: &Row) -> Option<String> {
         Outcome::Quoted(quoted) => {
             let end = |ns: Option<u64>| ns.map_or_else(none, |ns| us(ns as f64));
             let [min, max] = [quoted.min_ns, quoted.max_ns].map(end);
-            [min, none(), none(), none(), us(quoted.mean_ns), none(), none(), max, none()]
+            [
+                min,
+                none(),
+                none(),
+                none(),
+                quoted.mean_ns.map_or_else(none, us),
+                none(),
+                none(),
+                max,
+                none(),
+            ]
         }
         Outcome::Missing { .. } => return None,
     };

@@ -1,0 +1,83 @@
+//! The processes of one measurement, as the run sees them: a server, and others. Dropped, they end, those
+//! that came last first.
+
+use crate::actor::{Actor, PATIENCE};
+use crate::rt::mqueue;
+use crate::rt::role::Role;
+use crate::rt::way::Way;
+use crate::service::Service;
+use crate::stage::Stage;
+use serde::de::DeserializeOwned;
+use std::io;
+use std::process::Command;
+use std::time::Duration;
+
+/// The processes.
+pub struct Cast<'a> {
+    stage: &'a Stage,
+    way: Way,
+    members: Vec<(Role, Actor)>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Member(usize);
+
+impl Cast<'_> {
+    /// Nobody yet.
+    pub fn new(stage: &Stage, way: Way) -> Cast<'_> {
+        Cast { stage, way, members: Vec::new() }
+    }
+
+    /// A server, whose thread has this priority if it has one for everybody.
+    pub fn server(&mut self, level: u8, words: &[String]) -> io::Result<Member> {
+        let level = ["--level".to_owned(), level.to_string()];
+        self.ready(Role::Server, &[words, &level].concat())
+    }
+
+    /// Starts a process, and waits until it is at it.
+    pub fn ready(&mut self, role: Role, words: &[String]) -> io::Result<Member> {
+        let member = self.add(role, words)?;
+        match self.hear(member, PATIENCE)?.as_str() {
+            "ready\n" => Ok(member),
+            _ => Err(io::Error::other(format!("the {} says something else", role.name()))),
+        }
+    }
+
+    /// Starts a process.
+    pub fn add(&mut self, role: Role, words: &[String]) -> io::Result<Member> {
+        let place = self.stage.place(Service::Echo);
+        let mut command = Command::new(self.way.program().map_err(io::Error::other)?);
+        command.args(["bench", "rt-role", self.way.name(), role.name()]);
+        command.arg(place.directory).arg(place.broker).args(words);
+        command.arg("--starter").arg(std::process::id().to_string());
+        self.members.push((role, Actor::start(&mut command)?));
+        Ok(Member(self.members.len() - 1))
+    }
+
+    /// What it says next.
+    pub fn hear(&mut self, Member(member): Member, patience: Duration) -> io::Result<String> {
+        let (role, actor) = &mut self.members[member];
+        let silent = |silence| io::Error::other(format!("the {} {silence}", role.name()));
+        actor.hear(patience).map_err(silent)
+    }
+
+    /// What it has found in so much time.
+    pub fn hear_found<T: DeserializeOwned>(
+        &mut self,
+        member: Member,
+        takes: Duration,
+    ) -> io::Result<T> {
+        Ok(serde_json::from_str(&self.hear(member, PATIENCE + takes)?)?)
+    }
+}
+
+impl Drop for Cast<'_> {
+    fn drop(&mut self) {
+        // Who calls ends before who answers, and has nothing to complain of.
+        while self.members.pop().is_some() {}
+        if self.way == Way::Mqueue {
+            mqueue::forget(self.stage.place(Service::Echo).directory);
+        }
+    }
+}

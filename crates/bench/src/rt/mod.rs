@@ -1,0 +1,246 @@
+//! `baton bench rt`: how late a real-time caller is served among ordinary ones.
+//!
+//! RTAndroid's experiments (Kalkov 2018, chapter 6.3), over Baton's typed API and peers: one real-time caller, or
+//! several, that call once a period; beside them ordinary threads of another process, which call the same method as
+//! fast as they can. What is told of each call is T_CALL, T_RET and both together. Beside these, priority
+//! inversion on one processor; and cyclictest, so that a longest time can be judged.
+//!
+//! - [`way`]: how calls are made, a file each: `typed`, `unix`, `mqueue`; [`request`]: what is asked.
+//! - [`cast`]: a measurement's processes, as the run sees them; [`role`]: as they see themselves; [`caller`]: the
+//!   real-time ones; [`inversion`]: a scenario of three.
+//! - [`plan`]: what is measured; [`found`]: what came of it; [`ratios`]: what it must hold; [`thesis`]: the
+//!   figures beside ours; [`show`]: all of it as rows, tables and charts.
+
+pub mod caller;
+pub mod cast;
+pub mod found;
+pub mod inversion;
+mod mqueue;
+pub mod plan;
+pub mod ratios;
+pub mod request;
+pub mod role;
+pub mod show;
+pub mod thesis;
+mod typed;
+mod unix;
+pub mod way;
+
+use crate::form::{self, BenchError, Finding, FormArgs, progress};
+use crate::latency::{cyclictest, timer::Period};
+use crate::processors::Processors;
+use crate::stage::{Setting, Stage};
+use baton_rt::Priority;
+use caller::Times;
+use cast::Cast;
+use found::{Case, Found, Inversion};
+use inversion::Scenario;
+use plan::Plan;
+use role::Role;
+use std::cmp::Reverse;
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+use way::Way;
+
+const NAME: &str = "rt";
+
+/// What to measure.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Prints a table; with --json one JSON object instead. Every figure is the median of the rounds, with the least and greatest \
+round beside it, but for the longest time of all. It needs real-time priorities: root, or RLIMIT_RTPRIO.
+
+Exit codes: 0 success; 1 nothing could be measured, or, with --check, a ratio does not hold.")]
+pub struct RtArgs {
+    /// How it reports
+    #[command(flatten)]
+    pub form: FormArgs,
+    /// What to measure beside Baton: all, none, or names with commas between
+    #[arg(long, value_name = "LIST", default_value = "all", value_parser = parse_peers)]
+    pub peers: Peers,
+    /// Only these parts
+    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
+    pub parts: Vec<Part>,
+    /// Calls of each caller in a round [default: 2500, quick 400]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub calls: Option<u32>,
+    /// Rounds
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Time from one call to the next, in microseconds [default: 2000, quick 1000]
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..))]
+    pub period_us: Option<u64>,
+    /// SCHED_FIFO priorities of callers; bars are of the first
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [80, 20],
+        value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub priorities: Vec<u8>,
+    /// Ordinary callers; bars are of the most and of none
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [0, 100])]
+    pub callers: Vec<usize>,
+    /// Real-time callers at once; bars are of seven and one
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [1, 2, 3, 4, 5, 6, 7])]
+    pub real_time_callers: Vec<usize>,
+}
+
+/// A part of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// One real-time caller among none and many.
+    Calls,
+    /// Several real-time callers.
+    Scaling,
+    /// Wake-ups, by cyclictest.
+    WakeUps,
+    /// A call while somebody in between keeps the processor.
+    Inversion,
+}
+
+impl Part {
+    const ALL: [Part; 4] = [Part::Calls, Part::Scaling, Part::WakeUps, Part::Inversion];
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        use clap::ValueEnum;
+        let value = self.to_possible_value().expect("none is hidden");
+        out.write_str(value.get_name())
+    }
+}
+
+/// What to measure beside Baton.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peers(pub Vec<Way>);
+
+fn parse_peers(text: &str) -> Result<Peers, String> {
+    let all = || Way::ALL.into_iter().filter(|way| way.is_peer());
+    let find = |name| all().find(|way| way.name() == name);
+    match text {
+        "all" => Ok(Peers(all().collect())),
+        "none" => Ok(Peers(Vec::new())),
+        _ => text.split(',').map(find).collect::<Option<_>>().map(Peers).ok_or_else(|| {
+            let names: Vec<&str> = all().map(Way::name).collect();
+            format!("neither all nor none nor of {}", names.join(","))
+        }),
+    }
+}
+
+/// Runs it and prints what it found.
+pub fn rt(args: &RtArgs) -> ExitCode {
+    form::finish(NAME, &args.form, run(args))
+}
+
+fn run(args: &RtArgs) -> Result<Finding, BenchError> {
+    let setting = Setting::look()?;
+    let plan = Plan::new(args);
+    let found = measure(&plan, &setting.processors);
+    let mut report = setting.report(NAME, plan.rounds, show::rows(&found));
+    report.ratios = ratios::of(&found, args);
+    let tables = show::tables(&report);
+    let page = show::page(&report, &found, &tables);
+    Ok(Finding { report, tables, page })
+}
+
+/// The cases of a round follow each other: what disturbs the machine for a while disturbs all of them.
+fn measure(plan: &Plan, processors: &Processors) -> Found {
+    let mut found = Found { level: plan.level, ..Found::default() };
+    let progress = progress(plan.n_steps());
+    for _ in 0..plan.rounds {
+        for &case in &plan.cases {
+            progress.set_message(format!("{}, {} ordinary callers", case.way.name(), case.callers));
+            let add = |legs: &mut _, round: Vec<Times>| found::add_calls(legs, &round);
+            found::add(&mut found.calls, case, || calls(plan, &case), add);
+            progress.inc(1);
+        }
+        for &callers in &plan.wake_ups {
+            progress.set_message(cyclictest::NAME);
+            let measure = || wake_ups(plan, callers);
+            found::add(&mut found.wake_ups, callers, measure, |times, round: Vec<u64>| {
+                times.add_round(&round)
+            });
+            progress.inc(1);
+        }
+        for &inversion in &plan.inversions {
+            progress.set_message("inversion");
+            let measure = || invert(plan, inversion, processors);
+            found::add(&mut found.inversions, inversion, measure, |times, round: Vec<u64>| {
+                times.add_round(&round)
+            });
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    found
+}
+
+fn words(words: &[(&str, u64)]) -> Vec<String> {
+    words.iter().flat_map(|(word, value)| [(*word).to_owned(), value.to_string()]).collect()
+}
+
+/// A round of calls, on a stage of its own.
+fn calls(plan: &Plan, case: &Case) -> io::Result<Vec<Times>> {
+    let &Case { real_time_callers, level: Reverse(level), callers, way } = case;
+    let stage = Stage::set().map_err(io::Error::other)?;
+    let mut cast = Cast::new(&stage, way);
+    cast.server(level, &[])?;
+    add_crowd(&mut cast, callers)?;
+    let mut urgent = words(&[
+        ("--level", level.into()),
+        ("--threads", real_time_callers as u64),
+        ("--calls", plan.n_calls.into()),
+        ("--period-us", plan.period_us),
+    ]);
+    urgent.extend(way.inherits().then(|| "--inherits".to_owned()));
+    let urgent = cast.add(Role::Urgent, &urgent)?;
+    cast.hear_found(urgent, Duration::from_micros(plan.period_us) * plan.n_calls)
+}
+
+fn add_crowd(cast: &mut Cast<'_>, callers: usize) -> io::Result<()> {
+    if callers > 0 {
+        cast.ready(Role::Crowd, &words(&[("--threads", callers as u64)]))?;
+    }
+    Ok(())
+}
+
+/// A round of wake-ups, beside what callers do to the machine.
+fn wake_ups(plan: &Plan, callers: usize) -> io::Result<Vec<u64>> {
+    let stage = Stage::set().map_err(io::Error::other)?;
+    let mut cast = Cast::new(&stage, Way::BatonTyped);
+    cast.server(0, &[])?;
+    add_crowd(&mut cast, callers)?;
+    let period = Period {
+        interval_us: plan.period_us as u32,
+        n_loops: plan.n_calls,
+        priority: Some(Priority::Fifo(plan.level)),
+    };
+    let mut threads = cyclictest::measure(&period, &[None]).map_err(io::Error::other)?;
+    Ok(threads.pop().expect("of one thread"))
+}
+
+fn invert(plan: &Plan, inversion: Inversion, processors: &Processors) -> io::Result<Vec<u64>> {
+    let Inversion { way, allowed } = inversion;
+    let stage = if allowed { Stage::set() } else { Stage::without_real_time() };
+    let scenario = Scenario {
+        way,
+        inherits: allowed && way.inherits(),
+        level: plan.level,
+        cpu: processors.client,
+        n_calls: plan.n_inversions,
+    };
+    inversion::measure(&stage.map_err(io::Error::other)?, &scenario)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_by_name() {
+        assert_eq!(parse_peers("none"), Ok(Peers(vec![])));
+        assert_eq!(parse_peers("mqueue,unix"), Ok(Peers(vec![Way::Mqueue, Way::Unix])));
+        assert_eq!(parse_peers("all").unwrap().0.len(), 3);
+        for wrong in ["", "futex", "baton-typed"] {
+            assert!(parse_peers(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A process of `baton bench rt`, as it sees itself: it says "ready" when it is at it, tells lines of JSON if it
+//! has found something, and ends when it is killed, or with who started it.
+//!
+//! ```text
+//!   server  ready; serves
+//!   crowd   ready, once each of its ordinary threads has called; they call as fast as they can
+//!   urgent  calls periodically; { times of each thread }
+//!   hog     ready; { at each opening of the gate: computes } { from when to when }
+//!   late    ready; { at each opening of the gate: waits, calls } { when, and how long it took }
+//! ```
+
+use crate::party::{end_with, say};
+use crate::processors;
+use crate::rt::caller::{self, Schedule};
+use crate::rt::inversion;
+use crate::rt::request::Request;
+use crate::rt::way::{Call, Ends, Place, Way};
+use serde::Serialize;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+
+/// What a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Role {
+    /// Answers.
+    Server,
+    /// Ordinary callers.
+    Crowd,
+    /// Real-time callers.
+    Urgent,
+    /// Keeps a processor from all that is less urgent.
+    Hog,
+    /// A real-time caller that calls meanwhile.
+    Late,
+}
+
+impl Role {
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Server => "server",
+            Role::Crowd => "crowd",
+            Role::Urgent => "urgent",
+            Role::Hog => "hog",
+            Role::Late => "late",
+        }
+    }
+}
+
+/// What to be.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RoleArgs {
+    /// How calls are made
+    pub way: Way,
+    /// Which part
+    pub role: Role,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Process id of who started it: it ends with that one
+    #[arg(long)]
+    pub starter: u32,
+    /// Where all its threads run
+    #[arg(long)]
+    pub cpu: Option<usize>,
+    /// Threads that call
+    #[arg(long, default_value_t = 1)]
+    pub threads: usize,
+    #[command(flatten)]
+    pub(crate) schedule: Schedule,
+    /// For what a hog and a late caller wait
+    #[arg(long)]
+    pub gate: Option<PathBuf>,
+}
+
+/// Plays the part until it is killed.
+pub fn role(args: &RoleArgs) -> ExitCode {
+    match args.way.ends() {
+        Some(ends) => play(args, ends),
+        None => fail(args, &io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// Plays the part with ends that may be another program's.
+pub fn play(args: &RoleArgs, ends: Ends) -> ExitCode {
+    let prepared = end_with(args.starter).and_then(|()| Ok(processors::go_to(args.cpu)?));
+    match prepared.and_then(|()| act(args, ends)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(args, &error),
+    }
+}
+
+fn fail(args: &RoleArgs, error: &io::Error) -> ExitCode {
+    eprintln!("{}, {}: {error}", args.way.name(), args.role.name());
+    ExitCode::FAILURE
+}
+
+fn act(args: &RoleArgs, ends: Ends) -> io::Result<()> {
+    let RoleArgs { place, schedule, threads, gate, .. } = args;
+    match args.role {
+        Role::Server => (ends.serve)(place),
+        Role::Crowd => call_for_ever((ends.callers)(place, *threads)?),
+        Role::Urgent => {
+            caller::stay_in_memory();
+            let found =
+                caller::call_periodically((ends.callers)(place, *threads)?, place.level, schedule)?;
+            tell(&found)?;
+            forever()
+        }
+        Role::Hog => inversion::compute(place.level, asked(gate)?),
+        Role::Late => {
+            caller::stay_in_memory();
+            let call = (ends.callers)(place, 1)?.pop().expect("as many as were asked for");
+            inversion::call_late(call, place.level, schedule, asked(gate)?)
+        }
+    }
+}
+
+fn asked(gate: &Option<PathBuf>) -> io::Result<&Path> {
+    gate.as_deref().ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+/// A line of what was found.
+pub(super) fn tell(found: &impl Serialize) -> io::Result<()> {
+    say(&serde_json::to_string(found)?)
+}
+
+fn forever() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+/// Ordinary threads, which know no pause.
+fn call_for_ever(callers: Vec<Call>) -> io::Result<()> {
+    let (told, called) = mpsc::channel();
+    let n_callers = callers.len();
+    for mut call in callers {
+        let told = told.clone();
+        thread::spawn(move || {
+            let first = call(Request::Time);
+            let failed = first.is_err();
+            // Nobody hears of it after the first failure.
+            let _ = told.send(first);
+            while !failed && call(Request::Time).is_ok() {}
+        });
+    }
+    called.iter().take(n_callers).try_for_each(|first| first.map(drop))?;
+    say("ready")?;
+    forever()
+}

@@ -1,0 +1,99 @@
+//! How a call is made: Baton, and its peers.
+
+use crate::pair::{PairError, peers};
+use crate::rt::request::{BYTES, Request};
+use crate::rt::{mqueue, typed, unix};
+use std::io;
+use std::path::PathBuf;
+
+/// One way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Way {
+    /// Baton's typed API.
+    BatonTyped,
+    /// A stream socket, whose server has an ordinary thread for each connection.
+    Unix,
+    /// POSIX message queues with priorities, and one thread that serves, at the highest caller's.
+    Mqueue,
+    /// rsbinder's RPC over a stream socket, whose server has an ordinary thread for each connection.
+    RsbinderRpc,
+}
+
+/// Where the ends of a way meet.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Place {
+    /// A directory of theirs
+    pub directory: PathBuf,
+    /// The broker's socket
+    pub broker: PathBuf,
+    /// Real-time priority: of the thread that serves everybody, or of who calls; 0 for none
+    #[arg(long, default_value_t = 0)]
+    pub level: u8,
+}
+
+/// One caller's end: a request, and its answer.
+pub type Call = Box<dyn FnMut(Request) -> io::Result<[u8; BYTES]> + Send>;
+
+/// What both ends do.
+#[derive(Clone, Copy)]
+pub struct Ends {
+    /// Serves until the process ends. Says "ready" when callers can come.
+    pub serve: fn(&Place) -> io::Result<()>,
+    /// So many callers, for a thread each.
+    pub callers: fn(&Place, usize) -> io::Result<Vec<Call>>,
+}
+
+impl Way {
+    /// All, ours first.
+    pub const ALL: [Way; 4] = [Way::BatonTyped, Way::Unix, Way::Mqueue, Way::RsbinderRpc];
+
+    /// As rows have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::BatonTyped => "baton-typed",
+            Way::Unix => "unix",
+            Way::Mqueue => "mqueue",
+            Way::RsbinderRpc => "rsbinder-rpc",
+        }
+    }
+
+    /// Whether it is somebody else's.
+    pub fn is_peer(self) -> bool {
+        self != Way::BatonTyped
+    }
+
+    /// Whether the server has a thread at the caller's own priority, once it has come.
+    pub fn inherits(self) -> bool {
+        self == Way::BatonTyped
+    }
+
+    /// Its ends, if they are in this program.
+    pub fn ends(self) -> Option<Ends> {
+        match self {
+            Way::BatonTyped => Some(typed::ENDS),
+            Way::Unix => Some(unix::ENDS),
+            Way::Mqueue => Some(mqueue::ENDS),
+            Way::RsbinderRpc => None,
+        }
+    }
+
+    /// The program that has its ends.
+    pub fn program(self) -> Result<PathBuf, PairError> {
+        let own =
+            std::env::current_exe().map_err(|error| PairError::System("find itself", error))?;
+        if self.ends().is_some() { Ok(own) } else { peers(&own) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for way in Way::ALL {
+            assert_eq!(way.to_possible_value().unwrap().get_name(), way.name());
+        }
+    }
+}
