@@ -4,6 +4,8 @@
 //! It starts this very program again for each end of a system; hence a `main` of its own.
 
 use baton_bench::Bench;
+use baton_rt::Priority;
+use baton_rt::schedule::Prioritized;
 use clap::Parser;
 use serde_json::{Value, json};
 use std::process::{Command, ExitCode, Output};
@@ -25,7 +27,7 @@ fn main() -> ExitCode {
         let Subcommand::Bench(bench) = Words::parse().command;
         return bench.run();
     }
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         ("a_run_in_json_and_as_a_page", a_run_in_json_and_as_a_page),
         ("a_bar_that_was_not_measured_fails_a_check", a_bar_that_was_not_measured_fails_a_check),
         ("instructions_are_of_few_bytes", instructions_are_of_few_bytes),
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         ),
         ("a_party_ends_with_its_starter", a_party_ends_with_its_starter),
         ("pages_of_two_sizes_are_measured_or_refused", pages_of_two_sizes_are_measured_or_refused),
+        ("real_time_callers_are_served", real_time_callers_are_served),
     ];
     for (name, test) in tests {
         println!("test {name}");
@@ -245,4 +248,65 @@ fn pages_of_two_sizes_are_measured_or_refused() {
     assert_eq!(of("thesis-64k")[0]["mean_ns"], 4_153_000.0);
     let ratios = report["ratios"].as_array().unwrap();
     assert!(ratios.iter().any(|ratio| ratio["name"] == "draw_4k_over_2m"));
+}
+
+fn real_time_callers_are_served() {
+    if Prioritized::new(Priority::Fifo(30)).is_err() {
+        println!("skipped: this machine lets us have no real-time priority");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rt.html");
+    let words = ["bench", "rt", "--json", "--calls", "5", "--rounds", "2", "--priorities", "30,20"];
+    let others =
+        ["--parts", "calls,scaling,inversion", "--callers", "0,2", "--real-time-callers", "1,3"];
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let output = command.args(words).args(others).arg("--html").arg(&file).output().unwrap();
+    let report = json(&output);
+    let rows = report["rows"].as_array().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let n = |system: &str, case: &str, priority: &str, callers: [usize; 2]| {
+        let is_it = |row: &&Value| {
+            let numbers = [&row["real_time_callers"], &row["callers"]];
+            (row["system"] == system && row["case"] == case && row["priority"] == priority)
+                && numbers == [callers[0], callers[1]]
+        };
+        rows.iter().find(is_it).unwrap_or_else(|| panic!("{system} {case} {callers:?}"))["n"]
+            .clone()
+    };
+    for case in ["t-call", "t-return", "call"] {
+        for callers in [0, 2] {
+            assert_eq!(n("unix", case, "fifo:30", [1, callers]), 10);
+            assert_eq!(n("mqueue", case, "fifo:30", [1, callers]), 10);
+            assert_eq!(n("baton-typed", case, "fifo:20", [1, callers]), 10);
+        }
+        assert_eq!(n("baton-typed", case, "fifo:30", [3, 2]), 30);
+    }
+    let delayed = rows.iter().filter(|row| row["case"] == "inversion" && row["n"] == 10);
+    let delayed: Vec<_> = delayed.map(|row| (&row["system"], &row["served_at"])).collect();
+    let all = [
+        ("baton-typed", "other"),
+        ("baton-typed", "fifo:30"),
+        ("unix", "other"),
+        ("mqueue", "fifo:30"),
+    ];
+    assert_eq!(json!(delayed), json!(all));
+    let ratios = report["ratios"].as_array().unwrap();
+    let ratio = |name: &str| ratios.iter().find(|ratio| ratio["name"] == name).unwrap();
+    assert!(ratio("loaded_p99_over_idle")["value"].is_f64());
+    assert!(ratio("seven_callers_over_one")["why"].is_string(), "there were three");
+    page_of_real_time_callers(&std::fs::read_to_string(file).unwrap());
+}
+
+fn page_of_real_time_callers(page: &str) {
+    // Three legs for each of two priorities and two numbers of callers; inversion; and the means.
+    assert_eq!(page.matches("<svg").count(), 3 * 2 * 2 + 2);
+    for class in [
+        "curve baton-typed",
+        "curve mqueue",
+        "curve baton-typed-without",
+        "curve thesis-inheriting",
+    ] {
+        assert!(page.contains(&format!("class=\"{class}\"")), "{class}");
+    }
 }

@@ -32,8 +32,11 @@ pub const HOG_MS: u64 = 50;
 const HEAD_START_MS: u64 = 5;
 /// Of a scenario, until the hog was there.
 const MOST_TRIES: u32 = 10;
-/// The hog's priority.
-pub const HOG_LEVEL: u8 = 50;
+
+/// The hog's priority, below the caller's: 50 for one of 80.
+fn hog_level(level: u8) -> u8 {
+    (u32::from(level) * 5 / 8) as u8
+}
 
 /// From when to when the hog has computed.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -56,7 +59,7 @@ pub struct Scenario {
     pub way: Way,
     /// Whether the caller's priority is to come with the call, where the way is one by which it can.
     pub inherits: bool,
-    /// The caller's priority, above the hog's.
+    /// The caller's priority.
     pub level: u8,
     /// The processor.
     pub cpu: usize,
@@ -76,7 +79,7 @@ pub fn measure(stage: &Stage, scenario: &Scenario) -> io::Result<Vec<u64>> {
     let mut late = with(level);
     late.extend(inherits.then(|| "--inherits".to_owned()));
     let late = cast.ready(Role::Late, &late)?;
-    let hog = cast.ready(Role::Hog, &with(HOG_LEVEL))?;
+    let hog = cast.ready(Role::Hog, &with(hog_level(level)))?;
     let mut delays_ns = Vec::new();
     for _ in 0..n_calls * MOST_TRIES {
         delays_ns.extend(play_once(&mut cast, &gate, [hog, late])?);

@@ -16,6 +16,7 @@ use crate::rt::way::{Call, Ends, Place};
 use baton_rt::Priority;
 use rustix::io::Errno;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::path::Path;
@@ -132,12 +133,15 @@ fn serve(place: &Place) -> io::Result<()> {
         let (number, request) = message.split_at(8);
         let answer = answer(request).ok_or(io::ErrorKind::InvalidData)?;
         let number = u64::from_ne_bytes(number.try_into().expect("eight bytes"));
-        if !replies.contains_key(&number) {
-            let queue = Queue::open(Queue::name(&place.directory, &number.to_string())?)?;
-            unlink(&queue.name);
-            replies.insert(number, queue);
-        }
-        replies[&number].send(&answer, 0)?;
+        let replies = match replies.entry(number) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let queue = Queue::open(Queue::name(&place.directory, &number.to_string())?)?;
+                unlink(&queue.name);
+                unknown.insert(queue)
+            }
+        };
+        replies.send(&answer, 0)?;
     }
 }
 

@@ -54,14 +54,15 @@ impl Plan {
         let mut wake_ups = args.callers.clone();
         wake_ups.retain(|&callers| has(Part::WakeUps) && (!quick || callers == most));
         let inversions = has(Part::Inversion).then(|| inversions(ways()));
+        let n_calls = args.calls.unwrap_or(n_calls);
         Plan {
             rounds: args.rounds,
-            n_calls: args.calls.unwrap_or(n_calls),
+            n_calls,
             period_us: args.period_us.unwrap_or(period_us),
             cases,
             wake_ups,
             inversions: inversions.into_iter().flatten().collect(),
-            n_inversions,
+            n_inversions: n_calls.min(n_inversions),
             level: args.priorities[0],
         }
     }

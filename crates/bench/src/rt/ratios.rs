@@ -67,13 +67,7 @@ impl Bars<'_> {
             Some(measured) => measured.as_ref().map_err(|why| format!("cyclictest: {why}")),
             None => Err("cyclictest was not measured".to_owned()),
         };
-        ratios.push(divide(
-            "typed_max_over_cyclictest",
-            typed(),
-            wake_up.map_err(String::from),
-            MAX,
-            None,
-        ));
+        ratios.push(divide("typed_max_over_cyclictest", typed(), wake_up, MAX, None));
         ratios
     }
 
