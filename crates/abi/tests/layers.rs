@@ -27,6 +27,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// directory.
 const UNSAFE: &[(&str, &str)] = &[
     ("shm/src/mapping.rs", "maps memory that others write"),
+    ("shm/src/lock.rs", "lends what it guards"),
+    (
+        "shm/src/thread.rs",
+        "a handler for children of fork, and a thread's policy, which rustix lacks",
+    ),
     ("driver/src/clock.rs", "reads the processor's counter"),
     ("driver/src/user.rs", "reads and writes the program's memory by address"),
     ("driver/src/thread.rs", "signal masks, and descriptors in a child of fork"),
@@ -207,6 +212,19 @@ fn unsafe_stands_only_where_it_must() {
         .map(|(name, _)| name)
         .collect();
     assert_eq!(strays, [""; 0], "files with unsafe that is not theirs to use");
+}
+
+/// A real-time thread may meet any lock of its process's driver: see ADR 0021.
+#[test]
+fn the_driver_has_no_locks_but_those_that_inherit() {
+    let may_not = |line: &String| ["Mutex", "RwLock", "Condvar"].iter().any(|w| has_word(line, w));
+    let strays: Vec<String> = sources()
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("driver/src/"))
+        .filter(|(_, text)| code(text).iter().any(may_not))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(strays, [""; 0], "files with locks whose holder keeps its own priority");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::device::OpenError;
 use baton_abi::control::{
     Event, Identity, MAX_PACKET_BYTES, Reply, Request, Stamps, VERSION, decode, encode,
 };
+use baton_shm::lock::Lock;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -14,8 +15,8 @@ use rustix::process::Uid;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
 
 /// The broker, whichever it is: when one dies, the control thread finds the next.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub struct Broker {
     card: Vec<u8>,
     /// What messages are stamped with.
     pub stamps: Stamps,
-    link: RwLock<Arc<Link>>,
+    link: Lock<Arc<Link>>,
 }
 
 /// A connection to one broker.
@@ -39,7 +40,7 @@ pub struct Link {
     pub era: u32,
     requests: OwnedFd,
     /// Held from a question to its answer.
-    question: Mutex<()>,
+    question: Lock<()>,
     events: OwnedFd,
     lost: AtomicBool,
 }
@@ -72,7 +73,7 @@ impl Broker {
         match decode(&packet) {
             Some(Reply::Welcome { identity, era, card, stamps }) => {
                 let events = fds.into_iter().next().ok_or(failed(Errno::PROTO))?;
-                let link = RwLock::new(Arc::new(Link::new(era, requests, events)));
+                let link = Lock::new(Arc::new(Link::new(era, requests, events)));
                 // The program may go to another directory.
                 let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
                 Ok((Broker { place, pages, uid, card, stamps, link }, identity))
@@ -87,7 +88,7 @@ impl Broker {
 
     /// The connection of this moment, dead or alive.
     pub fn link(&self) -> Arc<Link> {
-        Arc::clone(&self.link.read().unwrap_or_else(|poisoned| poisoned.into_inner()))
+        Arc::clone(&self.link.lock())
     }
 
     /// As [`Link::ask`].
@@ -143,24 +144,24 @@ impl Broker {
 
     /// From now on this is the broker.
     pub fn replace(&self, link: Arc<Link>) {
-        *self.link.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = link;
+        *self.link.lock() = link;
     }
 
     /// In a child of fork, where a thread that is not there may hold the lock.
     pub fn link_in_child(&self) -> Option<Arc<Link>> {
-        self.link.try_read().ok().map(|link| Arc::clone(&link))
+        self.link.try_lock().map(|link| Arc::clone(&link))
     }
 }
 
 impl Link {
     fn new(era: u32, requests: OwnedFd, events: OwnedFd) -> Link {
-        let (question, lost) = (Mutex::new(()), AtomicBool::new(false));
+        let (question, lost) = (Lock::new(()), AtomicBool::new(false));
         Link { era, requests, question, events, lost }
     }
 
     /// A request and its answer; a refusal is its errno. `ECONNREFUSED` once the broker is gone.
     pub fn ask(&self, request: &Request) -> Result<Reply, Errno> {
-        let _question = self.question.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _question = self.question.lock();
         let gone = |_| Errno::CONNREFUSED;
         send(&self.requests, &encode(request), &[], SendFlags::empty()).map_err(gone)?;
         let (packet, _) = receive(&self.requests, RecvFlags::empty()).map_err(gone)?;

@@ -89,5 +89,43 @@ pub fn wake(word: &AtomicU32, n: u32) -> usize {
     rustix::thread::futex::wake(word, flags, n).unwrap_or(0)
 }
 
+/// Takes the lock whose word this is. Meanwhile its holder inherits the calling thread's priority.
+#[cfg(not(loom))]
+pub(crate) fn lock(word: &AtomicU32, holder: u32) {
+    use crate::sync::Ordering;
+    use rustix::io::Errno;
+    use rustix::thread::futex::{Flags, lock_pi};
+    loop {
+        match lock_pi(word, Flags::PRIVATE, None) {
+            Ok(()) => return,
+            // Its holder is just ending; a signal.
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // A kernel without them, or without memory for one.
+            Err(Errno::NOSYS | Errno::NOMEM) => {
+                std::thread::sleep(WITHOUT_KERNEL);
+                let taken = word.compare_exchange(0, holder, Ordering::Acquire, Ordering::Relaxed);
+                if taken.is_ok() {
+                    return;
+                }
+            }
+            Err(errno) => panic!("a lock that nobody will let go of: {errno}"),
+        }
+    }
+}
+
+/// Pause of one who waits for a lock by himself.
+#[cfg(not(loom))]
+const WITHOUT_KERNEL: core::time::Duration = core::time::Duration::from_micros(50);
+
+/// Lets go of the lock whose word this is: it is the highest waiter's.
+#[cfg(not(loom))]
+pub(crate) fn unlock(word: &AtomicU32) {
+    use rustix::thread::futex::{Flags, unlock_pi};
+    let outcome = unlock_pi(word, Flags::PRIVATE);
+    debug_assert!(outcome.is_ok(), "{outcome:?}");
+}
+
 #[cfg(loom)]
 pub use crate::models::{can_wait_any, wait, wait_any, wake};
+#[cfg(loom)]
+pub(crate) use crate::models::{lock, unlock};

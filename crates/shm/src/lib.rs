@@ -5,6 +5,8 @@
 //! - [`ring`]: bytes in order from one writer to one reader.
 //! - [`bell`]: a futex that strangers may wake and only its owner changes.
 //! - [`gate`]: passed without a lock, shut by whoever holds one.
+//! - [`lock`]: whoever holds it runs at the priority of whoever waits; for threads of one process, which
+//!   [`thread`] knows.
 //! - [`futex`]: the waits under all of these.
 //!
 //! **Invariant**: this crate knows no Binder noun, and it is the one place for shared-memory
@@ -16,11 +18,13 @@
 pub mod bell;
 pub mod futex;
 pub mod gate;
+pub mod lock;
 pub mod mailbox;
 #[cfg(not(loom))]
 pub mod mapping;
 pub mod ring;
 pub mod sync;
+pub mod thread;
 
 #[cfg(loom)]
 mod models;

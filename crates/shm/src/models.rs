@@ -5,9 +5,11 @@
 use crate::bell::{self, Bell, OwnBell, Ring};
 use crate::futex::{self, Wait};
 use crate::gate::{Gate, Pass};
+use crate::lock::Lock;
 use crate::mailbox::{Mailbox, Reader, Seen};
 use crate::ring::{Consumer, Producer};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use core::cell::Cell;
 use core::time::Duration;
 use loom::sync::{Arc, Condvar, Mutex};
 
@@ -67,6 +69,72 @@ pub fn wake(word: &AtomicU32, n: u32) -> usize {
     }
     WAKE.notify_all();
     woken
+}
+
+loom::thread_local! {
+    static THREAD: u32 = {
+        let mut names = NAMES.lock().unwrap();
+        *names += 1;
+        *names as u32
+    };
+    static HELD: Cell<u32> = Cell::new(0);
+}
+
+/// What the kernel sets in the word of a lock while somebody sleeps there.
+const WAITERS: u32 = 1 << 31;
+
+/// The model of [`crate::thread`].
+pub fn id() -> u32 {
+    THREAD.with(|thread| *thread)
+}
+
+/// The model of [`crate::thread`]: locks held.
+pub fn held() -> &'static loom::thread::LocalKey<Cell<u32>> {
+    &HELD
+}
+
+/// The model of [`crate::thread`]: every other thread is.
+pub fn is_real_time() -> bool {
+    id() % 2 == 0
+}
+
+/// The model of [`crate::futex`]: the kernel marks the word, and hands it to one who sleeps there.
+pub fn lock(word: &AtomicU32, holder: u32) {
+    let mut sleepers = SLEEPERS.lock().unwrap();
+    let mark = |word| Some(if word == 0 { holder } else { word | WAITERS });
+    if word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, mark) == Ok(0) {
+        return;
+    }
+    sleepers.push(Sleeper { name: holder as usize, words: vec![address(word)] });
+    while sleepers.iter().any(|sleeper| sleeper.name == holder as usize) {
+        sleepers = WAKE.wait(sleepers).unwrap();
+    }
+}
+
+/// The model of [`crate::futex`]: lets go of a lock.
+pub fn unlock(word: &AtomicU32) {
+    let mut sleepers = SLEEPERS.lock().unwrap();
+    let next = sleepers.iter().position(|sleeper| sleeper.words.contains(&address(word)));
+    let holder = next.map_or(0, |next| sleepers.remove(next).name as u32 | WAITERS);
+    word.store(holder, Ordering::SeqCst);
+    WAKE.notify_all();
+}
+
+/// What one wrote under the lock the next one sees, whether the kernel hands it over or not.
+#[test]
+fn a_locked_value_is_one_threads_at_a_time() {
+    loom::model(|| {
+        let lock = Arc::new(Lock::new(AtomicU64::new(0)));
+        let count = |lock: &Lock<AtomicU64>| {
+            let value = lock.lock();
+            value.store(value.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        };
+        let others =
+            [lock.clone(), lock.clone()].map(|lock| loom::thread::spawn(move || count(&lock)));
+        count(&lock);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!(lock.lock().load(Ordering::Relaxed), 3);
+    });
 }
 
 /// A call and its reply over two mailboxes, with the bytes beside them.

@@ -1,9 +1,19 @@
 //! The atomics: the processor's, or loom's.
 
 #[cfg(not(loom))]
-pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub use core::{
+    hint::spin_loop,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
+};
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub use loom::{
+    hint::spin_loop,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
+};
+
+/// Looks at a lock that is held, before the kernel is asked: most are let go of sooner. To the model
+/// checker one is as good as many.
+pub(crate) const LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
 
 /// A SeqCst fence, for a thread whose last access to shared memory was a SeqCst read-modify-write. On x86
 /// that was a fence itself, for an eighth of the price: 2 ns instead of 16.

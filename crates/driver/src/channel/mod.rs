@@ -14,6 +14,7 @@ use crate::thread::processor;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::*;
 use baton_shm::bell::{Bell, OwnBell};
+use baton_shm::lock::{Guard, Lock};
 use baton_shm::mailbox::{Mailbox, Reader};
 use baton_shm::mapping::{Access, Mapping, View};
 use baton_shm::ring::{Consumer, Producer};
@@ -23,8 +24,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
-use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Most descriptor messages that wait here for their transaction; the others wait in the socket.
 const MAX_STASHED: usize = 1024;
@@ -76,8 +77,8 @@ pub struct Channel {
     pub full: AtomicBool,
     /// Server: where the one-way ring has been read up to.
     one_way_read: AtomicU64,
-    stash: Mutex<Stash>,
-    work: Mutex<Ends>,
+    stash: Lock<Stash>,
+    work: Lock<Ends>,
 }
 
 /// How far a call has come.
@@ -146,7 +147,7 @@ impl Channel {
             let _ = bell.set(page);
         }
         let head = Mapping::<LANES_AT>::new(&file, Access::ReadWrite)?;
-        let work = Mutex::new(Ends {
+        let work = Lock::new(Ends {
             abandoned: 0,
             producer: Producer::new(RING_BYTES),
             pending: Default::default(),
@@ -179,14 +180,14 @@ impl Channel {
             serving: std::array::from_fn(|_| AtomicBool::new(false)),
             full: AtomicBool::new(false),
             one_way_read: AtomicU64::new(0),
-            stash: Mutex::default(),
+            stash: Lock::default(),
             work,
         })
     }
 
     /// What this end keeps.
-    pub fn ends(&self) -> MutexGuard<'_, Ends> {
-        self.work.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    pub fn ends(&self) -> Guard<'_, Ends> {
+        self.work.lock()
     }
 
     /// A lane by its name.

@@ -88,7 +88,7 @@ impl Channel {
 
     /// Reads the socket until it is empty. `Err` once the peer has closed it or misbehaved.
     pub fn drain_socket(&self) -> Result<(), Errno> {
-        let mut stash = self.stash.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut stash = self.stash.lock();
         self.drain_into(&mut stash)
     }
 
@@ -121,7 +121,7 @@ impl Channel {
         if message.fds == 0 {
             return Ok(Vec::new());
         }
-        let mut stash = self.stash.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut stash = self.stash.lock();
         let ended = self.drain_into(&mut stash);
         if let Some(at) = stash.failed.iter().position(|&number| number == message.fds_number) {
             stash.failed.remove(at);

@@ -9,10 +9,10 @@ use crate::state::work::Tid;
 use crate::state::{Return, State};
 use crate::user;
 use baton_abi::uapi::*;
+use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
 use bytemuck::bytes_of;
 use rustix::io::Errno;
-use std::sync::MutexGuard;
 
 /// Room that the kernel asks for before it takes an item: its largest return, with the command.
 pub(super) const LARGEST_RETURN: usize = 4 + size_of::<TransactionDataSecctx>();
@@ -103,7 +103,7 @@ impl Device {
         first: usize,
         nonblocking: bool,
         called: Option<u32>,
-    ) -> Result<MutexGuard<'_, State>, Errno> {
+    ) -> Result<Guard<'_, State>, Errno> {
         let engine = &*self.engine;
         let mut state = engine.lock();
         let via = state.thread(tid).calls_on().map(|calling| calling.via);

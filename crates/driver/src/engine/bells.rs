@@ -5,17 +5,18 @@
 //! (`shm::bell`). So as long as somebody may have been missed, the control thread rings once more after
 //! [`PAUSE`], if there is still work that a sleeper could take.
 
-use super::{Engine, lock};
+use super::Engine;
 use crate::channel::Channel;
 use baton_shm::bell::OwnRing;
 use baton_shm::futex;
+use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
 use rustix::event::Timespec;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long a ring may stay lost. Nothing of an honest client waits for it.
@@ -28,14 +29,14 @@ pub(super) struct Repeats {
     timer: OwnedFd,
     expected: AtomicBool,
     /// Channels that the process has no longer, and whose sleepers have not come home.
-    parting: Mutex<Vec<Arc<Channel>>>,
+    parting: Lock<Vec<Arc<Channel>>>,
 }
 
 impl Repeats {
     pub fn new() -> Result<Repeats, Errno> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        Ok(Repeats { timer, expected: AtomicBool::new(false), parting: Mutex::default() })
+        Ok(Repeats { timer, expected: AtomicBool::new(false), parting: Lock::default() })
     }
 
     /// Polls readable when it is time.
@@ -64,7 +65,7 @@ impl Repeats {
 
     /// Rings where nobody else does, and says whether somebody sleeps there still.
     fn ring_parting(&self) -> bool {
-        let mut parting = lock(&self.parting);
+        let mut parting = self.parting.lock();
         parting.retain(|channel| ring(channel) == OwnRing::Rung);
         !parting.is_empty()
     }
@@ -100,7 +101,7 @@ impl Engine {
     /// A channel has gone, and the loopers have been told: those on its bell leave it.
     pub(super) fn part_with(&self, channel: &Arc<Channel>) {
         if ring(channel) == OwnRing::Rung {
-            lock(&self.repeats.parting).push(Arc::clone(channel));
+            self.repeats.parting.lock().push(Arc::clone(channel));
             self.repeats.expect();
         }
     }

@@ -1,8 +1,8 @@
 //! The channels that this process has, by peer and by name; the lanes of a peer.
 
+use super::Engine;
 use super::events::CHANNELS;
 use super::reserve::Purpose;
-use super::{Engine, lock};
 use crate::channel::Channel;
 use crate::state::State;
 use crate::state::node::Node;
@@ -16,17 +16,17 @@ use std::sync::Arc;
 impl Engine {
     /// A channel by name.
     pub fn channel(&self, id: ChannelId) -> Option<Arc<Channel>> {
-        self.channels.read().unwrap_or_else(|p| p.into_inner()).by_id.get(&id).cloned()
+        self.channels.lock().by_id.get(&id).cloned()
     }
 
     /// The channels on which this process is called.
     pub(super) fn incoming(&self) -> Arc<Vec<Arc<Channel>>> {
-        let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
+        let channels = self.channels.lock();
         Arc::clone(&channels.incoming)
     }
 
     pub(super) fn channels_with(&self, peer: ProcessId) -> Vec<Arc<Channel>> {
-        let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
+        let channels = self.channels.lock();
         channels.by_id.values().filter(|channel| channel.peer == peer).cloned().collect()
     }
 
@@ -36,12 +36,12 @@ impl Engine {
             return Ok(channel);
         }
         // Of threads that call for the first time at once, one opens it for all.
-        let _opening = lock(&self.opening);
+        let _opening = self.opening.lock();
         self.newest_channel_to(peer).map_or_else(|| self.open_channel(peer), Ok)
     }
 
     pub(super) fn newest_channel_to(&self, peer: ProcessId) -> Option<Arc<Channel>> {
-        let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
+        let channels = self.channels.lock();
         channels.outgoing.get(&peer).and_then(|all| all.last()).cloned()
     }
 
@@ -73,7 +73,7 @@ impl Engine {
         if let Some(found) = self.free_lane(peer)? {
             return Ok(found);
         }
-        let _opening = lock(&self.opening);
+        let _opening = self.opening.lock();
         if let Some(found) = self.free_lane(peer)? {
             return Ok(found);
         }
@@ -84,7 +84,7 @@ impl Engine {
 
     fn free_lane(&self, peer: ProcessId) -> Result<Option<(Arc<Channel>, usize)>, Errno> {
         let all = {
-            let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
+            let channels = self.channels.lock();
             channels.outgoing.get(&peer).cloned().unwrap_or_default()
         };
         for channel in all {
@@ -110,7 +110,7 @@ impl Engine {
         }
         let known = state.peers.entry(peer.process).or_default();
         (known.pid, known.uid, known.label) = (peer.pid, peer.uid, peer.security_context);
-        let mut channels = self.channels.write().unwrap_or_else(|p| p.into_inner());
+        let mut channels = self.channels.lock();
         match end {
             End::Server => {
                 Arc::make_mut(&mut channels.incoming).push(Arc::clone(&channel));
@@ -137,7 +137,7 @@ impl Engine {
         channel.ends().dead = true;
         channel.shut_down();
         let _ = rustix::event::epoll::delete(&self.epoll, channel.socket());
-        let mut channels = self.channels.write().unwrap_or_else(|p| p.into_inner());
+        let mut channels = self.channels.lock();
         let removed = channels.by_id.remove(&channel.id);
         Arc::make_mut(&mut channels.incoming).retain(|other| other.id != channel.id);
         Arc::make_mut(&mut channels.warm).retain(|other| other.id != channel.id);

@@ -16,7 +16,7 @@
 //!
 //! **Invariant**: a lane is attended while a thread is on duty there, and at no other time.
 
-use super::{Engine, lock, tid};
+use super::{Engine, tid};
 use crate::channel::{Channel, Lane};
 use crate::state::State;
 use crate::state::thread::Waiting;
@@ -25,10 +25,11 @@ use crate::state::work::Tid;
 use crate::thread;
 use baton_abi::control::{ChannelId, End, Request};
 use baton_abi::lane::LANES;
+use baton_shm::lock::{Guard, Lock};
 use baton_shm::mailbox::Seen;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Starts a thread for a duty: the front end's part.
@@ -41,7 +42,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 #[derive(Default)]
 pub(super) struct Duties {
     provider: OnceLock<Provider>,
-    all: Mutex<Vec<Arc<Duty>>>,
+    all: Lock<Vec<Arc<Duty>>>,
     /// It has been said that loopers do not get their priority.
     has_warned: AtomicBool,
 }
@@ -94,7 +95,7 @@ impl Engine {
     /// From now on `provider` is asked for a thread for each duty, and for those that wait for one.
     pub(crate) fn provide(&self, provider: impl Fn(Arc<Duty>) + Send + Sync + 'static) {
         if self.duties.provider.set(Box::new(provider)).is_ok() {
-            let waiting = lock(&self.duties.all).clone();
+            let waiting = self.duties.all.lock().clone();
             waiting.into_iter().for_each(|duty| self.give(duty));
         }
     }
@@ -112,7 +113,7 @@ impl Engine {
         let Some(channel) = channel.filter(|_| (lane as usize) < LANES) else { return };
         let via = channel.via(lane as usize);
         let duty = {
-            let mut all = lock(&self.duties.all);
+            let mut all = self.duties.all.lock();
             if let Some(duty) = all.iter().find(|duty| duty.via() == via) {
                 return duty.tell(&duty.is_news);
             }
@@ -131,7 +132,7 @@ impl Engine {
 
     /// Lanes of a channel, or one of them, are like others again.
     pub(super) fn end_duties(&self, channel: ChannelId, lane: Option<u32>) {
-        lock(&self.duties.all).retain(|duty| {
+        self.duties.all.lock().retain(|duty| {
             let ends = duty.via().channel == channel && lane.is_none_or(|lane| lane == duty.lane);
             if ends {
                 duty.tell(&duty.is_over);
@@ -180,10 +181,10 @@ impl Engine {
     /// leaves to the state. `None` once the duty is over.
     pub(crate) fn await_duty<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: Guard<'a, State>,
         duty: &Duty,
         mut serve: impl FnMut() -> bool,
-    ) -> Option<MutexGuard<'a, State>> {
+    ) -> Option<Guard<'a, State>> {
         let (areas, tid) = (duty.areas().ok()?, tid());
         loop {
             if self.has_events() {
@@ -232,11 +233,7 @@ impl Engine {
     }
 
     /// Takes in what lies in the thread's lane, by the general path.
-    fn accept_own<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        duty: &Duty,
-    ) -> MutexGuard<'a, State> {
+    fn accept_own<'a>(&'a self, mut state: Guard<'a, State>, duty: &Duty) -> Guard<'a, State> {
         let channel = &*duty.channel;
         let Ok(areas) = duty.areas() else { return state };
         if areas.inbox().is_empty() || channel.ends().dead {

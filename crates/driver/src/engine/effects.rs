@@ -1,15 +1,16 @@
 //! What the state wants done, and what peers see of the state.
 
-use super::{Engine, lock, tid};
+use super::{Engine, tid};
 use crate::state::thread::{ExtendedError, Waiting};
 use crate::state::transaction::Via;
 use crate::state::work::Tid;
 use crate::state::{Effect, State};
 use baton_abi::lane::{Attendance, front};
+use baton_shm::lock::Guard;
 use baton_shm::mailbox::Mailbox;
 use baton_shm::sync::{AtomicU32, Ordering};
 use rustix::fd::{FromRawFd, OwnedFd};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 impl Engine {
     /// Carries out the effects, lets in what waited for room, and publishes what peers see of the
@@ -22,7 +23,7 @@ impl Engine {
         }
         self.publish(state);
         if self.is_polling() {
-            for (&tid, pollable) in lock(&self.pollables).iter() {
+            for (&tid, pollable) in self.pollables.lock().iter() {
                 let readable = state.would_read(tid) || self.has_answer(state, tid);
                 set_readable(pollable, readable);
             }
@@ -100,7 +101,7 @@ impl Engine {
 
     /// [`Engine::unlock`], where nothing has changed but what lies in the receive buffer, and what
     /// nobody else sees. If more has come of it, that is carried out as ever.
-    pub(super) fn unlock_room(&self, mut state: MutexGuard<'_, State>) {
+    pub(super) fn unlock_room(&self, mut state: Guard<'_, State>) {
         // Relaxed: written under the state's lock.
         let wanted = self.any_full.load(Ordering::Relaxed) || self.is_polling();
         if wanted || state.has_effects() {
@@ -165,7 +166,7 @@ impl Engine {
     }
 
     pub(super) fn own_word(&self, tid: Tid) -> Arc<AtomicU32> {
-        Arc::clone(lock(&self.own_words).entry(tid).or_default())
+        Arc::clone(self.own_words.lock().entry(tid).or_default())
     }
 }
 

@@ -1,16 +1,16 @@
 //! The broker's events, and the control thread that takes them when nobody else does.
 
+use super::Engine;
 use super::accept::Candidate;
 use super::rejoin::Comeback;
-use super::{Engine, lock};
 use crate::state::State;
 use crate::state::work::Tid;
 use baton_abi::control::{ChannelId, Event, Request};
 use baton_abi::lane::tally;
+use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use std::sync::MutexGuard;
 
 /// Names in the control thread's epoll; those above are channels' ids, which begin at one, and three.
 pub(super) const EVENTS: u64 = 0;
@@ -36,7 +36,7 @@ impl Engine {
 
     /// Applies every event that has come.
     pub fn take_events(&self) {
-        let _events = lock(&self.events);
+        let _events = self.events.lock();
         let link = self.broker.link();
         let mut news = false;
         loop {
@@ -116,7 +116,7 @@ impl Engine {
         &self,
         mut later: Option<Candidate>,
         mut caller: Option<Tid>,
-    ) -> MutexGuard<'_, State> {
+    ) -> Guard<'_, State> {
         loop {
             let mut state = self.pass_barrier();
             let mut still = self.accept(&mut state, None);
@@ -142,7 +142,7 @@ impl Engine {
     }
 
     /// The state, once every event that was caused before has been applied, or there is no broker.
-    pub(super) fn pass_barrier(&self) -> MutexGuard<'_, State> {
+    pub(super) fn pass_barrier(&self) -> Guard<'_, State> {
         let number = self.barriers.fetch_add(1, Ordering::AcqRel) + 1;
         loop {
             self.await_barrier(number);

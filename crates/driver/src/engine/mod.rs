@@ -34,6 +34,7 @@ use crate::state::work::Tid;
 use crate::state::{Effect, State};
 use baton_abi::control::{ChannelId, Identity, ProcessId};
 use baton_abi::lane::*;
+use baton_shm::lock::{Guard, Lock};
 use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::sync::{AtomicU32, Ordering};
 use rustc_hash::FxHashMap;
@@ -44,8 +45,8 @@ use settings::Settings;
 use spin::Pace;
 use std::collections::hash_map::Entry;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 /// The driver of one opened device.
 #[derive(Debug)]
@@ -55,14 +56,14 @@ pub struct Engine {
     /// No other engine of this process ever has it.
     number: u64,
     fast: fast::Fast,
-    state: Mutex<State>,
+    state: Lock<State>,
     /// Held while events are taken from the broker's stream and applied.
-    events: Mutex<()>,
+    events: Lock<()>,
     events_taken: AtomicU32,
     pub(crate) broker: Broker,
-    channels: RwLock<Channels>,
+    channels: Lock<Channels>,
     /// Held while a channel is opened.
-    opening: Mutex<()>,
+    opening: Lock<()>,
     front: Mapping<FRONT_BYTES>,
     tally: Mapping<TALLY_BYTES>,
     /// What the state was like when it was shown last.
@@ -86,12 +87,12 @@ pub struct Engine {
     /// How much has been taken in while there were several clients.
     requests: AtomicU64,
     /// One word a thread, to wait for work of its own.
-    own_words: Mutex<FxHashMap<Tid, Arc<AtomicU32>>>,
+    own_words: Lock<FxHashMap<Tid, Arc<AtomicU32>>>,
     /// Some channel's one-way transactions wait for room.
     any_full: AtomicBool,
     polling: AtomicBool,
     /// An eventfd for each thread that polls.
-    pollables: Mutex<FxHashMap<Tid, &'static OwnedFd>>,
+    pollables: Lock<FxHashMap<Tid, &'static OwnedFd>>,
     epoll: OwnedFd,
     stop: OwnedFd,
     duties: duty::Duties,
@@ -116,12 +117,7 @@ struct Channels {
 
 /// The calling thread's id.
 pub fn tid() -> Tid {
-    thread_local!(static TID: Tid = rustix::thread::gettid().as_raw_nonzero().get() as Tid);
-    TID.with(|tid| *tid)
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    baton_shm::thread::id()
 }
 
 impl Engine {
@@ -156,15 +152,15 @@ impl Engine {
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)
             .map_err(system("epoll_create"))?;
         let engine = Arc::new(Engine {
-            state: Mutex::new(State::new(identity.process)),
+            state: Lock::new(State::new(identity.process)),
             identity,
             number: ENGINES.fetch_add(1, Ordering::Relaxed) + 1,
             fast: fast::Fast::default(),
-            events: Mutex::new(()),
+            events: Lock::new(()),
             events_taken: AtomicU32::new(0),
             broker,
-            channels: RwLock::default(),
-            opening: Mutex::default(),
+            channels: Lock::default(),
+            opening: Lock::default(),
             front,
             tally,
             shown: Default::default(),
@@ -179,10 +175,10 @@ impl Engine {
             gaps: Pace::default(),
             spinning: AtomicBool::new(false),
             requests: AtomicU64::new(0),
-            own_words: Mutex::default(),
+            own_words: Lock::default(),
             any_full: AtomicBool::new(false),
             polling: AtomicBool::new(false),
-            pollables: Mutex::default(),
+            pollables: Lock::default(),
             epoll,
             stop,
             duties: Default::default(),
@@ -202,12 +198,12 @@ impl Engine {
     }
 
     /// The state, locked. [`Engine::unlock`] carries its effects out.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    pub fn lock(&self) -> Guard<'_, State> {
+        self.state.lock()
     }
 
     /// Carries out what the state wants done, then lets it go.
-    pub fn unlock(&self, mut state: MutexGuard<'_, State>) {
+    pub fn unlock(&self, mut state: Guard<'_, State>) {
         self.carry_out(&mut state);
     }
 
@@ -223,7 +219,7 @@ impl Engine {
         let mut state = self.lock();
         self.polling.store(true, Ordering::SeqCst);
         self.gather(&mut state);
-        let pollable = match lock(&self.pollables).entry(tid) {
+        let pollable = match self.pollables.lock().entry(tid) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(place) => {
                 let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -249,7 +245,7 @@ impl Engine {
         state.thread_exit(tid);
         self.unlock(state);
         self.end_reservations(tid);
-        lock(&self.own_words).remove(&tid);
+        self.own_words.lock().remove(&tid);
     }
 
     /// Whether [`Engine::close`] was called, or this is a child of fork.
@@ -272,7 +268,7 @@ impl Engine {
         let mut state = self.lock();
         self.gather(&mut state);
         let channels = {
-            let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
+            let channels = self.channels.lock();
             channels.by_id.values().cloned().collect::<Vec<_>>()
         };
         for channel in channels {
@@ -294,7 +290,7 @@ impl Engine {
     pub fn forked(&self) {
         self.closed.store(true, Ordering::Release);
         self.fast.gate.shut();
-        let channels = self.channels.try_read();
+        let channels = self.channels.try_lock();
         let sockets = channels.iter().flat_map(|c| c.by_id.values()).map(|c| c.socket());
         let link = self.broker.link_in_child();
         for socket in sockets.chain(link.iter().flat_map(|link| link.sockets())) {

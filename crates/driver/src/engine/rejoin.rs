@@ -11,8 +11,8 @@
 //! fails. From the moment when the claims are made, under the state's lock, what the state tells
 //! the broker goes to the new one.
 
+use super::Engine;
 use super::events::{EVENTS, GREETING};
-use super::{Engine, lock};
 use crate::channel::Channel;
 use crate::control::{Greeting, Link};
 use baton_abi::claim::{Claim, MAX_CLAIMS};
@@ -113,7 +113,7 @@ impl Engine {
 
     /// Makes this process's claims. False if that broker is gone as well.
     fn rejoin(&self, link: Arc<Link>) -> bool {
-        let _events = lock(&self.events);
+        let _events = self.events.lock();
         let mut state = self.lock();
         self.gather(&mut state);
         if self.is_closed() || self.watch(link.events(), EVENTS).is_err() {
@@ -153,7 +153,7 @@ impl Engine {
     }
 
     fn channel_claims(&self) -> Vec<(ProcessId, Claim)> {
-        let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
+        let channels = self.channels.lock();
         let claim = |channel: &Arc<Channel>| {
             let (end, peer) = (channel.end, channel.peer);
             (peer, Claim::Channel { channel: channel.id, end, peer })

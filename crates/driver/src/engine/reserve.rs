@@ -4,15 +4,16 @@
 //! A thread has at most [`MOST`] to a peer: one for calls, which the fast path holds on to in between, and one
 //! for loans. Calls that are nested deeper go by any lane.
 
-use super::{Engine, lock, tid};
+use super::{Engine, tid};
 use crate::channel::Channel;
 use crate::state::work::Tid;
 use crate::thread::{self, Rank};
 use baton_abi::control::{ProcessId, Request};
+use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 /// Lanes that a thread keeps to one peer.
 const MOST: usize = 2;
@@ -29,7 +30,7 @@ pub enum Purpose {
 /// Those of all threads.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
-    all: Mutex<Vec<Reservation>>,
+    all: Lock<Vec<Reservation>>,
     /// How many they are.
     count: AtomicUsize,
     /// It has been said that some caller is not served at its priority.
@@ -62,7 +63,7 @@ impl Engine {
             return None;
         };
         let take = |free: &dyn Fn(&Channel, u32) -> bool| {
-            let all = lock(&self.reservations.all);
+            let all = self.reservations.all.lock();
             let mut ours = all.iter().filter(|ours| ours.tid == tid() && ours.peer == peer);
             ours.find_map(|ours| {
                 let channel = ours.channel.upgrade()?;
@@ -83,7 +84,7 @@ impl Engine {
         let Some(rank) = thread::rank() else { return };
         let (tid, peer, lane) = (tid(), channel.peer, lane as u32);
         {
-            let mut all = lock(&self.reservations.all);
+            let mut all = self.reservations.all.lock();
             all.retain(|old| old.channel.strong_count() > 0);
             let ours = all.iter().filter(|ours| ours.tid == tid && ours.peer == peer);
             if ours.count() >= MOST {
@@ -101,7 +102,7 @@ impl Engine {
     /// Whether a call by this lane was made as the calling thread's rank has it.
     pub(super) fn is_served_by_rank(&self, channel: &Channel, lane: u32) -> bool {
         let Some(rank) = thread::rank_again() else { return true };
-        let all = lock(&self.reservations.all);
+        let all = self.reservations.all.lock();
         let same =
             |ours: &&Reservation| ours.lane == lane && std::ptr::eq(ours.channel.as_ptr(), channel);
         all.iter().find(same).is_some_and(|ours| ours.rank == rank)
@@ -111,7 +112,7 @@ impl Engine {
     fn ask_for_looper(&self, channel: &Arc<Channel>, lane: u32, rank: Rank) {
         let link = self.broker.link();
         let asked = {
-            let mut all = lock(&self.reservations.all);
+            let mut all = self.reservations.all.lock();
             let same = |ours: &&mut Reservation| {
                 ours.lane == lane && ours.channel.as_ptr() == Arc::as_ptr(channel)
             };
@@ -127,7 +128,7 @@ impl Engine {
         let Err(errno) = link.ask(&request) else { return };
         // The server has not come back to this broker, or there have been too many at once.
         if matches!(errno, Errno::NOENT | Errno::AGAIN) {
-            let mut all = lock(&self.reservations.all);
+            let mut all = self.reservations.all.lock();
             all.iter_mut().filter(|ours| ours.tid == tid()).for_each(|ours| ours.era = u32::MAX);
         } else if errno != Errno::CONNREFUSED
             && !self.reservations.has_warned.swap(true, Ordering::Relaxed)
@@ -142,7 +143,7 @@ impl Engine {
         if self.reservations.count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut all = lock(&self.reservations.all);
+        let mut all = self.reservations.all.lock();
         all.retain(|ours| {
             if ours.tid != tid {
                 return true;

@@ -1,6 +1,6 @@
 //! What an engine keeps, and when it lets go of it.
 
-use super::{Engine, lock, tid};
+use super::{Engine, tid};
 use crate::channel::Channel;
 use crate::state::Effect;
 use crate::state::thread::{Calling, Waiting};
@@ -25,7 +25,7 @@ fn broker() -> (Running, tempfile::TempDir) {
 fn a_thread_that_ends_is_forgotten() {
     let (broker, _directory) = broker();
     let engine = Engine::open("binder", broker.socket()).unwrap();
-    let known = || (engine.lock().threads.len(), lock(&engine.own_words).len());
+    let known = || (engine.lock().threads.len(), engine.own_words.lock().len());
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             remember(&engine);

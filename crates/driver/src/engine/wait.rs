@@ -11,11 +11,12 @@ use crate::state::work::Tid;
 use baton_abi::lane::front;
 use baton_shm::bell::{self, OwnBell};
 use baton_shm::futex::{self, MAX_WORDS, Wait};
+use baton_shm::lock::Guard;
 use baton_shm::mailbox::{Mailbox, Seen};
 use baton_shm::sync::{AtomicU32, Ordering};
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 /// How long a call may lie in its lane before the server's control thread is asked to look: all
 /// of the server's threads are busy, and there may be no room.
@@ -26,12 +27,12 @@ impl Engine {
     /// `EINTR` after a signal. Meanwhile a looper's `server` may serve what the state need not know of.
     pub(crate) fn await_work<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: Guard<'a, State>,
         tid: Tid,
         process_work: bool,
         nonblocking: bool,
         mut server: Option<&mut dyn Server>,
-    ) -> Result<MutexGuard<'a, State>, Errno> {
+    ) -> Result<Guard<'a, State>, Errno> {
         // What a server can take in by itself is not to come in by the state.
         if server.is_some() && process_work && !state.has_work(tid, true) && !self.is_closed() {
             state = self.sleep(state, tid, process_work, &mut server)?;
@@ -76,11 +77,11 @@ impl Engine {
 
     pub(super) fn sleep<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: Guard<'a, State>,
         tid: Tid,
         process_work: bool,
         server: &mut Option<&mut dyn Server>,
-    ) -> Result<MutexGuard<'a, State>, Errno> {
+    ) -> Result<Guard<'a, State>, Errno> {
         let innermost = state.thread(tid).calls_on().map(|calling| calling.via);
         let outcome = if let Some(via) = innermost {
             let Some(channel) = self.channel(via.channel) else { return Ok(state) };

@@ -16,7 +16,7 @@ use std::sync::Arc;
 impl Engine {
     /// The channels at which loopers look.
     pub(super) fn warm(&self) -> Arc<Vec<Arc<Channel>>> {
-        let channels = self.channels.read().unwrap_or_else(|p| p.into_inner());
+        let channels = self.channels.lock();
         Arc::clone(&channels.warm)
     }
 
@@ -35,7 +35,7 @@ impl Engine {
     /// Clients that have been silent for long are looked at no more.
     #[cold]
     fn cool_down(&self, requests: u64) {
-        let mut channels = self.channels.write().unwrap_or_else(|p| p.into_inner());
+        let mut channels = self.channels.lock();
         let warm = channels.warm.iter().filter(|channel| !channel.cool(requests));
         let warm: Vec<_> = warm.cloned().collect();
         if warm.len() < channels.warm.len() {
@@ -50,7 +50,7 @@ impl Engine {
         if !channel.is_cold() {
             return;
         }
-        let mut channels = self.channels.write().unwrap_or_else(|p| p.into_inner());
+        let mut channels = self.channels.lock();
         // Others may have done so, or ended it.
         if channel.is_cold() && channels.by_id.contains_key(&channel.id) {
             Arc::make_mut(&mut channels.warm).push(Arc::clone(channel));

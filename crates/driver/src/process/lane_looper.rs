@@ -1,6 +1,6 @@
 //! The looper of one real-time caller.
 
-use super::{Handler, Inner, Process, read};
+use super::{Handler, Inner, Process};
 use crate::engine::duty::Duty;
 use crate::engine::fast::{Answered, Inline, Seat};
 use crate::engine::tid;
@@ -46,7 +46,7 @@ impl Process {
 
     fn learn(&self, seat: &mut Seat<Arc<Handler>>, state: &State, item: &Return) {
         let Return::Transaction(incoming, (ptr, _)) = item else { return };
-        if let Some(handler) = read(&self.inner.objects).get(ptr) {
+        if let Some(handler) = self.inner.objects.lock().get(ptr) {
             seat.learn(&self.inner.engine, state, incoming, handler.clone());
         }
     }

@@ -1,7 +1,7 @@
 //! Threads that serve: all day as a looper, or for as long as their own call has no answer.
 
 use super::received::Place;
-use super::{Handler, Parcel, Process, Received, Request, lock, read};
+use super::{Handler, Parcel, Process, Received, Request};
 use crate::engine::fast::{
     Answered, INLINE_BYTES, Inline, Seats, Served, Server, Taken, Warm, while_serving,
 };
@@ -10,8 +10,9 @@ use crate::state::transaction::{Incoming, Target};
 use crate::state::{Return, State};
 use baton_abi::control::Strength;
 use baton_abi::uapi::*;
+use baton_shm::lock::Guard;
 use rustix::io::Errno;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 impl Process {
     /// Serves on this thread, with every other one that serves, until the process is closed.
@@ -45,9 +46,9 @@ impl Process {
     /// Deals with what is no answer: serves, acknowledges, tells recipients.
     pub(super) fn attend<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: Guard<'a, State>,
         item: Return,
-    ) -> MutexGuard<'a, State> {
+    ) -> Guard<'a, State> {
         let engine = &self.inner.engine;
         match item {
             Return::Transaction(incoming, (ptr, _)) => {
@@ -69,7 +70,7 @@ impl Process {
             Return::Cookie(BR_DEAD_BINDER, cookie) => {
                 state.death_done(tid(), cookie);
                 engine.unlock(state);
-                let told = lock(&self.inner.recipients).remove(&cookie);
+                let told = self.inner.recipients.lock().remove(&cookie);
                 for recipient in told.unwrap_or_default() {
                     caught(recipient);
                 }
@@ -86,7 +87,7 @@ impl Process {
 
     fn serve_one(&self, incoming: Incoming, ptr: u64) {
         let two_way = incoming.flags & TF_ONE_WAY == 0;
-        let handler = read(&self.inner.objects).get(&ptr).cloned();
+        let handler = self.inner.objects.lock().get(&ptr).cloned();
         let received = Received { inner: &self.inner, place: Place::Buffer(Box::new(incoming)) };
         let request = Request { received };
         let answer = match handler {
@@ -136,7 +137,7 @@ impl Looper<'_> {
     fn learn(&mut self, state: &State, item: &Return) {
         let Return::Transaction(incoming, (ptr, _)) = item else { return };
         let inner = &self.process.inner;
-        if let Some(handler) = read(&inner.objects).get(ptr) {
+        if let Some(handler) = inner.objects.lock().get(ptr) {
             self.seats.learn(&inner.engine, state, incoming, handler.clone());
         }
     }

@@ -33,11 +33,12 @@ use crate::thread_end;
 use baton_abi::control::Strength;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
+use baton_shm::lock::Lock;
 use received::Place;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::Arc;
 
 /// Size of the receive buffer, as libbinder has it.
 pub const RECEIVE_BYTES: usize = (1 << 20) - 8192;
@@ -54,9 +55,9 @@ pub struct Process {
 
 struct Inner {
     engine: Arc<Engine>,
-    objects: RwLock<HashMap<u64, Arc<Handler>>>,
+    objects: Lock<HashMap<u64, Arc<Handler>>>,
     /// By the cookie of the one notice that a handle has.
-    recipients: Mutex<Recipients>,
+    recipients: Lock<Recipients>,
 }
 
 /// Why a call came back without an answer.
@@ -100,7 +101,7 @@ impl Process {
         handler: impl Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync + 'static,
     ) -> Object {
         let ptr = self.inner.engine.lock().next_number();
-        write(&self.inner.objects).insert(ptr, Arc::new(handler));
+        self.inner.objects.lock().insert(ptr, Arc::new(handler));
         Object { ptr }
     }
 
@@ -236,7 +237,7 @@ impl Process {
         let engine = &self.inner.engine;
         thread_end::remember(engine);
         let mut state = engine.lock();
-        let mut recipients = lock(&self.inner.recipients);
+        let mut recipients = self.inner.recipients.lock();
         let cookie = state.references.get(handle.number).and_then(|r| r.death).map(|d| d.cookie);
         if let Some(waiting) = cookie.and_then(|cookie| recipients.get_mut(&cookie)) {
             waiting.push(Box::new(recipient));
@@ -303,16 +304,4 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.engine.close();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

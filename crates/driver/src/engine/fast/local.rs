@@ -2,7 +2,7 @@
 
 use super::cell::Cell;
 use crate::channel::Channel;
-use crate::engine::{Engine, lock, tid};
+use crate::engine::{Engine, tid};
 use crate::thread::rank_changes;
 use baton_abi::control::NodeId;
 use std::cell::{Cell as Value, RefCell};
@@ -177,7 +177,7 @@ impl Engine {
             .try_with(|local| {
                 let mut local = local.try_borrow_mut().ok()?;
                 let cell = self.listed_cell().unwrap_or_else(|| {
-                    let mut cells = lock(&self.fast.cells);
+                    let mut cells = self.fast.cells.lock();
                     let cell = Arc::new(Cell::new(tid(), Engine::free_slot(&cells)));
                     cells.push(Arc::downgrade(&cell));
                     cell
@@ -199,6 +199,6 @@ impl Engine {
     /// The same, found without the thread's help: a looper keeps it while the thread uses others.
     fn listed_cell(&self) -> Option<Arc<Cell>> {
         let tid = tid();
-        lock(&self.fast.cells).iter().filter_map(Weak::upgrade).find(|cell| cell.tid == tid)
+        self.fast.cells.lock().iter().filter_map(Weak::upgrade).find(|cell| cell.tid == tid)
     }
 }

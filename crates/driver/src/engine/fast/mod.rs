@@ -32,13 +32,14 @@ pub(crate) use seat::Seat;
 pub(crate) use seats::Seats;
 pub(crate) use serve::{Answered, Posted, Served, Server, Taken, Warm};
 
-use crate::engine::{Engine, lock};
+use crate::engine::Engine;
 use crate::state::State;
 use baton_abi::lane::{Kind, Message, front};
 use baton_shm::gate::Gate;
+use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
 use cell::{Cell, Errand};
-use std::sync::{Mutex, Weak};
+use std::sync::Weak;
 
 /// Most bytes of data that the fast path carries.
 pub const INLINE_BYTES: usize = 64 << 10;
@@ -57,7 +58,7 @@ pub(crate) trait Receiver {
 #[derive(Debug, Default)]
 pub(crate) struct Fast {
     pub gate: Gate,
-    cells: Mutex<Vec<Weak<Cell>>>,
+    cells: Lock<Vec<Weak<Cell>>>,
 }
 
 /// Whether a message is of the one shape, of this kind and with so many callers in its chain.
@@ -75,7 +76,7 @@ impl Engine {
     /// before the state looks at other threads' calls, or changes what calls were checked by.
     pub(crate) fn gather(&self, state: &mut State) {
         self.fast.gate.shut();
-        let mut cells = lock(&self.fast.cells);
+        let mut cells = self.fast.cells.lock();
         cells.retain(|cell| match cell.upgrade() {
             Some(cell) => {
                 self.seize(state, &cell);

@@ -1,0 +1,148 @@
+//! Whoever holds a lock runs at the priority of whoever waits for it: what is seen is who is first, with every
+//! thread on one processor.
+
+use baton_shm::lock::Lock;
+use rustix::thread::CpuSet;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+
+const ORDINARY: i32 = 0;
+const MEDIUM: i32 = 2;
+const HIGH: i32 = 3;
+
+/// A thread that has begun and waits for its cue.
+struct Actor {
+    cue: mpsc::Sender<()>,
+    place: JoinHandle<usize>,
+}
+
+/// Threads of one processor, and how many of them have come to an end.
+struct Stage {
+    processor: CpuSet,
+    ended: Arc<AtomicUsize>,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let mut processor = CpuSet::new();
+        let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+        processor.set((0..CpuSet::MAX_CPU).find(|&number| allowed.is_set(number)).unwrap());
+        Stage { processor, ended: Arc::default() }
+    }
+
+    /// A thread whose end gives its place among all ends. `None` where we may not have the priority.
+    fn actor(&self, priority: i32, body: impl FnOnce() + Send + 'static) -> Option<Actor> {
+        let (cue, cued) = mpsc::channel();
+        let (told, ready) = mpsc::channel();
+        let (processor, ended) = (self.processor, self.ended.clone());
+        let place = thread::spawn(move || {
+            rustix::thread::sched_setaffinity(None, &processor).unwrap();
+            told.send(become_real_time(priority)).unwrap();
+            if cued.recv().is_ok() {
+                body();
+            }
+            ended.fetch_add(1, Ordering::SeqCst)
+        });
+        if !ready.recv().unwrap() {
+            println!("skipped: this machine lets us have no real-time priority");
+            return None;
+        }
+        Some(Actor { cue, place })
+    }
+}
+
+fn become_real_time(priority: i32) -> bool {
+    let policy = if priority == ORDINARY { libc::SCHED_OTHER } else { libc::SCHED_FIFO };
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+    unsafe { libc::sched_setscheduler(0, policy, &parameters) == 0 }
+}
+
+/// Once the task sleeps in the kernel.
+fn await_sleep(tid: i32) {
+    let stat = || std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+    while !stat().rsplit(") ").next().unwrap().starts_with('S') {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_holder_runs_before_those_who_are_below_who_waits() {
+    let (stage, lock) = (Stage::new(), Arc::new(Lock::new(())));
+    let wanted = lock.clone();
+    let Some(high) = stage.actor(HIGH, move || drop(wanted.lock())) else { return };
+    let Some(medium) = stage.actor(MEDIUM, || {}) else { return };
+    let (high_cue, medium_cue) = (high.cue, medium.cue);
+    let holds = move || {
+        let held = lock.lock();
+        // It runs at once, and sleeps for the lock.
+        high_cue.send(()).unwrap();
+        medium_cue.send(()).unwrap();
+        drop(held);
+    };
+    let low = stage.actor(ORDINARY, holds).unwrap();
+    low.cue.send(()).unwrap();
+    let [high, medium] = [high.place, medium.place].map(|place| place.join().unwrap());
+    assert!(high < medium, "{high} {medium}");
+    low.place.join().unwrap();
+}
+
+/// The thread that holds what is wanted waits for another lock itself.
+#[test]
+fn a_priority_is_passed_on() {
+    let (stage, first, second) = (Stage::new(), Arc::new(Lock::new(())), Arc::new(Lock::new(())));
+    let wanted = first.clone();
+    let Some(high) = stage.actor(HIGH, move || drop(wanted.lock())) else { return };
+    let Some(medium) = stage.actor(MEDIUM, || {}) else { return };
+    let waits = Arc::new(AtomicI32::new(0));
+    let (inner, waiting) = (second.clone(), waits.clone());
+    let between = move || {
+        let _first = first.lock();
+        waiting.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::SeqCst);
+        drop(inner.lock());
+    };
+    let between = stage.actor(ORDINARY, between).unwrap();
+    let (high_cue, medium_cue, between_cue) = (high.cue, medium.cue, between.cue);
+    let holds = move || {
+        let held = second.lock();
+        between_cue.send(()).unwrap();
+        while waits.load(Ordering::SeqCst) == 0 {
+            thread::yield_now();
+        }
+        await_sleep(waits.load(Ordering::SeqCst));
+        high_cue.send(()).unwrap();
+        medium_cue.send(()).unwrap();
+        drop(held);
+    };
+    let low = stage.actor(ORDINARY, holds).unwrap();
+    low.cue.send(()).unwrap();
+    let [high, medium] = [high.place, medium.place].map(|place| place.join().unwrap());
+    assert!(high < medium, "{high} {medium}");
+    between.place.join().unwrap();
+    low.place.join().unwrap();
+}
+
+/// Both ways to wait at once.
+#[test]
+fn a_locked_value_is_one_threads_at_a_time() {
+    const TURNS: u64 = 20_000;
+    let lock = Arc::new(Lock::new(0));
+    let threads: Vec<_> = (0..6)
+        .map(|number| {
+            let lock = lock.clone();
+            thread::spawn(move || {
+                // Where that is not allowed all of them are ordinary.
+                become_real_time(if number % 2 == 0 { ORDINARY } else { number });
+                for _ in 0..TURNS {
+                    let mut value = lock.lock();
+                    let before = *value;
+                    std::hint::spin_loop();
+                    *value = before + 1;
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(*lock.lock(), 6 * TURNS);
+}
