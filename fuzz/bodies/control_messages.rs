@@ -85,7 +85,7 @@ fn serve(broker: &mut State, living: &mut Vec<ProcessId>, from: ProcessId, reque
             Effect::OpenChannel { client, server, .. } => {
                 assert!(living.contains(&client) && living.contains(&server));
             }
-            Effect::SetFrozen { .. } | Effect::SetRank { .. } => {}
+            Effect::SetFrozen { .. } | Effect::Promote { .. } | Effect::SetRank { .. } => {}
         }
     }
 }

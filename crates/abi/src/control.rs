@@ -21,7 +21,7 @@ use crate::claim::Claim;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Largest packet, in bytes, that either side sends.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction, so that its ticket fits one packet.
@@ -304,6 +304,13 @@ pub enum Request {
         /// In the asker's pid namespace.
         tid: u32,
     },
+    /// This thread of the asker's waits to be the looper of the next real-time caller's lane: it is given the rank, and
+    /// then [`Event::RealTimeLane`] names it. An engine has one such thread; a later one stands in for it.
+    /// `ESRCH` if there is no such thread. Answer: [`Reply::Done`].
+    SpareLooper {
+        /// In the asker's pid namespace.
+        tid: u32,
+    },
     /// The last claim has been made: the engine is as others are from here on. No answer. Events:
     /// what has changed of that which it had.
     Rejoin {
@@ -443,6 +450,8 @@ pub enum Event {
         lane: u32,
         /// What its looper may have.
         rank: Rank,
+        /// Who its looper is, if a [`Request::SpareLooper`] is: else 0. [`crate::lane::tally::LANES`] tells that thread.
+        looper: u32,
     },
     /// It is one no longer: any looper may serve it.
     OrdinaryLane {

@@ -91,6 +91,8 @@ pub mod front {
     pub const SLEEPERS: usize = 4;
     /// u32, [`Attendance`](super::Attendance): what a client does after it has posted.
     pub const ATTENDANCE: usize = 8;
+    /// u32: 1 if the lane of a real-time caller gets a looper of its own, for which such a caller can wait.
+    pub const LANE_LOOPERS: usize = 12;
     /// u32, the broker's: 1 while frozen.
     pub const FROZEN: usize = 64;
     /// u32: size of the receive buffer.
@@ -137,6 +139,8 @@ pub mod tally {
     /// u32, the broker's: events that it has sent to the engine. An engine that has taken fewer has
     /// something to hear before it goes on.
     pub const EVENTS: usize = 0;
+    /// u32 futex: the spare looper sleeps on it. Changed for each lane that it is to attend.
+    pub const LANES: usize = 64;
 }
 
 /// Values of [`front::ATTENDANCE`].

@@ -43,6 +43,11 @@ impl Broker {
                         if let Err(why) = self.send(to, &event, Vec::new()) {
                             doomed.push_back((to, why.into()));
                         }
+                        if let Event::RealTimeLane { looper: 1.., .. } = event
+                            && let Some(engine) = self.engine(to)
+                        {
+                            engine.front.wake_spare();
+                        }
                     }
                     Effect::OpenChannel { channel, client, server } => {
                         match self.open_channel(channel, client, server) {
@@ -57,6 +62,11 @@ impl Broker {
                         if let Some(engine) = self.engine(process) {
                             engine.front.set_frozen(frozen);
                         }
+                    }
+                    Effect::Promote { place, thread, rank } => {
+                        let mut more = Vec::new();
+                        let _ = self.promote(place, thread, rank, &mut more);
+                        work.extend(more);
                     }
                     Effect::SetRank { thread, rank } => Broker::set_rank(thread, rank),
                     Effect::Disconnect { process, why } => {

@@ -6,6 +6,7 @@
 
 use baton_abi::control::EngineReport;
 use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES, front, tally};
+use baton_shm::futex;
 use baton_shm::mapping::{self, Access, Mapping};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::SealFlags;
@@ -72,6 +73,14 @@ impl Front {
     /// sees the count finds the event in its socket, if there was room.
     pub fn count_event(&self) {
         self.tally.word(tally::EVENTS).fetch_add(1, Ordering::Release);
+    }
+
+    /// The spare looper has a lane, and been told of it. Who else sleeps there is the engine's business.
+    pub fn wake_spare(&self) {
+        let word = self.tally.word(tally::LANES);
+        // Release pairs with the engine's acquire, as in `count_event`.
+        word.fetch_add(1, Ordering::Release);
+        futex::wake(word, 1);
     }
 
     /// An allegation, but for its size. Not zero while it is frozen and clients cannot see so.

@@ -3,7 +3,7 @@
 use crate::poll::ConnectionId;
 use crate::rank;
 use crate::run::Broker;
-use crate::state::Thread;
+use crate::state::{Effect, Thread};
 use baton_abi::control::{ChannelId, ProcessId, Rank, Reply};
 use rustix::io::Errno;
 use std::time::Instant;
@@ -51,14 +51,38 @@ impl Broker {
     ) -> Result<Reply, Errno> {
         let rank = self.state.rank_of_lane(process, place)?;
         let thread = rank::find(self.connections[&id].credentials.pid, tid)?;
-        let promoted = rank::set(thread, Some(rank));
         let mut effects = Vec::new();
-        self.state.set_looper(place, thread, promoted.is_ok(), &mut effects);
+        let promoted = self.promote(place, thread, rank, &mut effects);
         self.carry_out(effects, None);
+        promoted.map(|()| Reply::Done)
+    }
+
+    /// Gives the looper of a lane its rank.
+    pub fn promote(
+        &mut self,
+        place: Place,
+        thread: Thread,
+        rank: Rank,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Errno> {
+        let promoted = rank::set(thread, Some(rank));
+        self.state.set_looper(place, thread, promoted.is_ok(), out);
         if let Err(errno) = promoted {
             self.warn_of_rank(errno);
         }
-        promoted.map(|()| Reply::Done)
+        promoted
+    }
+
+    /// A thread of the asker's waits for a lane.
+    pub fn set_spare(
+        &mut self,
+        id: ConnectionId,
+        process: ProcessId,
+        tid: u32,
+    ) -> Result<Reply, Errno> {
+        let thread = rank::find(self.connections[&id].credentials.pid, tid)?;
+        self.state.set_spare(process, thread, tid);
+        Ok(Reply::Done)
     }
 
     fn warn_of_rank(&mut self, errno: Errno) {

@@ -182,6 +182,7 @@ impl Broker {
             Request::RealTimeLooper { channel, lane, tid } => {
                 Some(self.promote_looper(id, process, (channel, lane), tid))
             }
+            Request::SpareLooper { tid } => Some(self.set_spare(id, process, tid)),
             _ => None,
         };
         if let Some(reply) = of_system.filter(|_| self.connections.contains_key(&id)) {

@@ -47,6 +47,7 @@ pub struct State {
     nodes: BTreeMap<NodeKey, Node>,
     users: BTreeMap<u32, Usage>,
     real_time: BTreeMap<real_time::Place, real_time::Lane>,
+    spares: BTreeMap<ProcessId, real_time::Spare>,
     era: u32,
     last_process: u64,
     last_channel: u64,
@@ -70,6 +71,7 @@ impl State {
             nodes: BTreeMap::new(),
             users: BTreeMap::new(),
             real_time: BTreeMap::new(),
+            spares: BTreeMap::new(),
             era: 0,
             last_process: first_of(0),
             last_channel: first_of(0),
@@ -163,7 +165,9 @@ impl State {
                 return None;
             }
             // Who may is for the system to say: see `grant_lane` and `promote_looper`.
-            Request::RealTime { .. } | Request::RealTimeLooper { .. } => Err(Errno::PERM),
+            Request::RealTime { .. }
+            | Request::RealTimeLooper { .. }
+            | Request::SpareLooper { .. } => Err(Errno::PERM),
             Request::Translate { target, objects } => {
                 self.translate(from, target, &objects, out).map(|ticket| Reply::Ticket { ticket })
             }
@@ -256,6 +260,7 @@ impl State {
             && self.users.is_empty()
             && nobody_joins
             && self.real_time.is_empty()
+            && self.spares.is_empty()
     }
 
     /// Grants that a process has on a handle: strong ones, and all. For checking an engine's

@@ -108,7 +108,7 @@ fn a_looper_has_its_callers_rank_as_long_as_the_lane_is_a_real_time_one() {
     let promote = |tid| manager.ask(Request::RealTimeLooper { channel, lane: 3, tid });
     let ask = || client.ask(Request::RealTime { channel, lane: 3, tid: caller.tid });
     assert_eq!(ask(), Some(Reply::Done));
-    assert_eq!(manager.events(), [Event::RealTimeLane { channel, lane: 3, rank: RANK }]);
+    assert_eq!(manager.events(), [Event::RealTimeLane { channel, lane: 3, rank: RANK, looper: 0 }]);
     assert_eq!(promote(1), refused(Errno::SRCH), "no thread of its own");
     let other = manager.ask(Request::RealTimeLooper { channel, lane: 4, tid: looper.tid });
     assert_eq!(other, refused(Errno::SRCH), "no such lane");
@@ -134,6 +134,41 @@ fn a_looper_has_its_callers_rank_as_long_as_the_lane_is_a_real_time_one() {
     drop(client);
     while !manager.events().contains(&Event::Dead { process }) {}
     assert_eq!(scheduled(next.tid).1, 0);
+}
+
+#[test]
+fn a_spare_looper_has_the_rank_before_its_engine_hears_of_the_lane() {
+    let directory = Directory::new();
+    let daemon = Running::start(Config::at(directory.socket())).unwrap();
+    let (manager, client) = manager_and_client(daemon.socket());
+    let channel = channel_of(&client);
+    let Some(caller) = Waiting::at(libc::SCHED_FIFO, 20) else { return };
+    let (spare, other) = (Waiting::ordinary(), Waiting::ordinary());
+    assert_eq!(manager.ask(Request::SpareLooper { tid: 1 }), refused(Errno::SRCH));
+    for spare in [&other, &spare] {
+        assert_eq!(manager.ask(Request::SpareLooper { tid: spare.tid }), Some(Reply::Done));
+    }
+    let ask = |lane| client.ask(Request::RealTime { channel, lane, tid: caller.tid });
+    let told = |lane, looper| vec![Event::RealTimeLane { channel, lane, rank: RANK, looper }];
+    let promoted = (libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 20);
+    assert_eq!(ask(0), Some(Reply::Done));
+    assert_eq!(scheduled(spare.tid), promoted);
+    assert_eq!(manager.events(), told(0, spare.tid));
+    assert_eq!(scheduled(other.tid).1, 0, "one waits at a time");
+    // It waits no longer.
+    assert_eq!(ask(1), Some(Reply::Done));
+    assert_eq!(manager.events(), told(1, 0));
+    // Its engine has another lane for it, where it keeps its rank when somebody else takes the first one.
+    let register = |lane, tid| manager.ask(Request::RealTimeLooper { channel, lane, tid });
+    assert_eq!(register(1, spare.tid), Some(Reply::Done));
+    assert_eq!(register(0, other.tid), Some(Reply::Done));
+    assert_eq!((scheduled(spare.tid), scheduled(other.tid)), (promoted, promoted));
+    for (lane, looper) in [(1, &spare), (0, &other)] {
+        client.tell(Request::Ordinary { channel, lane });
+        assert_eq!(client.events(), []);
+        assert_eq!(manager.events(), [Event::OrdinaryLane { channel, lane }]);
+        assert_eq!(scheduled(looper.tid).1, 0);
+    }
 }
 
 #[test]
@@ -171,7 +206,7 @@ fn the_configuration_limits_a_users_priority() {
         assert_eq!(reply, expected, "limit {limit}");
         let event = |priority| {
             let rank = Rank { priority, ..RANK };
-            Event::RealTimeLane { channel, lane: 0, rank }
+            Event::RealTimeLane { channel, lane: 0, rank, looper: 0 }
         };
         let expected: Vec<Event> = granted.map(event).into_iter().collect();
         assert_eq!(manager.events(), expected, "limit {limit}");

@@ -352,10 +352,6 @@ impl Engine {
     ) -> Result<(Arc<Channel>, Via, Prepared, u64, Vec<ChainEntry>), Refusal> {
         let token = token::next().map_err(Refusal::failed)?;
         let chain: Vec<ChainEntry> = self.callers(departure, token).collect();
-        let lost = |errno| match errno {
-            Errno::SRCH => Refusal::dead(),
-            errno => Refusal::failed(errno),
-        };
         if let Some(via) = departure.via {
             let channel = self.channel(via.channel).ok_or(Refusal::dead())?;
             let prepared = self.prepare(&channel, departure, outgoing, chain.len())?;
@@ -365,8 +361,10 @@ impl Engine {
             Data::Loan(loan) => loan.take(departure.peer),
             _ => None,
         };
-        let (channel, lane) =
-            loaned.map_or_else(|| self.lane_to(departure.peer, Purpose::Call).map_err(lost), Ok)?;
+        let (channel, lane) = loaned.map_or_else(
+            || self.lane_to(departure.peer, Purpose::Call).map_err(Refusal::lost),
+            Ok,
+        )?;
         let prepared = self
             .refuse_if_frozen(&channel, false)
             .and_then(|_| refuse_if_full(&channel, outgoing))

@@ -12,10 +12,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::Duration;
 use support::Broker;
 
 /// So many calls are made until one is served as it should be.
 const PATIENCE: usize = 5_000_000;
+
+/// Longer than anything takes.
+const LONG: Duration = Duration::from_secs(600);
 
 const RANK: u32 = 1;
 const RELAY: u32 = 2;
@@ -32,7 +36,11 @@ fn main() {
         return;
     }
     become_ordinary();
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 7] = [
+        (
+            "a_prepared_callers_first_call_is_served_at_its_rank",
+            a_prepared_callers_first_call_is_served_at_its_rank,
+        ),
         ("a_call_is_served_at_its_callers_rank", a_call_is_served_at_its_callers_rank),
         ("a_nested_call_inherits", a_nested_call_inherits),
         ("a_change_of_priority_is_followed", a_change_of_priority_is_followed),
@@ -146,6 +154,32 @@ fn a_call_is_served_at_its_callers_rank() {
         let reply = client.call(&manager, RANK, &Parcel::new()).unwrap();
         assert_eq!(reply.data(), bytes([libc::SCHED_OTHER, 0]));
     }
+    callers.into_iter().for_each(|caller| caller.join().unwrap());
+    server.close();
+}
+
+fn a_prepared_callers_first_call_is_served_at_its_rank() {
+    let broker = Broker::start();
+    let server = server(&broker.socket);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    assert_eq!(client.prepare(&manager, Duration::ZERO), Ok(false), "an ordinary thread");
+    // One after the other, each with the thread that has waited for it; then some at once.
+    let caller = |priority| {
+        let (client, manager) = (client.clone(), manager.clone());
+        thread::spawn(move || {
+            assert!(become_real_time(libc::SCHED_FIFO, priority));
+            assert_eq!(client.prepare(&manager, LONG), Ok(true));
+            for _ in 0..10 {
+                let reply = client.call(&manager, RANK, &Parcel::new()).unwrap();
+                assert_eq!(reply.data(), bytes([libc::SCHED_FIFO, priority]));
+            }
+        })
+    };
+    for priority in 1..5 {
+        caller(priority).join().unwrap();
+    }
+    let callers: Vec<_> = (1..10).map(caller).collect();
     callers.into_iter().for_each(|caller| caller.join().unwrap());
     server.close();
 }

@@ -140,7 +140,32 @@ impl<'a> Mailbox<'a> {
     /// message already, of which others have been told.
     pub fn attend(self) -> bool {
         let attended = |word| (word & FULL == 0).then_some(word | ATTENDED);
-        self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, attended).is_ok()
+        let attends = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, attended).is_ok();
+        if attends {
+            // Its writer may wait for that.
+            futex::wake(self.word, i32::MAX as u32);
+        }
+        attends
+    }
+
+    /// Writer: whether a reader attends.
+    pub fn is_attended(self) -> bool {
+        self.word.load(Ordering::Acquire) & ATTENDED != 0
+    }
+
+    /// Writer: sleeps until a reader attends, at most `timeout`. `Err` after that, or after a signal; a reader
+    /// that wants its writer to wait can have it do so for that long.
+    pub fn await_attendant(self, timeout: Option<Duration>) -> Result<(), Wait> {
+        loop {
+            let word = self.word.load(Ordering::Acquire);
+            if word & ATTENDED != 0 {
+                return Ok(());
+            }
+            match futex::wait(self.word, word, timeout) {
+                Wait::Woken => {}
+                ended => return Err(ended),
+            }
+        }
     }
 
     /// Reader: it attends no longer. True if there is a message, of which nobody else knows.

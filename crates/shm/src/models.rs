@@ -210,6 +210,21 @@ fn a_message_to_one_who_attends_is_taken_or_told_of() {
     });
 }
 
+/// Whoever waits for an attendant hears of it, whatever was posted or nudged meanwhile.
+#[test]
+fn one_who_waits_for_an_attendant_is_woken() {
+    loom::model(|| {
+        let word = Arc::new(AtomicU32::new(0));
+        let (inbox, nudged) = (word.clone(), word.clone());
+        let attends = loom::thread::spawn(move || assert!(Mailbox::new(&inbox).attend()));
+        let nudges = loom::thread::spawn(move || Mailbox::new(&nudged).nudge());
+        assert_eq!(Mailbox::new(&word).await_attendant(None), Ok(()));
+        assert_eq!(Mailbox::new(&word).post(), Reader::Attending);
+        attends.join().unwrap();
+        nudges.join().unwrap();
+    });
+}
+
 #[test]
 fn one_who_attends_sleeps_through_no_message() {
     loom::model(|| {

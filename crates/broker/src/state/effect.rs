@@ -30,6 +30,16 @@ pub enum Effect {
         /// What.
         frozen: bool,
     },
+    /// The looper of a lane has waited for it: it gets the rank, unless the system does not allow that.
+    /// [`State::set_looper`](super::State::set_looper) hears of it.
+    Promote {
+        /// The lane.
+        place: (ChannelId, u32),
+        /// Which thread.
+        thread: Thread,
+        /// What it is to have.
+        rank: Rank,
+    },
     /// A thread that was given a caller's rank is to have another one, or none.
     SetRank {
         /// Which.

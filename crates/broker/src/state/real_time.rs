@@ -37,6 +37,14 @@ struct Looper {
     promoted: bool,
 }
 
+/// A thread that waits to be the looper of some lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spare {
+    thread: Thread,
+    /// As its engine calls it.
+    tid: u32,
+}
+
 impl Lane {
     fn demote(&mut self, out: &mut Vec<Effect>) {
         if let Some(Looper { thread, promoted: true }) = self.looper.take() {
@@ -62,13 +70,29 @@ impl State {
         }
         let new = Lane { client: from, server, rank, looper: None };
         let lane_now = self.real_time.entry(place).or_insert(new);
-        if std::mem::replace(&mut lane_now.rank, rank) != rank
-            && let Some(Looper { thread, promoted: true }) = lane_now.looper
-        {
-            out.push(Effect::SetRank { thread, rank: Some(rank) });
+        let is_new_rank = std::mem::replace(&mut lane_now.rank, rank) != rank;
+        let mut looper = 0;
+        match lane_now.looper {
+            Some(Looper { thread, promoted: true }) if is_new_rank => {
+                out.push(Effect::SetRank { thread, rank: Some(rank) });
+            }
+            Some(_) => {}
+            None => {
+                if let Some(Spare { thread, tid }) = self.spares.remove(&server) {
+                    lane_now.looper = Some(Looper { thread, promoted: false });
+                    out.push(Effect::Promote { place, thread, rank });
+                    looper = tid;
+                }
+            }
         }
-        out.push(Effect::Event { to: server, event: Event::RealTimeLane { channel, lane, rank } });
+        let event = Event::RealTimeLane { channel, lane, rank, looper };
+        out.push(Effect::Event { to: server, event });
         Ok(())
+    }
+
+    /// A thread of a process waits to be the looper of some lane; whoever has waited does so no longer.
+    pub fn set_spare(&mut self, process: ProcessId, thread: Thread, tid: u32) {
+        self.spares.insert(process, Spare { thread, tid });
     }
 
     /// Who serves a lane that is to be a real-time caller's. `ENOENT` if the channel is not, or
@@ -110,7 +134,16 @@ impl State {
         promoted: bool,
         out: &mut Vec<Effect>,
     ) {
-        let Some(lane) = self.real_time.get_mut(&place) else { return };
+        if !self.real_time.contains_key(&place) {
+            return;
+        }
+        // Its engine has given it another lane than the broker meant.
+        self.spares.retain(|_, spare| spare.thread != thread);
+        let elsewhere = self.real_time.iter_mut().filter(|(other, _)| **other != place);
+        for (_, lane) in elsewhere {
+            lane.looper.take_if(|looper| looper.thread == thread);
+        }
+        let lane = self.real_time.get_mut(&place).expect("just seen");
         let same = lane.looper.filter(|looper| looper.thread == thread);
         if same.is_none() {
             lane.demote(out);
@@ -134,6 +167,7 @@ impl State {
 
     /// Channels end with their ends: nobody is told.
     pub(super) fn end_lanes_of(&mut self, process: ProcessId, out: &mut Vec<Effect>) {
+        self.spares.remove(&process);
         self.real_time.retain(|_, lane| {
             let stays = lane.client != process && lane.server != process;
             if !stays {

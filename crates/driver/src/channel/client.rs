@@ -1,6 +1,7 @@
 //! A channel at the client's end: lanes, the bell, the one-way ring.
 
 use super::{Channel, Ends, OneWayAccount, Progress};
+use crate::thread::is_real_time;
 use baton_abi::lane::*;
 use baton_shm::bell::Ring;
 use baton_shm::mailbox::Reader;
@@ -20,10 +21,13 @@ impl Channel {
         if ends.abandoned != 0 {
             self.reclaim(&mut ends)?;
         }
+        // A looper whose caller has ended may not have left its lane yet: the next one is not to take it for its own.
+        let others = if is_real_time() { self.attended_lanes() } else { 0 };
         loop {
             // Relaxed: a lane is reserved by whoever has it.
             let free = self.free.load(Ordering::Relaxed) & !self.reserved.load(Ordering::Relaxed);
-            let lane = free.trailing_zeros() as usize;
+            let own = if free & !others == 0 { free } else { free & !others };
+            let lane = own.trailing_zeros() as usize;
             if lane == LANES {
                 return Ok(None);
             }
@@ -31,6 +35,14 @@ impl Channel {
                 return Ok(Some(lane));
             }
         }
+    }
+
+    /// Lanes that have loopers of their own, as far as this end has used them.
+    fn attended_lanes(&self) -> u64 {
+        let used = (0..LANES).filter(|&lane| self.lanes[lane].get().is_some());
+        let attended =
+            used.filter(|&lane| self.lane(lane).is_ok_and(|areas| areas.outbox().is_attended()));
+        attended.map(|lane| 1 << lane).sum()
     }
 
     /// Takes a lane if nobody uses it.

@@ -71,6 +71,8 @@ pub struct Channel {
     /// Server: lanes that have a looper of their own. Nobody else takes what comes there. Changed with
     /// the ends locked.
     attended: AtomicU64,
+    /// Server: each held by the looper of its own that a lane has.
+    seats: [Lock<()>; LANES],
     /// Server: whether each lane is being served.
     serving: [AtomicBool; LANES],
     /// Server: the oldest one-way record waits for room in the receive buffer.
@@ -177,6 +179,7 @@ impl Channel {
             free: AtomicU64::new(u64::MAX),
             reserved: AtomicU64::new(0),
             attended: AtomicU64::new(0),
+            seats: std::array::from_fn(|_| Lock::default()),
             serving: std::array::from_fn(|_| AtomicBool::new(false)),
             full: AtomicBool::new(false),
             one_way_read: AtomicU64::new(0),

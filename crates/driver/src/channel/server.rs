@@ -2,6 +2,7 @@
 
 use super::{Channel, Ends, Lane};
 use baton_abi::lane::*;
+use baton_shm::lock::Guard;
 use baton_shm::mapping::View;
 use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU64, Ordering};
@@ -43,6 +44,12 @@ impl Channel {
             }
             theirs &= theirs - 1;
         }
+    }
+
+    /// The place of the looper that a lane has of its own. Whoever had it before leaves it at the priority of whoever
+    /// waits for it.
+    pub fn seat(&self, lane: u32) -> Guard<'_, ()> {
+        self.seats[lane as usize].lock()
     }
 
     /// The calling thread alone takes what comes on the lane from now on. False if there is something

@@ -3,16 +3,16 @@
 //! The broker tells of such a lane, the front end provides a thread, and that is on *duty* there:
 //!
 //! ```text
+//!   register   the broker gives the thread the caller's rank, unless it has: see `spare`
 //!   attend     the mailbox says so, and nobody else takes what comes
-//!   register   the broker gives the thread the caller's rank
 //!   serve      look, take in, answer, sleep on the lane's own word
 //!   leave      what has come meanwhile is the pool's
 //! ```
 //!
 //! It never spins: at its priority it could keep from running whom it waits for. It follows its caller instead.
 //!
-//! It attends as the ordinary thread that it still is: it may then have to wait for a looper of the pool,
-//! which would never run below it on its processor. A wait for such a one later on is a short sleep.
+//! It may have to wait for a looper of the pool that serves the lane, which would never run below it on its
+//! processor. Such a wait is a short sleep.
 //!
 //! **Invariant**: a lane is attended while a thread is on duty there, and at no other time.
 
@@ -24,7 +24,7 @@ use crate::state::transaction::Via;
 use crate::state::work::Tid;
 use crate::thread;
 use baton_abi::control::{ChannelId, End, Request};
-use baton_abi::lane::LANES;
+use baton_abi::lane::{LANES, front};
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::mailbox::Seen;
 use rustix::io::Errno;
@@ -32,8 +32,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Starts a thread for a duty: the front end's part.
-type Provider = Box<dyn Fn(Arc<Duty>) + Send + Sync>;
+/// Starts a thread for a duty, or for [`Engine::await_lane`]: the front end's part.
+type Provider = Box<dyn Fn(Option<Arc<Duty>>) + Send + Sync>;
 
 /// How long a looper leaves its processor to one that is taking something in from its lane.
 const PAUSE: Duration = Duration::from_micros(100);
@@ -83,6 +83,11 @@ impl Duty {
         self.is_over.load(Ordering::Acquire)
     }
 
+    /// The broker has given its looper the caller's rank.
+    pub fn is_registered(&self) {
+        self.is_news.store(false, Ordering::Release);
+    }
+
     fn tell(&self, flag: &AtomicBool) {
         flag.store(true, Ordering::Release);
         if let Ok(areas) = self.areas() {
@@ -92,23 +97,31 @@ impl Duty {
 }
 
 impl Engine {
-    /// From now on `provider` is asked for a thread for each duty, and for those that wait for one.
-    pub(crate) fn provide(&self, provider: impl Fn(Arc<Duty>) + Send + Sync + 'static) {
+    /// From now on `provider` is asked for a thread for each duty, for those that wait for one, and for one
+    /// to wait.
+    pub(crate) fn provide(&self, provider: impl Fn(Option<Arc<Duty>>) + Send + Sync + 'static) {
         if self.duties.provider.set(Box::new(provider)).is_ok() {
+            self.front.word(front::LANE_LOOPERS).store(1, Ordering::Release);
             let waiting = self.duties.all.lock().clone();
             waiting.into_iter().for_each(|duty| self.give(duty));
+            self.provide_spare();
         }
+    }
+
+    /// Asks for a thread that waits for a lane.
+    pub(crate) fn provide_spare(&self) {
+        self.duties.provider.get().into_iter().for_each(|provider| provider(None));
     }
 
     fn give(&self, duty: Arc<Duty>) {
         let Some(provider) = self.duties.provider.get() else { return };
         if !duty.is_given.swap(true, Ordering::AcqRel) {
-            provider(duty);
+            provider(Some(duty));
         }
     }
 
-    /// The broker says that a lane is a real-time caller's.
-    pub(super) fn begin_duty(&self, id: ChannelId, lane: u32) {
+    /// The broker says that a lane is a real-time caller's, and who attends it if somebody has waited for that.
+    pub(super) fn begin_duty(&self, id: ChannelId, lane: u32, looper: Tid) {
         let channel = self.channel(id).filter(|channel| channel.end == End::Server);
         let Some(channel) = channel.filter(|_| (lane as usize) < LANES) else { return };
         let via = channel.via(lane as usize);
@@ -120,14 +133,17 @@ impl Engine {
             let duty = Arc::new(Duty {
                 channel,
                 lane,
-                is_given: AtomicBool::new(false),
+                is_given: AtomicBool::new(looper != 0),
                 is_over: AtomicBool::new(false),
                 is_news: AtomicBool::new(true),
             });
             all.push(Arc::clone(&duty));
             duty
         };
-        self.give(duty);
+        if !self.give_to_spare(&duty, looper) {
+            duty.is_given.store(false, Ordering::Release);
+            self.give(duty);
+        }
     }
 
     /// Lanes of a channel, or one of them, are like others again.
@@ -141,26 +157,29 @@ impl Engine {
         });
     }
 
-    /// The calling thread, an ordinary one, alone takes what comes on the lane from now on. What has come before is
-    /// its own or somebody's. False if the duty is over.
-    pub(crate) fn attend_lane(&self, duty: &Duty) -> bool {
-        let (Ok(areas), tid) = (duty.areas(), tid()) else { return false };
+    /// The calling thread, at its caller's rank, alone takes what comes on the lane from now on. What has come before is
+    /// its own or somebody's. `None` if the duty is over; else what it keeps until [`Engine::leave_duty`].
+    pub(crate) fn attend_lane<'a>(&self, duty: &'a Duty) -> Option<Guard<'a, ()>> {
+        let (areas, tid) = (duty.areas().ok()?, tid());
         thread_settles();
+        self.register(duty);
+        // The lane's last looper may not have left yet.
+        let seat = duty.channel.seat(duty.lane);
         let mut state = self.lock();
         state.attend(duty.via(), tid);
         while !duty.channel.attend(areas, duty.lane) {
             if duty.is_over() || self.is_closed() {
                 state.leave_lane(duty.via());
                 self.unlock(state);
-                return false;
+                return None;
             }
             state = self.accept_own(state, duty);
             self.unlock(state);
-            std::thread::yield_now();
+            std::thread::sleep(PAUSE);
             state = self.lock();
         }
         self.unlock(state);
-        true
+        Some(seat)
     }
 
     /// Tells the broker who is on duty, if it is to know.
@@ -257,12 +276,13 @@ impl Engine {
     }
 
     /// The thread's duty is over: what has come meanwhile is the pool's.
-    pub(crate) fn leave_duty(&self, duty: &Duty, tid: Tid) {
+    pub(crate) fn leave_duty(&self, duty: &Duty, tid: Tid, seat: Guard<'_, ()>) {
         let mut state = self.lock();
         state.leave_lane(duty.via());
         if let Ok(areas) = duty.areas() {
             duty.channel.leave_lane(areas, duty.lane);
         }
+        drop(seat);
         // What waits for an event still does; the next look finds it.
         self.accept(&mut state, None);
         self.unlock(state);

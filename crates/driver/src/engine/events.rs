@@ -70,7 +70,9 @@ impl Engine {
     pub(super) fn apply(&self, event: Event, fds: Vec<OwnedFd>) {
         match event {
             Event::Channel { channel, end, peer } => self.add_channel(channel, end, peer, fds),
-            Event::RealTimeLane { channel, lane, .. } => self.begin_duty(channel, lane),
+            Event::RealTimeLane { channel, lane, looper, .. } => {
+                self.begin_duty(channel, lane, looper);
+            }
             Event::OrdinaryLane { channel, lane } => self.end_duties(channel, Some(lane)),
             Event::Barrier { number } => {
                 self.barrier_seen.fetch_max(number, Ordering::AcqRel);

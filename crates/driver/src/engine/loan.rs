@@ -45,11 +45,7 @@ impl Engine {
         self.unlock(state);
         let route = route?;
         let chain = self.callers(&route, 0).count();
-        let (channel, lane) =
-            self.lane_to(route.peer, Purpose::Loan).map_err(|errno| match errno {
-                Errno::SRCH => Refusal::dead(),
-                errno => Refusal::failed(errno),
-            })?;
+        let (channel, lane) = self.lane_to(route.peer, Purpose::Loan).map_err(Refusal::lost)?;
         let data_at = size_of::<Message>() + chain * size_of::<ChainEntry>();
         Ok(LoanedLane { channel, lane, data_at, bytes, is_held: Cell::new(true) })
     }

@@ -20,6 +20,7 @@ pub(crate) mod loan;
 mod rejoin;
 pub(crate) mod reserve;
 pub(crate) mod settings;
+mod spare;
 pub(crate) mod spin;
 mod take_in;
 #[cfg(test)]
@@ -96,6 +97,7 @@ pub struct Engine {
     epoll: OwnedFd,
     stop: OwnedFd,
     duties: duty::Duties,
+    spare: spare::Spare,
     reservations: reserve::Reservations,
     barriers: AtomicU64,
     barrier_seen: AtomicU64,
@@ -182,6 +184,7 @@ impl Engine {
             epoll,
             stop,
             duties: Default::default(),
+            spare: Default::default(),
             reservations: Default::default(),
             barriers: AtomicU64::new(0),
             barrier_seen: AtomicU64::new(0),
@@ -264,6 +267,7 @@ impl Engine {
             return;
         }
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        self.wake_spare();
         self.broker.link().shut_down();
         let mut state = self.lock();
         self.gather(&mut state);

@@ -140,6 +140,7 @@ impl Engine {
         tracing::info!(target: "binder", "another broker is there");
         self.broker.replace(Arc::clone(&link));
         drop(state);
+        self.wake_spare();
         if self.is_closed() {
             link.shut_down();
         }

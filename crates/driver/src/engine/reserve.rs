@@ -6,17 +6,24 @@
 
 use super::{Engine, tid};
 use crate::channel::Channel;
+use crate::state::transaction::Refusal;
 use crate::state::work::Tid;
 use crate::thread::{self, Rank};
 use baton_abi::control::{ProcessId, Request};
+use baton_abi::lane::front;
 use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 /// Lanes that a thread keeps to one peer.
 const MOST: usize = 2;
+/// How long a first call waits for its looper, at most: without one it is the pool's.
+const FIRST: Duration = Duration::from_millis(100);
+/// Between two looks at whether the server is there.
+const SLICE: Duration = Duration::from_millis(10);
 
 /// What a lane is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +132,10 @@ impl Engine {
             return;
         }
         let request = Request::RealTime { channel: channel.id, lane, tid: tid() };
-        let Err(errno) = link.ask(&request) else { return };
+        let Err(errno) = link.ask(&request) else {
+            self.await_looper(channel, lane, FIRST);
+            return;
+        };
         // The server has not come back to this broker, or there have been too many at once.
         if matches!(errno, Errno::NOENT | Errno::AGAIN) {
             let mut all = self.reservations.all.lock();
@@ -136,6 +146,50 @@ impl Engine {
             let pid = self.identity.pid;
             tracing::warn!(target: "binder", "{pid}:{} is not served at its real-time priority: {errno}", tid());
         }
+    }
+
+    /// Waits until the lane has its looper, if its server has loopers for lanes: a call that is made before is the
+    /// pool's. False if it has none after so long a time.
+    fn await_looper(&self, channel: &Channel, lane: u32, longest: Duration) -> bool {
+        let Ok(areas) = channel.lane(lane as usize) else { return false };
+        let (start, outbox) = (Instant::now(), areas.outbox());
+        loop {
+            let comes = channel.front_word(front::LANE_LOOPERS) != 0
+                && channel.front_word(front::FROZEN) == 0
+                && !channel.ends().dead;
+            let left = longest.saturating_sub(start.elapsed());
+            let slice = left.min(if comes { SLICE } else { Duration::ZERO });
+            if outbox.await_attendant(Some(slice)).is_ok() {
+                return true;
+            }
+            if slice.is_zero() {
+                return false;
+            }
+        }
+    }
+
+    /// What the first call of a real-time thread by a handle would do beforehand: whether it has a looper of its
+    /// own at the other end now, for which it waits for so long.
+    pub(crate) fn prepare_lane(
+        &self,
+        tid: Tid,
+        handle: u32,
+        longest: Duration,
+    ) -> Result<bool, Refusal> {
+        self.hear();
+        let mut state = self.lock();
+        self.gather_own(&mut state);
+        let route = state.call_route(tid, handle, 0);
+        self.unlock(state);
+        let peer = route?.peer;
+        let (channel, lane) = self.lane_to(peer, Purpose::Call).map_err(Refusal::lost)?;
+        let is_served =
+            thread::rank().is_some() && self.await_looper(&channel, lane as u32, longest);
+        channel.give_lane(lane as u32);
+        let mut state = self.lock();
+        self.learn_route(&mut state, tid, handle, channel.via(lane));
+        self.unlock(state);
+        Ok(is_served)
     }
 
     /// A thread calls as a real-time one no more.

@@ -6,7 +6,11 @@ use crate::engine::fast::{Answered, Inline, Seat};
 use crate::engine::tid;
 use crate::state::{Return, State};
 use crate::thread;
+use std::ffi::CStr;
 use std::sync::{Arc, Weak};
+
+/// What the thread is called that is on duty.
+const NAME: &CStr = c"baton-lane";
 
 impl Process {
     /// Real-time callers get threads of their own from now on.
@@ -15,11 +19,13 @@ impl Process {
         self.inner.engine.provide(move |duty| start(&process, duty));
     }
 
-    fn serve_lane(&self, duty: &Duty) {
+    fn serve_lane(&self, duty: &Duty, was_spare: bool) {
         let (engine, tid) = (&self.inner.engine, tid());
-        if !engine.attend_lane(duty) {
-            return engine.forget_thread(tid);
+        let seat = engine.attend_lane(duty);
+        if was_spare {
+            engine.provide_spare();
         }
+        let Some(own) = seat else { return engine.forget_thread(tid) };
         let mut seat = Seat::new();
         let mut state = engine.lock();
         while let Some(woken) =
@@ -31,7 +37,7 @@ impl Process {
                 state = self.attend(state, item);
             }
         }
-        engine.leave_duty(duty, tid);
+        engine.leave_duty(duty, tid, own);
     }
 
     /// Serves what has been posted. False if that is not for the fast path.
@@ -52,15 +58,21 @@ impl Process {
     }
 }
 
-fn start(process: &Weak<Inner>, duty: Arc<Duty>) {
-    let Some(inner) = process.upgrade() else { return };
-    let process = Process { inner };
+/// Starts a thread for a lane, or for the next one.
+fn start(process: &Weak<Inner>, duty: Option<Arc<Duty>>) {
+    let Some(engine) = process.upgrade().map(|inner| Arc::clone(&inner.engine)) else { return };
+    let process = Weak::clone(process);
     let body = move || {
         // Whoever heard of the lane may be a real-time thread.
         thread::become_ordinary();
-        process.serve_lane(&duty);
+        let was_spare = duty.is_none();
+        let Some(duty) = duty.or_else(|| engine.await_lane()) else { return };
+        let Some(inner) = process.upgrade() else { return };
+        // It cannot fail: the name is short.
+        let _ = rustix::thread::set_name(NAME);
+        Process { inner }.serve_lane(&duty, was_spare);
     };
-    if let Err(errno) = thread::start("baton-lane", body) {
+    if let Err(errno) = thread::start("baton-spare", body) {
         tracing::warn!(target: "binder", "no thread for a real-time caller: {errno}");
     }
 }

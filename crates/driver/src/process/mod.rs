@@ -13,6 +13,7 @@ mod loan;
 mod looper;
 mod options;
 mod parcel;
+mod prepare;
 mod received;
 
 pub use handle::Handle;

@@ -222,7 +222,9 @@ impl World {
             }
             match effect {
                 Effect::Event { to, event } => self.send_event(to, event),
-                Effect::SetRank { .. } => unreachable!("no thread here is a real one"),
+                Effect::Promote { .. } | Effect::SetRank { .. } => {
+                    unreachable!("no thread here is a real one")
+                }
                 Effect::SetFrozen { process, frozen } => {
                     if let Some(party) = self.parties.get_mut(&process) {
                         party.frozen = frozen;

@@ -152,6 +152,11 @@ impl Refusal {
         Refusal { command: BR_DEAD_REPLY, errno: Errno::INVAL }
     }
 
+    /// There was no lane to the target.
+    pub fn lost(errno: Errno) -> Refusal {
+        if errno == Errno::SRCH { Refusal::dead() } else { Refusal::failed(errno) }
+    }
+
     /// `binder_extended_error.param`: a frozen target is no error, and says none.
     pub fn param(self) -> i32 {
         if self.command == BR_FROZEN_REPLY { 0 } else { -self.errno.raw_os_error() }

@@ -1,0 +1,87 @@
+//! The spare looper: a thread that waits to be the next real-time caller's looper, so that nobody has to start one then.
+//!
+//! It is an ordinary thread, of which the broker knows. A lane that is granted gives it the caller's rank, and the broker
+//! wakes it by a word of the tally page: it takes the event itself, before any ordinary thread of the process runs.
+//!
+//! **Invariant**: one thread at a time waits here, and has a lane that the broker meant for it.
+
+use super::duty::Duty;
+use super::{Engine, tid};
+use crate::state::work::Tid;
+use crate::thread;
+use baton_abi::control::Request;
+use baton_abi::lane::tally;
+use baton_shm::futex;
+use baton_shm::lock::Lock;
+use baton_shm::sync::Ordering;
+use std::sync::Arc;
+
+/// Whoever waits here.
+#[derive(Debug, Default)]
+pub(super) struct Spare {
+    place: Lock<Place>,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    waits: Option<Tid>,
+    duty: Option<Arc<Duty>>,
+}
+
+impl Engine {
+    /// Waits until the calling thread has a lane to attend, at its caller's rank if the system allows that. `None`
+    /// once the process has closed, or if another thread waits already.
+    pub(crate) fn await_lane(&self) -> Option<Arc<Duty>> {
+        let tid = tid();
+        {
+            let mut place = self.spare.place.lock();
+            if place.waits.is_some() {
+                return None;
+            }
+            place.waits = Some(tid);
+        }
+        let word = self.tally.word(tally::LANES);
+        let mut era = None;
+        loop {
+            // Acquire pairs with the release of who changes it: then the event is there, or the duty.
+            let lanes = word.load(Ordering::Acquire);
+            if self.is_closed() {
+                return None;
+            }
+            self.hear();
+            let mut place = self.spare.place.lock();
+            if let Some(duty) = place.duty.take() {
+                place.waits = None;
+                // Without a rank it has to hear from the broker why.
+                thread::rank_again().inspect(|_| duty.is_registered());
+                return Some(duty);
+            }
+            drop(place);
+            let link = self.broker.link();
+            if era.replace(link.era) != Some(link.era) {
+                // A broker that is gone will not mean it, and the next one is told.
+                let _ = link.ask(&Request::SpareLooper { tid });
+            }
+            futex::wait(word, lanes, None);
+        }
+    }
+
+    /// Gives a lane to the thread that the broker means, if it waits.
+    pub(super) fn give_to_spare(&self, duty: &Arc<Duty>, looper: Tid) -> bool {
+        let mut place = self.spare.place.lock();
+        if looper == 0 || place.waits != Some(looper) || place.duty.is_some() {
+            return false;
+        }
+        place.duty = Some(Arc::clone(duty));
+        drop(place);
+        self.wake_spare();
+        true
+    }
+
+    /// The thread that waits, if one does, looks at everything.
+    pub(super) fn wake_spare(&self) {
+        let word = self.tally.word(tally::LANES);
+        word.fetch_add(1, Ordering::Release);
+        futex::wake(word, 1);
+    }
+}
