@@ -60,6 +60,12 @@ pub fn freeze_seals(file: impl AsFd) -> Result<()> {
     rustix::fs::fcntl_add_seals(file, SealFlags::SEAL)
 }
 
+/// [`View::keep`] of any memory of this process, wherever it lies.
+pub fn keep_at(address: usize, bytes: usize) -> Result<()> {
+    // SAFETY: locks pages, or finds none; nothing that anybody relies on changes.
+    unsafe { rustix::mm::mlock(core::ptr::with_exposed_provenance_mut(address), bytes) }
+}
+
 impl<const BYTES: usize> Mapping<BYTES> {
     /// Maps the beginning of a file that somebody else may have made.
     ///
@@ -161,6 +167,28 @@ impl<'a> View<'a> {
         assert!(offset.is_multiple_of(8));
         // SAFETY: in bounds, aligned, mapped as long as the mapping; atomics may change under us.
         unsafe { &*self.at(offset, 8).cast::<AtomicU64>() }
+    }
+
+    /// From now on a range of whole pages is in memory and stays there: to touch it faults no more. An error
+    /// is the system's, which does not let this process lock so much; the pages are there all the same, if they can be.
+    pub fn keep(self, offset: usize, bytes: usize) -> Result<()> {
+        let at = self.at(offset, bytes).cast();
+        // SAFETY: of our own map. Its pages come as zeros, or as what the file has.
+        let there =
+            unsafe { rustix::mm::madvise(at, bytes, rustix::mm::Advice::LinuxPopulateWrite) };
+        // SAFETY: of our own map, of which nothing changes.
+        unsafe { rustix::mm::mlock(at, bytes) }?;
+        match there {
+            // Linux before 5.14: locking has brought them.
+            Err(Errno::INVAL) => Ok(()),
+            there => there,
+        }
+    }
+
+    /// The range may leave memory again.
+    pub fn release(self, offset: usize, bytes: usize) {
+        // SAFETY: of our own map, of which nothing changes.
+        let _ = unsafe { rustix::mm::munlock(self.at(offset, bytes).cast(), bytes) };
     }
 
     /// Copies bytes in.

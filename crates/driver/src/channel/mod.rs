@@ -16,7 +16,7 @@ use baton_abi::lane::*;
 use baton_shm::bell::{Bell, OwnBell};
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::mailbox::{Mailbox, Reader};
-use baton_shm::mapping::{Access, Mapping, View};
+use baton_shm::mapping::{self, Access, Mapping, View};
 use baton_shm::ring::{Consumer, Producer};
 use baton_shm::sync::{AtomicU64, Ordering};
 use bytemuck::{bytes_of, bytes_of_mut};
@@ -265,6 +265,15 @@ impl Channel {
         let at = area_at(lane, End::Server);
         let map = Mapping::part(&self.file, at, Access::ReadWrite)?;
         Ok(self.lanes[lane].get_or_init(|| map))
+    }
+
+    /// The header's page, the server's front page and the bell's stay in memory.
+    pub fn keep_words(&self) -> Result<(), Errno> {
+        self.head.view().keep(0, RING_AT)?;
+        self.front
+            .as_ref()
+            .map_or(Ok(()), |front| mapping::keep_at(front.address(), FRONT_BYTES))?;
+        self.bell.get().map_or(Ok(()), |bell| bell.view().keep(0, BELL_BYTES))
     }
 
     /// The lane's request area holds a request.

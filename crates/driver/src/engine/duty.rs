@@ -162,6 +162,7 @@ impl Engine {
     pub(crate) fn attend_lane<'a>(&self, duty: &'a Duty) -> Option<Guard<'a, ()>> {
         let (areas, tid) = (duty.areas().ok()?, tid());
         thread_settles();
+        self.keep_lane(&duty.channel, duty.lane);
         self.register(duty);
         // The lane's last looper may not have left yet.
         let seat = duty.channel.seat(duty.lane);
@@ -282,6 +283,7 @@ impl Engine {
         if let Ok(areas) = duty.areas() {
             duty.channel.leave_lane(areas, duty.lane);
         }
+        duty.channel.release_lane(duty.lane);
         drop(seat);
         // What waits for an event still does; the next look finds it.
         self.accept(&mut state, None);

@@ -19,6 +19,7 @@ mod leave;
 pub(crate) mod loan;
 mod rejoin;
 pub(crate) mod reserve;
+mod residence;
 pub(crate) mod settings;
 mod spare;
 pub(crate) mod spin;
@@ -99,6 +100,7 @@ pub struct Engine {
     duties: duty::Duties,
     spare: spare::Spare,
     reservations: reserve::Reservations,
+    residence: residence::Residence,
     barriers: AtomicU64,
     barrier_seen: AtomicU64,
     closed: AtomicBool,
@@ -186,6 +188,7 @@ impl Engine {
             duties: Default::default(),
             spare: Default::default(),
             reservations: Default::default(),
+            residence: Default::default(),
             barriers: AtomicU64::new(0),
             barrier_seen: AtomicU64::new(0),
             closed: AtomicBool::new(false),

@@ -103,6 +103,7 @@ impl Engine {
             all.push(Reservation { tid, peer, channel: Arc::downgrade(channel), lane, rank, era });
             self.reservations.count.store(all.len(), Ordering::Relaxed);
         }
+        self.keep_lane(channel, lane);
         self.ask_for_looper(channel, lane, rank);
     }
 
@@ -204,6 +205,7 @@ impl Engine {
             }
             if let Some(channel) = ours.channel.upgrade() {
                 channel.unreserve(ours.lane);
+                channel.release_lane(ours.lane);
                 self.broker.tell(&Request::Ordinary { channel: channel.id, lane: ours.lane });
             }
             false
