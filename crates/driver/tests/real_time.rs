@@ -164,6 +164,8 @@ fn a_prepared_callers_first_call_is_served_at_its_rank() {
     let client = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
     assert_eq!(client.prepare(&manager, Duration::ZERO), Ok(false), "an ordinary thread");
+    // A server that does not serve yet has no such loopers.
+    client.call(&manager, RANK, &Parcel::new()).unwrap();
     // One after the other, each with the thread that has waited for it; then some at once.
     let caller = |priority| {
         let (client, manager) = (client.clone(), manager.clone());
