@@ -1,7 +1,6 @@
 //! A channel at the client's end: lanes, the bell, the one-way ring.
 
 use super::{Channel, Ends, OneWayAccount, Progress};
-use crate::thread::is_real_time;
 use baton_abi::lane::*;
 use baton_shm::bell::Ring;
 use baton_shm::mailbox::Reader;
@@ -21,8 +20,7 @@ impl Channel {
         if ends.abandoned != 0 {
             self.reclaim(&mut ends)?;
         }
-        // A looper whose caller has ended may not have left its lane yet: the next one is not to take it for its own.
-        let others = if is_real_time() { self.attended_lanes() } else { 0 };
+        let others = self.still_attended();
         loop {
             // Relaxed: a lane is reserved by whoever has it.
             let free = self.free.load(Ordering::Relaxed) & !self.reserved.load(Ordering::Relaxed);
@@ -37,12 +35,19 @@ impl Channel {
         }
     }
 
-    /// Lanes that have loopers of their own, as far as this end has used them.
-    fn attended_lanes(&self) -> u64 {
-        let used = (0..LANES).filter(|&lane| self.lanes[lane].get().is_some());
-        let attended =
-            used.filter(|&lane| self.lane(lane).is_ok_and(|areas| areas.outbox().is_attended()));
-        attended.map(|lane| 1 << lane).sum()
+    /// Lanes whose real-time caller has gone, but whose looper has not left yet: it would serve the next caller at
+    /// the last one's priority, or be taken by that one for its own.
+    fn still_attended(&self) -> u64 {
+        let left = self.left.load(Ordering::Relaxed);
+        if left == 0 {
+            return 0;
+        }
+        let is_attended =
+            |lane: usize| self.lane(lane).is_ok_and(|areas| areas.outbox().is_attended());
+        let lanes = (0..LANES).filter(|lane| left >> lane & 1 == 1);
+        let attended: u64 = lanes.filter(|&lane| is_attended(lane)).map(|lane| 1 << lane).sum();
+        self.left.fetch_and(!left | attended, Ordering::Relaxed);
+        attended
     }
 
     /// Takes a lane if nobody uses it.
@@ -58,6 +63,7 @@ impl Channel {
 
     /// The lane is anybody's.
     pub fn unreserve(&self, lane: u32) {
+        self.left.fetch_or(1 << lane, Ordering::Relaxed);
         self.reserved.fetch_and(!(1 << lane), Ordering::Relaxed);
     }
 

@@ -68,6 +68,8 @@ pub struct Channel {
     free: AtomicU64,
     /// Client: lanes that are kept for a real-time thread, in use or not.
     reserved: AtomicU64,
+    /// Client: lanes that a thread keeps no longer, of which no other has seen yet that their looper has left.
+    left: AtomicU64,
     /// Server: lanes that have a looper of their own. Nobody else takes what comes there. Changed with
     /// the ends locked.
     attended: AtomicU64,
@@ -178,6 +180,7 @@ impl Channel {
             progress: std::array::from_fn(|_| AtomicU8::new(Progress::Departed as u8)),
             free: AtomicU64::new(u64::MAX),
             reserved: AtomicU64::new(0),
+            left: AtomicU64::new(0),
             attended: AtomicU64::new(0),
             seats: std::array::from_fn(|_| Lock::default()),
             serving: std::array::from_fn(|_| AtomicBool::new(false)),
