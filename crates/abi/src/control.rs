@@ -21,7 +21,7 @@ use crate::claim::Claim;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Largest packet, in bytes, that either side sends.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction, so that its ticket fits one packet.
@@ -310,6 +310,14 @@ pub enum Request {
     SpareLooper {
         /// In the asker's pid namespace.
         tid: u32,
+    },
+    /// The thread that was the looper of a lane is it no longer: it loses what it was given for that. The lane stays
+    /// a real-time caller's. No answer.
+    LeaveRealTime {
+        /// As server.
+        channel: ChannelId,
+        /// Which.
+        lane: u32,
     },
     /// The last claim has been made: the engine is as others are from here on. No answer. Events:
     /// what has changed of that which it had.

@@ -65,6 +65,8 @@ pub mod header {
     pub const CLIENT_PROCESSOR: usize = 72;
     /// u32, the server's: the processor on which it last took something in, and one.
     pub const SERVER_PROCESSOR: usize = 76;
+    /// u64, the client's: lanes whose request has another nice value than 0.
+    pub const NICED: usize = 80;
     /// u64, the client's: bytes put into the ring so far.
     pub const RING_TAIL: usize = 128;
     /// u64, the server's: bytes taken from the ring so far.
@@ -215,7 +217,8 @@ pub struct Message {
     pub chain: u16,
     /// Number of the socket message with the descriptors, 0 if there are none.
     pub fds_number: u32,
-    /// Error of a [`Kind::Failed`], a negative errno; of a [`Kind::OneWay`], [`TO_FROZEN`] or 0.
+    /// Error of a [`Kind::Failed`], a negative errno; of a [`Kind::OneWay`], [`TO_FROZEN`] or 0; of a
+    /// [`Kind::Request`], its caller's nice value.
     pub param: i32,
     /// [`crate::control::TicketId`], 0 if there are no objects.
     pub ticket: u64,

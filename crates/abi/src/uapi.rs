@@ -44,6 +44,8 @@ pub const FLAT_BINDER_FLAG_PRIORITY_MASK: u32 = 0xff;
 pub const FLAT_BINDER_FLAG_ACCEPTS_FDS: u32 = 0x100;
 /// Minimum scheduling policy of a node.
 pub const FLAT_BINDER_FLAG_SCHED_POLICY_MASK: u32 = 0x600;
+/// Where it begins.
+pub const FLAT_BINDER_FLAG_SCHED_POLICY_SHIFT: u32 = 9;
 /// Serve at a real-time caller's priority.
 pub const FLAT_BINDER_FLAG_INHERIT_RT: u32 = 0x800;
 /// Deliver the sender's security label.

@@ -102,14 +102,21 @@ pub(crate) fn set(thread: Thread, rank: Option<Rank>) -> Result<(), Errno> {
         return Err(Errno::SRCH);
     }
     let parameters = libc::sched_param { sched_priority: priority.cast_signed() };
-    let policy = policy | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: changes how a thread of another process is scheduled, by a structure of ours.
-    match unsafe { libc::sched_setscheduler(thread.tid.cast_signed(), policy, &parameters) } {
-        0 => Ok(()),
-        _ => {
-            let error = std::io::Error::last_os_error();
-            Err(Errno::from_io_error(&error).unwrap_or(Errno::PERM))
+    let schedule = |policy| {
+        // SAFETY: changes how a thread of another process is scheduled, by a structure of ours.
+        match unsafe { libc::sched_setscheduler(thread.tid.cast_signed(), policy, &parameters) } {
+            0 => Ok(()),
+            _ => {
+                let error = std::io::Error::last_os_error();
+                Err(Errno::from_io_error(&error).unwrap_or(Errno::PERM))
+            }
         }
+    };
+    let resets = policy | libc::SCHED_RESET_ON_FORK;
+    match rank {
+        Some(_) => schedule(resets),
+        // As it was, a thread of its program's. That takes a privilege, and to take a priority back takes none.
+        None => schedule(policy).or_else(|_| schedule(resets)),
     }
 }
 

@@ -160,6 +160,10 @@ impl State {
                 out.push(Effect::Event { to: from, event: Event::Barrier { number } });
                 return None;
             }
+            Request::LeaveRealTime { channel, lane } => {
+                self.leave_lane(from, (channel, lane), out);
+                return None;
+            }
             Request::Ordinary { channel, lane } => {
                 self.end_lane(from, (channel, lane), out);
                 return None;

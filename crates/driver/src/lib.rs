@@ -25,6 +25,7 @@ mod clock;
 mod control;
 pub mod device;
 pub mod engine;
+mod level;
 mod maps;
 pub mod observer;
 pub mod parcel;

@@ -5,6 +5,7 @@ use crate::clock::{stamp, stamp_in_order};
 use crate::engine::Engine;
 use crate::engine::loan::LoanedLane;
 use crate::engine::reserve::Purpose;
+use crate::level;
 use crate::parcel::Sent;
 use crate::state::buffer::allocation_bytes;
 use crate::state::transaction::{Departure, Refusal, Target, Via};
@@ -72,6 +73,7 @@ struct Prepared {
 
 impl Outgoing<'_> {
     fn message(&self, departure: &Departure, chain: usize) -> Message {
+        let is_call = departure.kind == Kind::Request;
         Message {
             kind: departure.kind as u32,
             node: departure.node.0,
@@ -82,6 +84,7 @@ impl Outgoing<'_> {
             buffers_bytes: self.sent.buffers.len() as u32,
             fds: self.sent.fds.len() as u16,
             chain: chain as u16,
+            param: if is_call { level::nice() } else { 0 },
             ..Message::default()
         }
     }
@@ -391,6 +394,7 @@ impl Engine {
         body: impl FnOnce(View<'_>),
     ) -> bool {
         let Ok(areas) = channel.lane(lane) else { return false };
+        channel.show_nice(lane, message.param);
         let reader = areas.post(message, body);
         if nested {
             channel.set_progress(lane, Progress::Posted);

@@ -64,6 +64,18 @@ pub fn ranks_changed() {
     RANK_CHANGES.fetch_add(1, Ordering::AcqRel);
 }
 
+/// The calling thread gets this rank, or none, in its own right. Nobody is told. False if it may not have it.
+pub fn set_rank(rank: Option<Rank>) -> bool {
+    let (policy, priority) = rank.unwrap_or((libc::SCHED_OTHER, 0));
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+    let set = unsafe { libc::sched_setscheduler(0, policy, &parameters) } == 0;
+    if set {
+        RANK.set((rank_changes(), rank));
+    }
+    set
+}
+
 /// How often [`ranks_changed`] was called.
 #[inline]
 pub fn rank_changes() -> u32 {
@@ -75,11 +87,22 @@ pub fn is_real_time() -> bool {
     rank().is_some()
 }
 
+/// Whether the calling thread has no policy that anybody has given it.
+pub fn is_ordinary() -> bool {
+    // SAFETY: asks about the calling thread, and touches no memory.
+    unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK == libc::SCHED_OTHER }
+}
+
 /// The calling thread, which may have its starter's rank, is an ordinary one.
 pub fn become_ordinary() {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &parameters) };
+    // A thread whose children do not have its rank may need a privilege for any other kind.
+    for policy in [libc::SCHED_OTHER, libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK] {
+        // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+        if unsafe { libc::sched_setscheduler(0, policy, &parameters) } == 0 {
+            return;
+        }
+    }
 }
 
 /// The processor on which this thread runs.

@@ -1,15 +1,18 @@
-//! Threads get other priorities: their next calls are made by those.
+//! Threads get other priorities and nice values: their next calls are made by those.
 //!
 //! A thread that another process, or an inline system call, gives a priority is not noticed.
 
 use crate::real;
-use libc::{c_int, c_long, pid_t, pthread_t, sched_param};
+use libc::{c_int, c_long, c_uint, id_t, pid_t, pthread_t, sched_param};
 
 /// Whether a system call changes how a thread is scheduled.
 pub fn changes(number: c_long) -> bool {
     matches!(
         number,
-        libc::SYS_sched_setscheduler | libc::SYS_sched_setparam | libc::SYS_sched_setattr
+        libc::SYS_sched_setscheduler
+            | libc::SYS_sched_setparam
+            | libc::SYS_sched_setattr
+            | libc::SYS_setpriority
     )
 }
 
@@ -34,4 +37,6 @@ changing! {
     sched_setparam(thread: pid_t, parameters: *const sched_param);
     pthread_setschedparam(thread: pthread_t, policy: c_int, parameters: *const sched_param);
     pthread_setschedprio(thread: pthread_t, priority: c_int);
+    setpriority(which: c_uint, who: id_t, nice: c_int);
+    nice(change: c_int);
 }

@@ -153,6 +153,12 @@ impl State {
         lane.looper = Some(Looper { thread, promoted });
     }
 
+    /// Nobody is the looper of a lane, if it is the asker's to serve.
+    pub(super) fn leave_lane(&mut self, server: ProcessId, place: Place, out: &mut Vec<Effect>) {
+        let lane = self.real_time.get_mut(&place).filter(|lane| lane.server == server);
+        lane.into_iter().for_each(|lane| lane.demote(out));
+    }
+
     /// A lane is as others are, if it was the asker's.
     pub(super) fn end_lane(&mut self, from: ProcessId, place: Place, out: &mut Vec<Effect>) {
         let (channel, lane) = place;

@@ -157,15 +157,35 @@ impl Channel {
             && self.lane(lane as usize).is_ok_and(|lane| lane.outbox().is_empty())
     }
 
+    /// The nice value of the caller whose request is about to be posted on the lane.
+    #[inline(always)]
+    pub fn show_nice(&self, lane: usize, nice: i32) {
+        // Relaxed: a lane's bit is changed by whoever has the lane, and READY is set after it.
+        let niced = self.niced.load(Ordering::Relaxed);
+        if niced | nice as u64 != 0 {
+            self.change_niced(niced, 1 << lane, nice != 0);
+        }
+    }
+
+    #[cold]
+    fn change_niced(&self, niced: u64, lanes: u64, is_niced: bool) {
+        if (niced & lanes != 0) == is_niced {
+            return;
+        }
+        self.niced.fetch_xor(lanes, Ordering::Relaxed);
+        self.head.double_word(header::NICED).fetch_xor(lanes, Ordering::Release);
+    }
+
     /// A request has been posted on the lane: the server hears of it, unless a thread of its own has its
     /// eyes on the lane. `must_look` as in [`Channel::announce`].
     #[inline(always)]
     pub fn tell_of_request(&self, lane: usize, reader: Reader, must_look: bool) {
         self.show_processor();
         let expected = match reader {
-            Reader::Watching => false,
+            // One who attends may stay away: see `hurry`.
+            Reader::Watching | Reader::Attending => false,
             // Who sleeps on the lane itself attends it, too.
-            Reader::Attending | Reader::Woken => true,
+            Reader::Woken => true,
             Reader::Elsewhere | Reader::Polling | Reader::Closed => {
                 self.set_ready(lane);
                 self.announce(must_look)

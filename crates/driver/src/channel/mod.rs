@@ -70,6 +70,8 @@ pub struct Channel {
     reserved: AtomicU64,
     /// Client: lanes that a thread keeps no longer, of which no other has seen yet that their looper has left.
     left: AtomicU64,
+    /// Client: lanes whose last request had another nice value than 0.
+    niced: AtomicU64,
     /// Server: lanes that have a looper of their own. Nobody else takes what comes there. Changed with
     /// the ends locked.
     attended: AtomicU64,
@@ -181,6 +183,7 @@ impl Channel {
             free: AtomicU64::new(u64::MAX),
             reserved: AtomicU64::new(0),
             left: AtomicU64::new(0),
+            niced: AtomicU64::new(0),
             attended: AtomicU64::new(0),
             seats: std::array::from_fn(|_| Lock::default()),
             serving: std::array::from_fn(|_| AtomicBool::new(false)),

@@ -1,6 +1,7 @@
 //! A channel at the server's end: what has come, and what the client is told.
 
 use super::{Channel, Ends, Lane};
+use crate::level::Level;
 use baton_abi::lane::*;
 use baton_shm::lock::Guard;
 use baton_shm::mapping::View;
@@ -31,6 +32,17 @@ impl Channel {
             self.leave_to_attendants(ends);
         }
         ends.ready
+    }
+
+    /// Lanes with a looper of their own of which their client has told all the same.
+    pub fn told_of_attended(&self) -> u64 {
+        let attended = self.attended.load(Ordering::Relaxed);
+        if attended == 0 {
+            return 0;
+        }
+        let mut ends = self.ends();
+        ends.ready |= self.head.double_word(header::READY).swap(0, Ordering::SeqCst);
+        ends.ready & attended
     }
 
     /// A lane with a looper of its own is not told of, but by a client that is in a hurry.
@@ -69,13 +81,13 @@ impl Channel {
         self.attended.load(Ordering::Relaxed) >> lane & 1 == 1
     }
 
-    /// The lane is served by whoever looks, who finds there what has come meanwhile.
-    pub fn leave_lane(&self, lane: Lane<'_>, number: u32) {
+    /// The lane is served by whoever looks, who finds there what has come meanwhile. True if something has.
+    pub fn leave_lane(&self, lane: Lane<'_>, number: u32) -> bool {
         let mut ends = self.ends();
         self.attended.fetch_and(!(1 << number), Ordering::Relaxed);
-        if lane.inbox().leave() {
-            ends.ready |= 1 << number;
-        }
+        let has_message = lane.inbox().leave();
+        ends.ready |= u64::from(has_message) << number;
+        has_message
     }
 
     /// Lanes with a new request, if there is nothing else.
@@ -83,6 +95,17 @@ impl Channel {
     pub fn new_lanes(&self) -> Result<u64, OneWay> {
         let ready = self.head.double_word(header::READY).load(Ordering::SeqCst);
         if self.has_one_way() { Err(OneWay) } else { Ok(ready) }
+    }
+
+    /// Those of these lanes that say to have a request with another nice value than 0.
+    #[inline]
+    pub fn niced(&self, lanes: u64) -> u64 {
+        self.head.double_word(header::NICED).load(Ordering::Relaxed) & lanes
+    }
+
+    /// The nice value that the request on a lane says to have.
+    pub fn nice(&self, lane: usize) -> Level {
+        Level::nice(self.lane(lane).map_or(0, |areas| areas.header().param))
     }
 
     /// Takes one lane's new request away from all others who look.

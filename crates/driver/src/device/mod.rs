@@ -6,6 +6,7 @@
 
 mod error;
 mod fast;
+mod levels;
 mod read;
 mod request;
 mod write;
@@ -108,6 +109,7 @@ impl Device {
         self.engine.forked();
     }
 
+    #[inline(always)]
     fn write_read(&self, argument: usize, nonblocking: bool) -> Exchanged {
         let mut exchange: WriteRead = match user::read(argument) {
             Ok(exchange) => exchange,
@@ -177,9 +179,11 @@ pub fn handlers_restart() {
     baton_shm::futex::handlers_restart();
 }
 
-/// A thread of the program has got another scheduling policy or priority: its next call is made by that.
+/// A thread of the program has got another scheduling policy, priority or nice value: its next call is made by that.
 pub fn priorities_change() {
-    crate::thread::ranks_changed();
+    if !crate::level::is_at_it() {
+        crate::thread::ranks_changed();
+    }
 }
 
 /// The program has unmapped or protected memory: what was known of its pages is not any more.

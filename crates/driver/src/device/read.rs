@@ -4,6 +4,7 @@ use super::fast::{Told, What};
 use super::{Device, Exchanged, Written};
 use crate::engine::fast::Attended;
 use crate::engine::tid;
+use crate::level::Wanted;
 use crate::state::transaction::{Incoming, Lying, Via};
 use crate::state::work::Tid;
 use crate::state::{Return, State};
@@ -48,6 +49,7 @@ impl Device {
                     Err(Errno::AGAIN) => {}
                     result => return Exchanged::ByState(result),
                 },
+                Attended::Over => {}
                 Attended::No => break,
             }
         }
@@ -68,9 +70,11 @@ impl Device {
         nonblocking: bool,
         called: Option<u32>,
     ) -> Result<(), Errno> {
+        self.leave_levels(tid);
         let (start, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
         let consumed = usize::try_from(exchange.read_consumed).map_err(|_| Errno::INVAL)?;
-        let mut out = Returns { at: start.wrapping_add(consumed), end: start.wrapping_add(size) };
+        let mut out = Returns::at(start, size);
+        out.at = start.wrapping_add(consumed);
         user::writable(out.at, out.end.saturating_sub(out.at).max(4))?;
         if consumed == 0 {
             out.put(BR_NOOP, &[]);
@@ -83,7 +87,10 @@ impl Device {
                 let wants_looper = state.wants_looper(tid);
                 self.engine.unlock(state);
                 if wants_looper {
-                    Returns { at: start, end: start + 4 }.put(BR_SPAWN_LOOPER, &[]);
+                    Returns::at(start, 4).put(BR_SPAWN_LOOPER, &[]);
+                }
+                if let Some((depth, wanted)) = out.serves {
+                    self.take_level(tid, depth, wanted);
                 }
                 Ok(())
             }
@@ -104,17 +111,21 @@ impl Device {
         nonblocking: bool,
         called: Option<u32>,
     ) -> Result<Guard<'_, State>, Errno> {
-        let engine = &*self.engine;
+        let engine = &self.engine;
         let mut state = engine.lock();
         let via = state.thread(tid).calls_on().map(|calling| calling.via);
         let called = called.zip(via);
         loop {
+            if !nonblocking {
+                state = engine.go_on_duty(state, tid);
+            }
             let process_work = state.takes_process_work(tid);
             state = engine.await_work(state, tid, process_work, nonblocking, None)?;
             while out.room() >= LARGEST_RETURN {
                 let Some(item) = state.next_return(tid, process_work) else { break };
                 let last = ends_read(&item);
                 self.learn(&mut state, tid, &item, called);
+                out.serves = out.serves.or(serves(&mut state, tid, &item));
                 self.give(out, item);
                 if last {
                     return Ok(state);
@@ -212,12 +223,20 @@ fn ends_read(item: &Return) -> bool {
 pub(super) struct Returns {
     at: usize,
     end: usize,
+    /// The transaction among them: how many the thread serves with it, and by what.
+    serves: Option<(usize, Wanted)>,
+}
+
+fn serves(state: &mut State, tid: Tid, item: &Return) -> Option<(usize, Wanted)> {
+    let Return::Transaction(incoming, _) = item else { return None };
+    let depth = incoming.serving.as_ref().map_or(0, |_| state.thread(tid).served());
+    Some((depth, incoming.wanted()))
 }
 
 impl Returns {
     /// All of a read buffer.
     pub fn at(start: usize, bytes: usize) -> Returns {
-        Returns { at: start, end: start.wrapping_add(bytes) }
+        Returns { at: start, end: start.wrapping_add(bytes), serves: None }
     }
 
     /// Bytes of it that have been filled.

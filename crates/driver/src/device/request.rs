@@ -25,7 +25,10 @@ impl Device {
                 let object: FlatObject = user::read(argument).map_err(invalid)?;
                 engine.become_manager(object.binder, object.cookie, object.flags)?;
             }
-            BINDER_THREAD_EXIT => engine.forget_thread(tid()),
+            BINDER_THREAD_EXIT => {
+                engine.forget_thread(tid());
+                self.leave_level(|| 0);
+            }
             BINDER_VERSION => user::write(argument, &PROTOCOL_VERSION).map_err(invalid)?,
             BINDER_GET_NODE_INFO_FOR_REF => self.node_info(argument)?,
             BINDER_GET_NODE_DEBUG_INFO => self.node_debug_info(argument)?,

@@ -170,10 +170,16 @@ impl Device {
     }
 
     fn transact(&self, tid: Tid, reply: bool, transaction: &TransactionData, buffers_size: u64) {
+        if reply {
+            self.leave_level(|| self.engine.lock().thread(tid).served());
+        }
         let target = if reply { Target::Reply } else { Target::Handle(transaction.target as u32) };
         let (mut data, mut offsets) = (Vec::new(), Vec::new());
         let outgoing = gather(transaction, buffers_size, &mut data, &mut offsets);
         let sizes = (transaction.data_size, transaction.offsets_size);
+        if !reply && crate::thread::is_real_time() {
+            crate::thread_end::remember_lanes(&self.engine);
+        }
         self.engine.send(tid, target, transaction.flags, sizes, outgoing);
     }
 }

@@ -2,9 +2,10 @@
 
 use super::Engine;
 use crate::channel::Channel;
+use crate::level::Level;
 use crate::state::State;
 use baton_abi::control::{ChannelId, ProcessId};
-use baton_abi::lane::{AT_THE_DOOR, Kind};
+use baton_abi::lane::{AT_THE_DOOR, Kind, Message};
 use baton_shm::sync::Ordering;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -49,8 +50,10 @@ impl Engine {
         self.accept(state, None);
     }
 
-    /// The oldest message of all. A message that was posted because of another one is younger, and
-    /// whoever sees it sees the other; hence the second look when the first finds something.
+    /// The message that comes next: of the calls that of the best nice value, of those the oldest; and before it the
+    /// one-way transactions that are older. A message that was posted because of another one is younger, and
+    /// whoever sees it sees the other; hence the second look when the first finds something. No call was made because of
+    /// another one that waits.
     pub(super) fn oldest(
         &self,
         state: &mut State,
@@ -70,15 +73,16 @@ impl Engine {
         incoming: &[Arc<Channel>],
         only: Option<ProcessId>,
     ) -> Option<(Arc<Channel>, Candidate)> {
-        let mut oldest: Option<(Arc<Channel>, Candidate)> = None;
-        let mut offer = |channel: &Arc<Channel>, place, stamp| {
-            let what = Candidate { channel: channel.id, place, stamp };
-            let older = oldest.as_ref().is_none_or(|(_, best)| stamp < best.stamp);
-            if older {
-                oldest = Some((Arc::clone(channel), what));
+        let mut call: Option<(Arc<Channel>, Candidate)> = None;
+        let mut one_way: Option<(Arc<Channel>, Candidate)> = None;
+        let offer = |first: &mut Option<_>, channel: &Arc<Channel>, what: Candidate| {
+            let is_first = first.as_ref().is_none_or(|(_, best)| what.comes_before(best));
+            if is_first {
+                *first = Some((Arc::clone(channel), what));
             }
         };
         for channel in incoming.iter().filter(|c| only.is_none_or(|peer| c.peer == peer)) {
+            self.look_for_absent(state, channel);
             let mut ends = channel.ends();
             if ends.dead {
                 continue;
@@ -88,14 +92,16 @@ impl Engine {
                 let lane = ready.trailing_zeros() as usize;
                 ready &= ready - 1;
                 if let Ok(areas) = channel.lane(lane) {
-                    offer(channel, Place::Lane(lane), areas.header().stamp);
+                    offer(&mut call, channel, Candidate::call(channel, lane, &areas.header()));
                 }
             }
             if channel.full.load(Ordering::Relaxed) {
                 continue;
             }
             match channel.first_one_way(&mut ends) {
-                Ok(Some((message, _))) => offer(channel, Place::OneWay, message.stamp),
+                Ok(Some((message, _))) => {
+                    offer(&mut one_way, channel, Candidate::one_way(channel, &message));
+                }
                 Ok(None) => {}
                 Err(_) => {
                     drop(ends);
@@ -103,7 +109,10 @@ impl Engine {
                 }
             }
         }
-        oldest
+        match (call, one_way) {
+            (Some((_, call)), Some(one_way)) if one_way.1.stamp < call.stamp => Some(one_way),
+            (call, one_way) => call.or(one_way),
+        }
     }
 
     /// A buffer has been freed: one-way transactions that waited for room come in.
@@ -212,7 +221,25 @@ pub(super) enum Place {
 pub(super) struct Candidate {
     pub(super) channel: ChannelId,
     place: Place,
+    nice: Level,
     stamp: u64,
+}
+
+impl Candidate {
+    fn call(channel: &Channel, lane: usize, message: &Message) -> Candidate {
+        let (place, nice) = (Place::Lane(lane), Level::nice(message.param));
+        Candidate { channel: channel.id, place, nice, stamp: message.stamp }
+    }
+
+    fn one_way(channel: &Channel, message: &Message) -> Candidate {
+        let (place, nice) = (Place::OneWay, Level::nice(0));
+        Candidate { channel: channel.id, place, nice, stamp: message.stamp }
+    }
+
+    /// Of two of one kind.
+    fn comes_before(&self, other: &Candidate) -> bool {
+        (self.nice, self.stamp) < (other.nice, other.stamp)
+    }
 }
 
 /// Why a message stays, or its channel goes.

@@ -45,6 +45,8 @@ pub(super) struct Duties {
     all: Lock<Vec<Arc<Duty>>>,
     /// It has been said that loopers do not get their priority.
     has_warned: AtomicBool,
+    /// It has been said that the pool serves real-time callers too.
+    pub(super) has_told_of_pool: AtomicBool,
 }
 
 impl std::fmt::Debug for Duties {
@@ -74,7 +76,7 @@ impl Duty {
         self.channel.via(self.lane as usize)
     }
 
-    fn areas(&self) -> Result<Lane<'_>, Errno> {
+    pub(in crate::engine) fn areas(&self) -> Result<Lane<'_>, Errno> {
         self.channel.lane(self.lane as usize)
     }
 
@@ -86,6 +88,16 @@ impl Duty {
     /// The broker has given its looper the caller's rank.
     pub fn is_registered(&self) {
         self.is_news.store(false, Ordering::Release);
+    }
+
+    /// Whether the broker is to be told of the looper.
+    pub fn is_news(&self) -> bool {
+        self.is_news.load(Ordering::Acquire)
+    }
+
+    /// Another thread does it from now on.
+    pub fn renew(&self) {
+        self.is_news.store(true, Ordering::Release);
     }
 
     fn tell(&self, flag: &AtomicBool) {
@@ -103,6 +115,7 @@ impl Engine {
         if self.duties.provider.set(Box::new(provider)).is_ok() {
             self.front.word(front::LANE_LOOPERS).store(1, Ordering::Release);
             let waiting = self.duties.all.lock().clone();
+            self.take_offers_back(&waiting);
             waiting.into_iter().for_each(|duty| self.give(duty));
             self.provide_spare();
         }
@@ -114,10 +127,15 @@ impl Engine {
     }
 
     fn give(&self, duty: Arc<Duty>) {
-        let Some(provider) = self.duties.provider.get() else { return };
+        let Some(provider) = self.duties.provider.get() else { return self.offer(&duty) };
         if !duty.is_given.swap(true, Ordering::AcqRel) {
             provider(Some(duty));
         }
+    }
+
+    /// The duty at a lane.
+    pub(in crate::engine) fn duty(&self, via: Via) -> Option<Arc<Duty>> {
+        self.duties.all.lock().iter().find(|duty| duty.via() == via).cloned()
     }
 
     /// The broker says that a lane is a real-time caller's, and who attends it if somebody has waited for that.
@@ -184,7 +202,7 @@ impl Engine {
     }
 
     /// Tells the broker who is on duty, if it is to know.
-    fn register(&self, duty: &Duty) {
+    pub(super) fn register(&self, duty: &Duty) {
         if !duty.is_news.swap(false, Ordering::AcqRel) {
             return;
         }
@@ -253,7 +271,11 @@ impl Engine {
     }
 
     /// Takes in what lies in the thread's lane, by the general path.
-    fn accept_own<'a>(&'a self, mut state: Guard<'a, State>, duty: &Duty) -> Guard<'a, State> {
+    pub(super) fn accept_own<'a>(
+        &'a self,
+        mut state: Guard<'a, State>,
+        duty: &Duty,
+    ) -> Guard<'a, State> {
         let channel = &*duty.channel;
         let Ok(areas) = duty.areas() else { return state };
         if areas.inbox().is_empty() || channel.ends().dead {

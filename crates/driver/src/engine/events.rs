@@ -4,6 +4,7 @@ use super::Engine;
 use super::accept::Candidate;
 use super::rejoin::Comeback;
 use crate::state::State;
+use crate::state::transaction::Via;
 use crate::state::work::Tid;
 use baton_abi::control::{ChannelId, Event, Request};
 use baton_abi::lane::tally;
@@ -12,12 +13,13 @@ use baton_shm::sync::Ordering;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
-/// Names in the control thread's epoll; those above are channels' ids, which begin at one, and three.
+/// Names in the control thread's epoll; those above are channels' ids, which begin at one, and four.
 pub(super) const EVENTS: u64 = 0;
 pub(super) const STOP: u64 = 1;
 pub(super) const GREETING: u64 = 2;
 pub(super) const REPEAT: u64 = 3;
-pub(super) const CHANNELS: u64 = 3;
+pub(super) const PATROL: u64 = 4;
+pub(super) const CHANNELS: u64 = 4;
 
 impl Engine {
     /// Whether the broker has sent events that nobody has taken yet. The control thread will, but
@@ -73,7 +75,10 @@ impl Engine {
             Event::RealTimeLane { channel, lane, looper, .. } => {
                 self.begin_duty(channel, lane, looper);
             }
-            Event::OrdinaryLane { channel, lane } => self.end_duties(channel, Some(lane)),
+            Event::OrdinaryLane { channel, lane } => {
+                self.end_duties(channel, Some(lane));
+                self.end_offer(Via { channel, lane });
+            }
             Event::Barrier { number } => {
                 self.barrier_seen.fetch_max(number, Ordering::AcqRel);
             }
@@ -195,6 +200,7 @@ impl Engine {
                 match event.data.u64() {
                     STOP => return self.see_loopers_off(),
                     REPEAT => self.ring_again(),
+                    PATROL => self.patrol(),
                     EVENTS => {
                         self.take_events();
                         self.look_for_broker(&mut comeback);

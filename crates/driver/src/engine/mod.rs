@@ -8,6 +8,7 @@
 
 mod accept;
 mod answer;
+mod attend;
 mod bells;
 mod channels;
 pub(crate) mod duty;
@@ -99,6 +100,7 @@ pub struct Engine {
     stop: OwnedFd,
     duties: duty::Duties,
     spare: spare::Spare,
+    patrol: attend::Patrol,
     reservations: reserve::Reservations,
     residence: residence::Residence,
     barriers: AtomicU64,
@@ -187,6 +189,7 @@ impl Engine {
             stop,
             duties: Default::default(),
             spare: Default::default(),
+            patrol: attend::Patrol::new().map_err(system("timerfd_create"))?,
             reservations: Default::default(),
             residence: Default::default(),
             barriers: AtomicU64::new(0),
@@ -197,6 +200,7 @@ impl Engine {
         engine.watch(link.events(), events::EVENTS).map_err(system("epoll_ctl"))?;
         engine.watch(engine.stop.as_fd(), events::STOP).map_err(system("epoll_ctl"))?;
         engine.watch(engine.repeats.timer(), events::REPEAT).map_err(system("epoll_ctl"))?;
+        engine.watch(engine.patrol.timer(), events::PATROL).map_err(system("epoll_ctl"))?;
         let control = Arc::clone(&engine);
         crate::thread::start("baton-control", move || control.run_control())
             .map_err(system("start the control thread"))?;
@@ -213,6 +217,11 @@ impl Engine {
         self.carry_out(&mut state);
     }
 
+    /// No other engine of this process ever has it.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The receive buffer's file.
     pub fn memory_file(&self) -> BorrowedFd<'_> {
         self.memory_file.as_fd()
@@ -223,6 +232,7 @@ impl Engine {
     pub fn readable(&self) -> Result<BorrowedFd<'static>, Errno> {
         let tid = tid();
         let mut state = self.lock();
+        state.end_duties(tid);
         self.polling.store(true, Ordering::SeqCst);
         self.gather(&mut state);
         let pollable = match self.pollables.lock().entry(tid) {

@@ -53,7 +53,8 @@ impl Engine {
                 return Ok(Some((kind, errno)));
             }
         };
-        if message.flags & TF_UPDATE_TXN != 0 && message.param == TO_FROZEN {
+        let is_one_way = message.kind == Kind::OneWay as u32;
+        if is_one_way && message.flags & TF_UPDATE_TXN != 0 && message.param == TO_FROZEN {
             let node = baton_abi::control::NodeId(message.node);
             state.supersede(channel.peer, node, message.code, message.flags);
         }

@@ -33,6 +33,9 @@ impl Engine {
         nonblocking: bool,
         mut server: Option<&mut dyn Server>,
     ) -> Result<Guard<'a, State>, Errno> {
+        if !process_work && let Some(via) = state.attends_now(tid) {
+            return self.await_attended(state, (tid, via), nonblocking);
+        }
         // What a server can take in by itself is not to come in by the state.
         if server.is_some() && process_work && !state.has_work(tid, true) && !self.is_closed() {
             state = self.sleep(state, tid, process_work, &mut server)?;

@@ -6,6 +6,7 @@ use crate::engine::fast::{
     Answered, INLINE_BYTES, Inline, Seats, Served, Server, Taken, Warm, while_serving,
 };
 use crate::engine::tid;
+use crate::level::{self, Wanted};
 use crate::state::transaction::{Incoming, Target};
 use crate::state::{Return, State};
 use baton_abi::control::Strength;
@@ -87,11 +88,12 @@ impl Process {
 
     fn serve_one(&self, incoming: Incoming, ptr: u64) {
         let two_way = incoming.flags & TF_ONE_WAY == 0;
+        let wanted = incoming.wanted();
         let handler = self.inner.objects.lock().get(&ptr).cloned();
         let received = Received { inner: &self.inner, place: Place::Buffer(Box::new(incoming)) };
         let request = Request { received };
         let answer = match handler {
-            Some(handler) => handle(&handler, &request),
+            Some(handler) => at_level(wanted, || handle(&handler, &request)),
             None => Err(Errno::NOENT),
         };
         drop(request);
@@ -165,6 +167,16 @@ impl Server for Looper<'_> {
             Answered::No => Served::Look,
         }
     }
+}
+
+/// Runs the program's code at the level at which it serves.
+fn at_level<T>(wanted: Wanted, body: impl FnOnce() -> T) -> T {
+    let before = level::adopt(wanted);
+    let result = body();
+    if let Some(before) = before {
+        level::restore(before);
+    }
+    result
 }
 
 fn handle(handler: &Arc<Handler>, request: &Request<'_>) -> Result<Parcel, Errno> {

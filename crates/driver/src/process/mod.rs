@@ -9,6 +9,7 @@
 
 mod handle;
 mod lane_looper;
+mod least;
 mod loan;
 mod looper;
 mod options;
@@ -17,6 +18,7 @@ mod prepare;
 mod received;
 
 pub use handle::Handle;
+pub use least::Least;
 pub use loan::Loan;
 pub use options::Options;
 pub use parcel::Parcel;
@@ -80,9 +82,11 @@ pub enum CallError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
     ptr: u64,
+    /// `FLAT_BINDER_FLAG_*`.
+    flags: u32,
 }
 
-/// A thread of this process has got another scheduling policy or priority, by itself or by somebody: its next
+/// A thread of this process has got another scheduling policy, priority or nice value, by itself or by somebody: its next
 /// call is served at that. A thread that has had its priority since its first call need not say so.
 pub fn priority_changed() {
     crate::thread::ranks_changed();
@@ -101,15 +105,24 @@ impl Process {
         &self,
         handler: impl Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync + 'static,
     ) -> Object {
+        self.add_object_at(Least::default(), handler)
+    }
+
+    /// The same, of an object that asks for a level at least at which it is served.
+    pub fn add_object_at(
+        &self,
+        least: Least,
+        handler: impl Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync + 'static,
+    ) -> Object {
         let ptr = self.inner.engine.lock().next_number();
         self.inner.objects.lock().insert(ptr, Arc::new(handler));
-        Object { ptr }
+        Object { ptr, flags: FLAT_BINDER_FLAG_ACCEPTS_FDS | least.flags() }
     }
 
     /// Makes an object the one that others reach by [`Process::context_manager`]. `EBUSY` if the
     /// context has a manager, `EPERM` if it belongs to another user.
     pub fn become_context_manager(&self, object: Object) -> Result<(), Errno> {
-        self.inner.engine.become_manager(object.ptr, 0, FLAT_BINDER_FLAG_ACCEPTS_FDS)
+        self.inner.engine.become_manager(object.ptr, 0, object.flags)
     }
 
     /// The context manager's object. `Dead` if there is none.

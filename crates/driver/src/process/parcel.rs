@@ -61,8 +61,7 @@ impl Parcel {
 
     /// Appends an object of this process.
     pub fn write_object(&mut self, object: Object) -> &mut Parcel {
-        let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS;
-        let kind = BINDER_TYPE_BINDER;
+        let (kind, flags) = (BINDER_TYPE_BINDER, object.flags);
         self.write_flat(&FlatObject { kind, flags, binder: object.ptr, cookie: 0 })
     }
 

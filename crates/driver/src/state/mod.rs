@@ -6,6 +6,7 @@
 
 pub mod buffer;
 pub mod death;
+mod duty;
 mod event;
 pub mod freeze;
 pub mod node;
@@ -43,6 +44,10 @@ pub enum Effect {
     Leave(Via, Vec<Half>),
     /// Only calls under way need this handle strongly: those that were taken in no longer do.
     EndSending(u32),
+    /// This thread attends the lane no longer, and is no real-time one for it.
+    Unattended(Via, Tid),
+    /// No looper of the pool waits, and some are on duty: a round of the patrol, a while later.
+    Patrol,
     /// Publish what a channel's client has in the receive buffer.
     Account(baton_abi::control::ChannelId),
     /// Close descriptors of the program.
@@ -118,8 +123,7 @@ pub struct State {
     tickets: FxHashMap<(ProcessId, TicketId), Vec<Granted>>,
     /// Tickets whose message has been dropped and whose event has not come.
     disowned: FxHashSet<(ProcessId, TicketId)>,
-    /// Threads that alone take what comes on a lane.
-    attended: FxHashMap<Via, Tid>,
+    duties: duty::Duties,
     /// Threads to find by what their call gave out.
     tokens: FxHashMap<u64, Tid>,
     broker: rejoin::Standing,
@@ -152,7 +156,7 @@ impl State {
             todo: Todo::default(),
             tickets: FxHashMap::default(),
             disowned: FxHashSet::default(),
-            attended: FxHashMap::default(),
+            duties: duty::Duties::default(),
             tokens: FxHashMap::default(),
             broker: rejoin::Standing::new(id.era()),
             told_deaths: Vec::new(),
@@ -229,8 +233,17 @@ impl State {
         }
     }
 
+    fn push_process_call(&mut self, incoming: Incoming) {
+        self.todo.push_call(incoming);
+        self.wake_sleeper();
+    }
+
     fn push_process(&mut self, work: Work) {
         self.todo.push(work);
+        self.wake_sleeper();
+    }
+
+    fn wake_sleeper(&mut self) {
         if self.sleepers > 0 {
             self.effect(Effect::WakeLooper);
         }
@@ -240,9 +253,10 @@ impl State {
         self.todo.take_if(matches);
     }
 
-    /// A thread that owes nothing and has nothing of its own takes the process's work.
+    /// A thread that owes nothing, has nothing of its own and attends no lane takes the process's work.
     pub fn takes_process_work(&mut self, tid: Tid) -> bool {
-        self.thread(tid).is_available()
+        let thread = self.thread(tid);
+        thread.is_available() && thread.attends.is_none()
     }
 
     /// Whether a read by this thread has something to return.
@@ -279,17 +293,26 @@ impl State {
         let thread = self.thread(tid);
         let before = std::mem::replace(&mut thread.waiting, waiting);
         match (before == Waiting::Bell, waiting == Waiting::Bell) {
-            (false, true) => self.sleepers += 1,
-            (true, false) => self.sleepers -= 1,
+            (false, true) => {
+                self.sleepers += 1;
+                self.count_visit();
+            }
+            (true, false) => {
+                self.sleepers -= 1;
+                if self.sleepers == 0 {
+                    self.none_waits();
+                }
+            }
             _ => {}
         }
     }
 
     /// Whether the thread's read is to ask for one more looper; if so, one is being asked for.
+    #[inline]
     pub fn wants_looper(&mut self, tid: Tid) -> bool {
         let wants = self.pool.requested == 0
-            && self.sleepers == 0
             && self.pool.started < self.pool.max
+            && (self.sleepers == 0 || self.lacks_attendants())
             && self.thread(tid).looper.serves();
         self.pool.requested += u32::from(wants);
         wants
@@ -299,7 +322,10 @@ impl State {
     pub fn next_return(&mut self, tid: Tid, process_work: bool) -> Option<Return> {
         let work = match self.thread(tid).todo.pop() {
             Some(work) => work,
-            None if process_work => self.todo.pop()?,
+            None if process_work => {
+                self.count_visit();
+                self.todo.pop()?
+            }
             None => return None,
         };
         Some(match work {

@@ -6,6 +6,7 @@
 
 use super::work::{Queue, Work};
 use super::{Return, State};
+use crate::level::Level;
 use baton_abi::control::{NodeId, Strength};
 use baton_abi::uapi::*;
 use rustc_hash::FxHashMap;
@@ -149,6 +150,11 @@ impl Node {
     /// Takes FDs (`FLAT_BINDER_FLAG_ACCEPTS_FDS`).
     pub fn accepts_fds(&self) -> bool {
         self.flags & FLAT_BINDER_FLAG_ACCEPTS_FDS != 0
+    }
+
+    /// The least at which its transactions are served.
+    pub fn level(&self) -> Level {
+        Level::of_node(self.flags)
     }
 
     /// Wants the sender's security label with each transaction.

@@ -52,7 +52,7 @@ impl Looper {
     }
 
     /// Whether it is one and has not left.
-    fn is_there(self) -> bool {
+    pub(super) fn is_there(self) -> bool {
         self.serves() && !self.exited
     }
 }
@@ -103,6 +103,16 @@ pub struct Thread {
     pub stack: Vec<Frame>,
     /// What it sleeps on.
     pub waiting: Waiting,
+    /// The real-time caller's lane that it attends.
+    pub attends: Option<Via>,
+    /// It attended one, and has not been back since: it has a priority that is not its own.
+    pub is_relieved: bool,
+    /// It has served a one-way transaction at a level that is not its own.
+    pub is_off_level: bool,
+    /// It attends one, or has.
+    pub has_attended: bool,
+    /// Its program has given it a scheduling of its own: it attends none.
+    pub is_unsuited: bool,
     /// Its read returns even if there is nothing: so does a thread's first ioctl, whichever it is.
     pub return_once: bool,
     /// Its last failure.
@@ -117,6 +127,11 @@ impl Default for Thread {
             failed: false,
             stack: Vec::new(),
             waiting: Waiting::No,
+            attends: None,
+            is_relieved: false,
+            is_off_level: false,
+            has_attended: false,
+            is_unsuited: false,
             return_once: true,
             error: ExtendedError::default(),
         }
@@ -135,6 +150,11 @@ impl Thread {
             Some(Frame::Calling(calling)) => Some(calling),
             _ => None,
         }
+    }
+
+    /// How many two-way transactions it has to answer.
+    pub fn served(&self) -> usize {
+        self.stack.iter().filter(|frame| matches!(frame, Frame::Serving(_))).count()
     }
 
     /// What it serves right now.
@@ -261,24 +281,19 @@ impl State {
         let after = looper.is_there();
         self.pool.there += usize::from(after);
         self.pool.there -= usize::from(before);
-    }
-
-    /// The thread alone takes what comes on this lane.
-    pub fn attend(&mut self, via: Via, tid: Tid) {
-        self.attended.insert(via, tid);
-        self.thread(tid).return_once = false;
-    }
-
-    /// Nobody does.
-    pub fn leave_lane(&mut self, via: Via) {
-        self.attended.remove(&via);
+        if before && !after {
+            self.vacate_of(tid);
+            self.balance_duties();
+        }
     }
 
     /// BINDER_THREAD_EXIT, and the end of a thread that did not say so.
     pub fn thread_exit(&mut self, tid: Tid) {
         self.set_waiting(tid, Waiting::No);
+        self.vacate_of(tid);
         let Some(mut thread) = self.threads.remove(tid) else { return };
         self.pool.there -= usize::from(thread.looper.is_there());
+        self.balance_duties();
         let mut lanes: Vec<(Via, Vec<Half>)> = Vec::new();
         let mut open = |via, half| match lanes.iter_mut().find(|(lane, _)| *lane == via) {
             Some((_, halves)) => halves.push(half),

@@ -50,6 +50,36 @@ pub struct Obituary {
     pub cookie: u64,
 }
 
+/// The place of a call among others that wait: the best nice value first, and of the same the oldest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    nice: i8,
+    /// How many younger ones have come before it.
+    overtaken: u8,
+}
+
+impl Turn {
+    /// After so many the next is its own: what a caller says of its nice value is its word.
+    pub const MOST_OVERTAKEN: u8 = 8;
+
+    /// Of a caller at this nice value; what is out of range is the nearest one.
+    pub fn of(nice: i32) -> Turn {
+        Turn { nice: nice.clamp(-20, 19) as i8, overtaken: 0 }
+    }
+
+    /// The nice value.
+    pub fn nice(self) -> i32 {
+        self.nice.into()
+    }
+
+    /// Whether a younger one comes before it, which is counted.
+    fn lets_by(&mut self, younger: Turn) -> bool {
+        let lets = younger.nice < self.nice && self.overtaken < Turn::MOST_OVERTAKEN;
+        self.overtaken += u8::from(lets);
+        lets
+    }
+}
+
 /// What the sender of a transaction is told at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
@@ -73,6 +103,23 @@ impl Todo {
     /// Adds an item worth waking up for.
     pub fn push(&mut self, work: Work) {
         self.items.push_back(work);
+        self.urgent = true;
+    }
+
+    /// Adds a call, before those at the end of worse nice values. Whoever calls waits for an answer, so none of these
+    /// was made because of another one; what is no call keeps its place.
+    pub fn push_call(&mut self, incoming: Incoming) {
+        let lets_by = |work: &mut Work| match work {
+            Work::Transaction(older) if older.serving.is_some() => {
+                older.turn.lets_by(incoming.turn)
+            }
+            _ => false,
+        };
+        let mut at = self.items.len();
+        while at > 0 && lets_by(&mut self.items[at - 1]) {
+            at -= 1;
+        }
+        self.items.insert(at, Work::Transaction(incoming));
         self.urgent = true;
     }
 
@@ -134,5 +181,72 @@ impl Todo {
     /// How many.
     pub fn len(&self) -> usize {
         self.items.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::transaction::{Serving, Via};
+    use super::*;
+    use crate::level::Level;
+    use baton_abi::control::{ChannelId, ProcessId};
+
+    fn call(nice: i32, code: u32) -> Incoming {
+        let via = Via { channel: ChannelId(1), lane: code };
+        let peer = ProcessId(2);
+        Incoming {
+            buffer: 0,
+            peer,
+            node: None,
+            code,
+            flags: 0,
+            sizes: (0, 0),
+            sender: (0, 0),
+            label: None,
+            least: Level::UNASKED,
+            turn: Turn::of(nice),
+            serving: Some(Serving { via, peer, accepts_fds: false, chain: Vec::new() }),
+        }
+    }
+
+    fn order(todo: &mut Todo) -> Vec<u32> {
+        let number = |work| match work {
+            Work::Transaction(incoming) => incoming.code,
+            _ => 0,
+        };
+        todo.drain().map(number).collect()
+    }
+
+    #[test]
+    fn calls_wait_by_nice_values_and_pass_nothing_else() {
+        for (nice, expected) in [
+            (&[0, 0, 0][..], &[1, 2, 3][..]),
+            (&[5, 0, -5], &[3, 2, 1]),
+            (&[0, 5, 0, -5, 0], &[4, 1, 3, 5, 2]),
+            (&[i32::MAX, 19, 20, i32::MIN], &[4, 1, 2, 3]),
+        ] {
+            let mut todo = Todo::default();
+            let calls = nice.iter().zip(1..).map(|(nice, code)| call(*nice, code));
+            calls.for_each(|call| todo.push_call(call));
+            assert_eq!(order(&mut todo), expected, "{nice:?}");
+        }
+        for between in
+            [Work::Error(0), Work::Transaction(Incoming { serving: None, ..call(19, 0) })]
+        {
+            let mut todo = Todo::default();
+            todo.push_call(call(5, 1));
+            todo.push(between);
+            todo.push_call(call(-5, 2));
+            assert_eq!(order(&mut todo), [1, 0, 2]);
+        }
+    }
+
+    #[test]
+    fn nobody_is_overtaken_for_ever() {
+        let mut todo = Todo::default();
+        todo.push_call(call(19, 1));
+        (2..40).for_each(|code| todo.push_call(call(-20, code)));
+        let at = order(&mut todo).iter().position(|code| *code == 1);
+        assert_eq!(at, Some(usize::from(Turn::MOST_OVERTAKEN)));
     }
 }

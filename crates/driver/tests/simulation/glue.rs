@@ -74,6 +74,8 @@ impl World {
                     assert!(party.fds.remove(&fd), "descriptor {fd} closed twice");
                 }
             }
+            // No lane here is a real-time caller's.
+            Effect::Unattended(..) | Effect::Patrol => unreachable!("nobody is on duty"),
             Effect::Complain(line) => {
                 assert!(line.starts_with("BC_ACQUIRE tried"), "a rule kept, yet: {line}");
             }

@@ -4,7 +4,7 @@
 
 use baton_abi::uapi::*;
 use baton_driver::device::Device;
-use bytemuck::{bytes_of, pod_read_unaligned};
+use bytemuck::{Zeroable, bytes_of, pod_read_unaligned};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,6 +35,14 @@ impl Commands {
 
     pub fn send(self, command: u32, target: u64, flags: u32, data: &[u8]) -> Commands {
         self.send_objects(command, target, flags, data, &[])
+    }
+
+    /// A call of this code, without data.
+    pub fn send_code(mut self, target: u64, code: u32) -> Commands {
+        let buffer = self.keep(&[]);
+        let call =
+            TransactionData { target, code, buffer, offsets: buffer, ..TransactionData::zeroed() };
+        self.put(BC_TRANSACTION, bytes_of(&call))
     }
 
     pub fn send_objects(

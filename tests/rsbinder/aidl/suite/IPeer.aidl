@@ -7,6 +7,8 @@ interface IPeer {
     int pid();
     int callerPid();
     int callerUid();
+    /** Policy and real-time priority of the thread that serves this. */
+    int[] scheduling();
     byte[] echo(in byte[] data);
     /** Answers with so many bytes. */
     byte[] fill(int size);

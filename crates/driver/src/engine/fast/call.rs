@@ -141,9 +141,11 @@ impl Engine {
             flags,
             data_bytes: body.bytes() as u32,
             chain: 1,
+            param: route.nice,
             stamp: stamp(self.broker.stamps),
             ..Message::default()
         };
+        channel.show_nice(number, route.nice);
         let caller = ChainEntry { process: self.identity.process.0, token };
         let reader = lane.post(&request, |area| {
             area.write(size_of::<Message>(), bytes_of(&caller));

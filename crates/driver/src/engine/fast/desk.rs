@@ -5,8 +5,9 @@
 //! **Invariant**: a thread that owes an answer here either gives it by [`Engine::answer_fast`], or makes
 //! it the state's by [`Engine::settle`] before it does anything else on the device, or when it ends.
 
-use super::{Brought, Buffered, INLINE_BYTES, Seats, Served, Server, Warm};
-use crate::engine::Engine;
+use super::watch::Watch;
+use super::{Brought, Buffered, INLINE_BYTES, Seats, Served, Server, Taken, Warm};
+use crate::engine::{Engine, tid};
 use crate::state::State;
 use crate::state::thread::Waiting;
 use crate::state::transaction::Incoming;
@@ -29,6 +30,8 @@ struct Desk {
     number: u64,
     process: Pid,
     seats: Seats<Subject>,
+    /// The lane that it attends, if it does.
+    watch: Option<Watch>,
     /// The program has the transaction that came last.
     owes: bool,
 }
@@ -41,6 +44,8 @@ pub(crate) enum Attended {
     Look,
     /// With a signal, and nothing to tell.
     Interrupted,
+    /// With its duty: it is to look as one of the pool.
+    Over,
     /// It has not begun.
     No,
 }
@@ -72,7 +77,7 @@ impl Engine {
                 return;
             };
             if !desk.owes {
-                desk.seats.learn(self, state, incoming, subject);
+                desk.learn(self, state, incoming, subject);
             }
         });
     }
@@ -83,8 +88,14 @@ impl Engine {
             if desk.owes {
                 return None;
             }
-            let attended = self.attend_at(tid, &mut desk.seats);
+            let attended = match &mut desk.watch {
+                Some(watch) => self.attend_watch(tid, watch),
+                None => self.attend_at(tid, &mut desk.seats),
+            };
             desk.owes = matches!(attended, Attended::Told(..));
+            if matches!(attended, Attended::Over) {
+                desk.watch = None;
+            }
             Some(attended)
         });
         attended.unwrap_or(Attended::No)
@@ -95,7 +106,8 @@ impl Engine {
             return Attended::No;
         }
         let mut state = self.lock();
-        if seats.is_stale(self) || !state.is_free(tid) || state.has_process_work() {
+        let is_wanted = state.has_process_work() || state.wants_attendant();
+        if is_wanted || seats.is_stale(self) || !state.is_free(tid) {
             return Attended::No;
         }
         state.set_waiting(tid, Waiting::Bell);
@@ -122,22 +134,38 @@ impl Engine {
             if !desk.owes || self.has_events() || source.bytes() > INLINE_BYTES {
                 return None;
             }
-            let warm = desk.seats.warm()?;
-            let taken = desk.seats.taken(&warm)?;
-            if taken.has_left() {
-                return None;
-            }
-            let mut state = self.lock();
-            if !state.is_free(tid) || !taken.leave(self) {
-                return None;
-            }
-            state.has_sent(tid);
-            let wants_looper = state.wants_looper(tid);
-            drop(state);
-            taken.post(self, source.bytes(), named, |area, at| source.copy_to(area, at));
+            let wants_looper = match &desk.watch {
+                Some(watch) => self.answer_taken(tid, watch.taken()?, named, source)?,
+                None => {
+                    let warm = desk.seats.warm()?;
+                    self.answer_taken(tid, desk.seats.taken(&warm)?, named, source)?
+                }
+            };
             desk.owes = false;
             Some(wants_looper)
         })
+    }
+
+    #[inline(always)]
+    fn answer_taken(
+        &self,
+        tid: Tid,
+        taken: Taken<'_>,
+        named: (u32, u32),
+        source: Source,
+    ) -> Option<bool> {
+        if taken.has_left() {
+            return None;
+        }
+        let mut state = self.lock();
+        if !state.is_free(tid) || !taken.leave(self) {
+            return None;
+        }
+        state.has_sent(tid);
+        let wants_looper = state.wants_looper(tid);
+        drop(state);
+        taken.post(self, source.bytes(), named, |area, at| source.copy_to(area, at));
+        Some(wants_looper)
     }
 
     /// What the thread owes, if it does, is the state's from now on.
@@ -152,14 +180,32 @@ impl Engine {
 impl Desk {
     fn new(engine: &Arc<Engine>) -> Desk {
         let (number, process) = (engine.number, getpid());
-        Desk { engine: Arc::downgrade(engine), number, process, seats: Seats::new(), owes: false }
+        let (engine, seats) = (Arc::downgrade(engine), Seats::new());
+        Desk { engine, number, process, seats, watch: None, owes: false }
+    }
+
+    fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, subject: Subject) {
+        let attended = incoming.serving.as_ref().map(|serving| serving.via);
+        if attended.is_none() || state.attends(tid()) != attended {
+            return self.seats.learn(engine, state, incoming, subject);
+        }
+        if self.watch.as_ref().is_none_or(|watch| Some(watch.via()) != attended) {
+            self.watch = attended.and_then(|via| Watch::new(engine, via));
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.learn(engine, state, incoming, subject);
+        }
     }
 
     fn settle(&mut self, engine: &Engine) {
         if !std::mem::take(&mut self.owes) {
             return;
         }
-        if let Some(cell) = self.seats.cell() {
+        let cell = match &self.watch {
+            Some(watch) => watch.cell(),
+            None => self.seats.cell(),
+        };
+        if let Some(cell) = cell {
             let mut state = engine.lock();
             engine.seize(&mut state, cell);
             cell.leave();

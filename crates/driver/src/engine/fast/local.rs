@@ -3,6 +3,7 @@
 use super::cell::Cell;
 use crate::channel::Channel;
 use crate::engine::{Engine, tid};
+use crate::level::nice;
 use crate::thread::rank_changes;
 use baton_abi::control::NodeId;
 use std::cell::{Cell as Value, RefCell};
@@ -32,6 +33,8 @@ pub(super) struct Route {
     pub node: NodeId,
     pub lane: Rc<OwnLane>,
     pub epoch: u64,
+    /// The thread's nice value.
+    pub nice: i32,
     /// [`rank_changes`]: a thread of another rank has other lanes.
     ranks: u32,
 }
@@ -97,7 +100,8 @@ impl Local {
             }
             None => return,
         };
-        self.routes[handle as usize % ROUTES] = Some(Route { handle, node, lane, epoch, ranks });
+        self.routes[handle as usize % ROUTES] =
+            Some(Route { handle, node, lane, epoch, nice: nice(), ranks });
     }
 
     /// The lane is the state's, with the call that is on it.

@@ -21,6 +21,7 @@ mod local;
 mod seat;
 mod seats;
 mod serve;
+mod watch;
 
 pub(crate) use buffered::{Brought, Buffered};
 

@@ -25,7 +25,7 @@ impl<T: Clone> Seat<T> {
 
     /// Remembers what the state has admitted: a transaction of the shape that this thread could have taken
     /// in by itself.
-    pub fn learn(&mut self, engine: &Engine, _unchanged: &State, incoming: &Incoming, object: T) {
+    pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
         if incoming.label.is_some() || engine.is_polling() {
             return;
         }
@@ -33,7 +33,17 @@ impl<T: Clone> Seat<T> {
         if self.epoch != epoch || self.cell.is_none() {
             *self = Seat { cell: engine.cell(), epoch, client: None };
         }
-        Client::learn(&mut self.client, incoming, object);
+        Client::learn(&mut self.client, state, incoming, object);
+    }
+
+    /// Whether what it knows no longer holds.
+    pub fn is_stale(&self, engine: &Engine) -> bool {
+        self.epoch != engine.fast.gate.epoch()
+    }
+
+    /// The thread's cell.
+    pub(super) fn cell(&self) -> Option<&Cell> {
+        self.cell.as_deref()
     }
 
     /// Takes in what has been posted on this lane, if it is one transaction of the one shape, and says what

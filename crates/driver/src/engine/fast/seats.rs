@@ -5,14 +5,17 @@ use super::serve::{Posted, Served, Taken, Warm};
 use super::{Receiver, is_plain};
 use crate::channel::{Channel, OneWay};
 use crate::engine::Engine;
+use crate::level::{self, Level};
 use crate::state::State;
+use crate::state::node::Node;
 use crate::state::transaction::Incoming;
 use baton_abi::control::{ChannelId, NodeId};
-use baton_abi::lane::{ChainEntry, Kind, Message};
+use baton_abi::lane::{ChainEntry, Kind, LANES, Message};
 use baton_abi::uapi::{TF_CLEAR_BUF, TF_ONE_WAY};
 use baton_shm::sync::Ordering;
 use bytemuck::bytes_of_mut;
 use rustc_hash::FxHashMap;
+use std::cell::Cell as Value;
 use std::sync::{Arc, Weak};
 
 /// How many nodes a client can call in turn.
@@ -27,6 +30,25 @@ pub(crate) struct Seats<T> {
     clients: Vec<Option<Client<T>>>,
     /// The lane that was served last: the place of its channel, and its number.
     last: Option<(usize, u32)>,
+    /// How often in a row it has chosen by nice values.
+    by_nice: Value<u8>,
+    /// The lane that it has chosen last all the same.
+    by_turn: Value<usize>,
+}
+
+/// No nice value.
+const NO_NICE: i32 = i32::MIN;
+
+/// A node that a client calls.
+#[derive(Clone)]
+struct Known<T> {
+    node: NodeId,
+    /// What serves it.
+    object: T,
+    /// The least at which.
+    least: Level,
+    /// A caller at this nice value is served at the level at which the looper is.
+    nice: i32,
 }
 
 /// What a client has called lately.
@@ -34,36 +56,40 @@ pub(crate) struct Seats<T> {
 pub(super) struct Client<T> {
     channel: ChannelId,
     sender: (u32, u32),
-    /// By the node's remainder, with what serves it.
-    nodes: [Option<(NodeId, T)>; NODES],
+    /// By the node's remainder.
+    nodes: [Option<Known<T>>; NODES],
 }
 
 impl<T> Client<T> {
     /// Remembers what the state has admitted, in the client's seat.
-    pub fn learn(seat: &mut Option<Client<T>>, incoming: &Incoming, object: T) {
+    pub fn learn(seat: &mut Option<Client<T>>, state: &State, incoming: &Incoming, object: T) {
         let (Some(serving), Some(node)) = (&incoming.serving, incoming.node) else { return };
         let (channel, sender) = (serving.via.channel, incoming.sender);
         let nodes = [const { None }; NODES];
         let client = seat.get_or_insert(Client { channel, sender, nodes });
-        client.nodes[node.0 as usize % NODES] = Some((node, object));
+        let least = state.nodes.get(node).map_or(Level::nice(0), Node::level);
+        let nice = Some(incoming.turn.nice()).filter(|nice| level::is_served_here(*nice, least));
+        let nice = nice.unwrap_or(NO_NICE);
+        client.nodes[node.0 as usize % NODES] = Some(Known { node, object, least, nice });
     }
 
     #[inline]
-    fn object(&self, node: u64) -> Option<&T> {
-        let (known, object) = self.nodes[node as usize % NODES].as_ref()?;
-        (known.0 == node).then_some(object)
+    fn known(&self, node: u64) -> Option<&Known<T>> {
+        self.nodes[node as usize % NODES].as_ref().filter(|known| known.node.0 == node)
     }
 }
 
 impl<T: Clone> Seats<T> {
     /// Of a looper that has just begun.
     pub fn new() -> Seats<T> {
-        Seats { cell: None, epoch: 0, warm: Weak::new(), clients: Vec::new(), last: None }
+        let (warm, clients) = (Weak::new(), Vec::new());
+        let (by_nice, by_turn) = (Value::new(0), Value::new(0));
+        Seats { cell: None, epoch: 0, warm, clients, last: None, by_nice, by_turn }
     }
 
     /// Remembers what the state has admitted: a transaction of the shape that this looper could have
     /// taken in by itself.
-    pub fn learn(&mut self, engine: &Engine, _unchanged: &State, incoming: &Incoming, object: T) {
+    pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
         let Some(serving) = &incoming.serving else { return };
         if incoming.label.is_some() || engine.is_polling() {
             return;
@@ -76,7 +102,7 @@ impl<T: Clone> Seats<T> {
         self.follow(&warm);
         let place = warm.iter().position(|warm| warm.id == serving.via.channel);
         if let Some(seat) = place.and_then(|place| self.clients.get_mut(place)) {
-            Client::learn(seat, incoming, object);
+            Client::learn(seat, state, incoming, object);
         }
     }
 
@@ -181,22 +207,29 @@ impl<T: Clone> Seats<T> {
     }
 
     /// The lane that is next: of those with a request the first after the last that was served, so
-    /// that all come in turn. An error if there is anything but requests.
+    /// that all come in turn; if some have other nice values than 0, mostly the best of them. An error if there is anything but requests.
     #[inline(always)]
     fn choose(&self, warm: &[Arc<Channel>], posted: bool) -> Result<Option<Chosen>, OneWay> {
         let last = self.last.filter(|_| posted);
         let (last_place, last_number) = self.last.unwrap_or((usize::MAX, 0));
         let mut first: Option<(usize, u64)> = None;
+        let mut niced = 0;
         for (place, channel) in warm.iter().enumerate() {
             let ready = channel.new_lanes()?;
             let later = |(first, _): (usize, u64)| first <= last_place && place > last_place;
-            if ready != 0 && first.is_none_or(later) {
-                first = Some((place, ready));
+            if ready != 0 {
+                niced |= channel.niced(ready);
+                if first.is_none_or(later) {
+                    first = Some((place, ready));
+                }
             }
         }
         let Some((place, ready)) = first else {
             return Ok(last.map(|(place, number)| Chosen { place, number, ours: true }));
         };
+        if niced != 0 {
+            return Ok(self.choose_by_nice(warm, last));
+        }
         if let Some((place, number)) = last {
             // The others' turn: it waits with them.
             warm[place].set_ready(number as usize);
@@ -204,6 +237,43 @@ impl<T: Clone> Seats<T> {
         let beyond = if place == last_place { ready & (u64::MAX << last_number) << 1 } else { 0 };
         let ready = if beyond != 0 { beyond } else { ready };
         Ok(Some(Chosen { place, number: ready.trailing_zeros(), ours: false }))
+    }
+}
+
+/// After so many choices by nice values the next is in turn, whatever clients say of them: that is their word. So none
+/// waits for more than this many times as many others, and one, as it would.
+const MOST_BY_NICE: u8 = 8;
+
+impl<T: Clone> Seats<T> {
+    /// The lane with the best nice value; of several the first after the last that was served.
+    #[cold]
+    fn choose_by_nice(&self, warm: &[Arc<Channel>], last: Option<(usize, u32)>) -> Option<Chosen> {
+        let index = |(place, number): (usize, u32)| place * LANES + number as usize;
+        let in_turn = self.by_nice.get() == MOST_BY_NICE;
+        self.by_nice.set(if in_turn { 0 } else { self.by_nice.get() + 1 });
+        let next =
+            if in_turn { self.by_turn.get() } else { self.last.map_or(0, |last| index(last) + 1) };
+        let lanes = warm.len() * LANES;
+        let key = |place: usize, number: u32| {
+            let nice = if in_turn { Level::UNASKED } else { warm[place].nice(number as usize) };
+            (nice, (index((place, number)) + lanes - next % lanes) % lanes)
+        };
+        let ours = last.map(|(place, number)| Chosen { place, number, ours: true });
+        let others = warm.iter().enumerate().flat_map(|(place, channel)| {
+            let ready = channel.new_lanes().unwrap_or(0);
+            let lanes = (0..LANES as u32).filter(move |number| ready >> number & 1 == 1);
+            lanes.map(move |number| Chosen { place, number, ours: false })
+        });
+        let chosen =
+            ours.into_iter().chain(others).min_by_key(|lane| key(lane.place, lane.number))?;
+        if in_turn {
+            self.by_turn.set(index((chosen.place, chosen.number)) + 1);
+        }
+        if let Some((place, number)) = last.filter(|_| !chosen.ours) {
+            // The other's turn: it waits.
+            warm[place].set_ready(number as usize);
+        }
+        Some(chosen)
     }
 }
 
@@ -231,7 +301,10 @@ impl<T> Client<T> {
         if !is_plain(message, Kind::Request, 1) || others != 0 || lane.inbox().is_empty() {
             return None;
         }
-        let object = self.object(message.node)?;
+        let known = self.known(message.node)?;
+        if message.param != known.nice && !known.is_level_of(message.param) {
+            return None;
+        }
         let mut caller = ChainEntry::default();
         lane.incoming.read(size_of::<Message>(), bytes_of_mut(&mut caller));
         let (caller, sender) = (caller.token, self.sender);
@@ -239,6 +312,106 @@ impl<T> Client<T> {
             return None;
         }
         lane.inbox().clear();
-        Some(object)
+        Some(&known.object)
+    }
+}
+
+impl<T> Known<T> {
+    /// Whether a caller at this nice value is served at the level at which the looper is.
+    #[cold]
+    fn is_level_of(&self, nice: i32) -> bool {
+        level::is_served_here(nice, self.least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_broker::{Config, Running};
+
+    struct Stage {
+        server: Arc<Engine>,
+        /// The client's end, and its engine.
+        client: (Arc<Channel>, Arc<Engine>),
+        _broker: (Running, tempfile::TempDir),
+    }
+
+    fn stage() -> Stage {
+        let directory = tempfile::tempdir().unwrap();
+        let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
+        let server = Engine::open("binder", broker.socket()).unwrap();
+        server.become_manager(0x10, 0, 0).unwrap();
+        let client = Engine::open("binder", broker.socket()).unwrap();
+        client.find_manager().unwrap();
+        let channel = client.channel_to(server.identity.process).unwrap();
+        while server.warm().is_empty() {
+            server.take_events();
+        }
+        Stage { server, client: (channel, client), _broker: (broker, directory) }
+    }
+
+    impl Stage {
+        /// A request that nobody takes in: the server's control thread is not rung for.
+        fn post(&self, lane: usize, nice: i32) {
+            let (channel, _) = &self.client;
+            channel.show_nice(lane, nice);
+            let message = Message { kind: Kind::Request as u32, param: nice, ..Message::default() };
+            channel.lane(lane).unwrap().post(&message, |_| {});
+            channel.set_ready(lane);
+        }
+
+        /// Which lane a looper takes, that has served `last`.
+        fn take(&self, seats: &mut Seats<()>) -> Option<u32> {
+            let warm = self.server.warm();
+            let chosen = seats.choose(&warm, false).ok().flatten()?;
+            assert!(warm[chosen.place].claim_ready(chosen.number as usize));
+            seats.last = Some((chosen.place, chosen.number));
+            Some(chosen.number)
+        }
+    }
+
+    impl Drop for Stage {
+        fn drop(&mut self) {
+            self.server.close();
+            self.client.1.close();
+        }
+    }
+
+    #[test]
+    fn lanes_are_served_by_nice_values_and_else_in_turn() {
+        let cases: [([i32; 5], [u32; 5]); 5] = [
+            ([0, 0, 0, 0, 0], [0, 1, 2, 3, 4]),
+            ([10, 0, -10, 0, 5], [2, 3, 1, 4, 0]),
+            ([3, 3, 3, 3, 2], [4, 0, 1, 2, 3]),
+            // What no caller has counts as the nearest that one may have.
+            ([i32::MIN, -20, 19, i32::MAX, 0], [0, 1, 4, 2, 3]),
+            ([-1, 0, -1, 0, -1], [0, 2, 4, 1, 3]),
+        ];
+        for (values, order) in cases {
+            let (stage, mut seats) = (stage(), Seats::new());
+            values.iter().enumerate().for_each(|(lane, nice)| stage.post(lane, *nice));
+            let served: Vec<u32> = std::iter::from_fn(|| stage.take(&mut seats)).collect();
+            assert_eq!(served, order, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_says_the_best_keeps_nobody_waiting_for_long() {
+        let (stage, mut seats) = (stage(), Seats::new());
+        let waiting = 3;
+        (0..waiting).for_each(|lane| stage.post(lane, 19));
+        let liars = [10, 20, 30];
+        liars.iter().for_each(|lane| stage.post(*lane, -20));
+        let mut left = waiting;
+        let most = (usize::from(MOST_BY_NICE) + 1) * (waiting + liars.len());
+        for _ in 0..most {
+            let lane = stage.take(&mut seats).unwrap() as usize;
+            if liars.contains(&lane) {
+                stage.client.0.set_ready(lane);
+            } else {
+                left -= 1;
+            }
+        }
+        assert_eq!(left, 0);
     }
 }

@@ -1,9 +1,10 @@
 //! How a call ends: by a reply, by an error, by its peer's death.
 
 use super::{Arrival, Incoming, Received, Refusal, Room, Verdict, Via};
+use crate::level::Level;
 use crate::state::State;
 use crate::state::thread::{Calling, Frame, Thread, Waiting};
-use crate::state::work::{Queue, Tid, Work};
+use crate::state::work::{Queue, Tid, Turn, Work};
 use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{Kind, Message};
 use baton_abi::uapi::*;
@@ -32,6 +33,8 @@ impl State {
             sizes: (message.data_bytes as usize, message.offsets_bytes as usize),
             sender: (0, 0),
             label: None,
+            least: Level::UNASKED,
+            turn: Turn::default(),
             serving: None,
         };
         self.unread_replies += 1;

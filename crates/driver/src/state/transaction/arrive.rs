@@ -3,7 +3,7 @@
 use super::{Arrival, Buffer, Incoming, Received, Room, Serving, Verdict};
 use crate::state::State;
 use crate::state::buffer::{NoRoom, allocation_bytes};
-use crate::state::work::{Queue, Tid, Work};
+use crate::state::work::{Queue, Tid, Turn, Work};
 use baton_abi::control::{ChannelId, Granted, NodeId, ProcessId, TicketId};
 use baton_abi::lane::{Kind, Message};
 use baton_abi::uapi::*;
@@ -97,11 +97,12 @@ impl State {
         let one_way = message.kind == Kind::OneWay as u32;
         let target = self.nodes.get_mut(node).expect("admitted");
         target.local.strong += 1;
+        let least = target.level();
         self.fill(room, message, contents, Some(node));
         let (pid, uid) = self.peers.get(&arrival.peer).map_or((0, u32::MAX), |p| (p.pid, p.uid));
         let nested = arrival.chain.iter().find(|entry| entry.process == self.id.0);
         let named = nested.and_then(|entry| self.tokens.get(&entry.token)).copied();
-        let waiter = on.or(named).or_else(|| self.attended.get(&arrival.via).copied());
+        let waiter = on.or(named).or_else(|| self.duties.attended.get(&arrival.via).copied());
         let incoming = Incoming {
             buffer: room.buffer,
             peer: arrival.peer,
@@ -113,6 +114,8 @@ impl State {
             sizes: (message.data_bytes as usize, message.offsets_bytes as usize),
             sender: (if one_way { 0 } else { pid }, uid),
             label: room.label,
+            least,
+            turn: Turn::of(message.param),
             serving: (!one_way).then_some(Serving {
                 via: arrival.via,
                 peer: arrival.peer,
@@ -125,7 +128,10 @@ impl State {
             return self.queue_one_way(node, incoming);
         }
         self.outstanding += 1;
-        self.push(waiter.map_or(Queue::Process, Queue::Thread), Work::Transaction(incoming));
+        match waiter {
+            Some(tid) => self.push(Queue::Thread(tid), Work::Transaction(incoming)),
+            None => self.push_process_call(incoming),
+        }
     }
 
     fn queue_one_way(&mut self, node: NodeId, incoming: Incoming) {

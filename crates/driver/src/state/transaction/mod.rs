@@ -13,6 +13,8 @@ mod plain;
 mod release;
 
 use super::buffer::Offset;
+use super::work::Turn;
+use crate::level::{Level, Wanted};
 use baton_abi::control::{ChannelId, Granted, NodeId, Object, ProcessId, Strength};
 use baton_abi::lane::{ChainEntry, Kind, Message};
 use baton_abi::uapi::*;
@@ -59,6 +61,10 @@ pub struct Incoming {
     pub sender: (u32, u32),
     /// Offset in the mapping of the sender's label, if the node wants it.
     pub label: Option<Offset>,
+    /// The least at which it is served.
+    pub least: Level,
+    /// Its place among calls that wait.
+    pub turn: Turn,
     /// Who waits for the answer, if anyone.
     pub serving: Option<Serving>,
 }
@@ -138,6 +144,14 @@ pub struct Refusal {
     pub command: u32,
     /// The extended error's.
     pub errno: Errno,
+}
+
+impl Incoming {
+    /// By what it is to be served.
+    pub fn wanted(&self) -> Wanted {
+        let nice = self.serving.is_some().then(|| self.turn.nice());
+        Wanted { nice, node: self.least }
+    }
 }
 
 impl Refusal {

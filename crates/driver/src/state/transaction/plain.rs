@@ -14,7 +14,11 @@ impl State {
     /// waits for, nothing that it is to be told.
     pub fn is_free(&self, tid: Tid) -> bool {
         let thread = self.threads.get(tid);
-        thread.is_some_and(|thread| thread.is_available() && !thread.failed && !thread.return_once)
+        thread.is_some_and(|thread| {
+            let first =
+                thread.failed | thread.return_once | thread.is_relieved | thread.is_off_level;
+            thread.is_available() && !first
+        })
     }
 
     /// Whether there is work for whichever looper comes.

@@ -25,6 +25,7 @@ mod manager;
 mod mesh;
 mod oneway;
 mod references;
+mod scheduling;
 mod shared_memory;
 mod sizes;
 mod stream;
@@ -46,6 +47,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("chain", chain::scenario),
     ("identity", identity::scenario),
     ("threads", threads::scenario),
+    ("real-time", scheduling::scenario),
     ("oneway-order", oneway::order),
     ("oneway-limit", oneway::limit),
     ("sizes", sizes::scenario),

@@ -18,6 +18,7 @@ use rsbinder::{
 use crate::check::{Outcome, PATIENCE};
 use crate::child::{self, Child, Loopers};
 use crate::listener::Counted;
+use crate::scheduling;
 
 /// What callers wait for and wake each other with.
 #[derive(Default)]
@@ -102,6 +103,10 @@ impl IPeer for Peer {
 
     fn callerUid(&self) -> BinderResult<i32> {
         Ok(rsbinder::get_calling_uid() as i32)
+    }
+
+    fn scheduling(&self) -> BinderResult<Vec<i32>> {
+        Ok(scheduling::of_this_thread().map_err(failed)?.to_vec())
     }
 
     fn echo(&self, data: &[u8]) -> BinderResult<Vec<u8>> {

@@ -1,0 +1,68 @@
+//! At which levels the calling thread serves, between the read that brings a transaction and the reply.
+//!
+//! A thread that serves nested ones goes down the same steps. Most are no steps at all, and are not kept here.
+
+use super::Device;
+use crate::level::{self, Level, Wanted};
+use crate::state::work::Tid;
+use std::cell::{Cell, RefCell};
+
+thread_local! {
+    static STEPS: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
+    /// There are some.
+    static IS_UP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A change of level.
+struct Step {
+    engine: u64,
+    /// How many transactions the thread has to answer since; 0 for a one-way one.
+    depth: usize,
+    before: Level,
+}
+
+impl Device {
+    /// The thread serves by this from now on.
+    pub(super) fn take_level(&self, tid: Tid, depth: usize, wanted: Wanted) {
+        if let Some(before) = level::adopt(wanted) {
+            let step = Step { engine: self.engine.number(), depth, before };
+            STEPS.with_borrow_mut(|steps| steps.push(step));
+            IS_UP.set(true);
+            self.engine.lock().thread(tid).is_off_level = depth == 0;
+        }
+    }
+
+    /// It answers the innermost of so many.
+    pub(super) fn leave_level(&self, depth: impl FnOnce() -> usize) {
+        if IS_UP.get() {
+            self.step_down(depth());
+        }
+    }
+
+    /// It reads, and serves nothing any more.
+    pub(super) fn leave_levels(&self, tid: Tid) {
+        if !IS_UP.get() {
+            return;
+        }
+        let mut state = self.engine.lock();
+        let thread = state.thread(tid);
+        thread.is_off_level = false;
+        let serves_nothing = thread.stack.is_empty();
+        drop(state);
+        if serves_nothing {
+            self.step_down(0);
+        }
+    }
+
+    #[cold]
+    fn step_down(&self, depth: usize) {
+        STEPS.with_borrow_mut(|steps| {
+            let is_left = |step: &&Step| step.engine == self.engine.number() && step.depth >= depth;
+            while let Some(step) = steps.last().filter(is_left) {
+                level::restore(step.before);
+                steps.pop();
+            }
+            IS_UP.set(!steps.is_empty());
+        });
+    }
+}

@@ -1,0 +1,265 @@
+//! Loopers of real-time callers in a server of the raw interface: the program's own threads.
+//!
+//! A looper that comes to read goes on *duty* at a lane ([`super::duty`]), if the pool can spare it: it waits there
+//! alone, inside its read, and serves at the rank that the broker gives it. Else its program is asked for
+//! one more looper, as long as it lets the pool have one.
+//!
+//! Between two reads the thread is the program's, which may keep it. A caller that has not been taken in for
+//! a millisecond says so, and if the thread does not come for a [`ROUND`] more, the lane is the pool's.
+//!
+//! **Invariant**: of a thread that attends, the channel, the state and the thread's [`Watch`](super::fast) are changed
+//! by itself, or under the state's lock while it is not in its read.
+
+use super::Engine;
+use super::duty::Duty;
+use crate::channel::Channel;
+use crate::state::State;
+use crate::state::thread::Waiting;
+use crate::state::transaction::Via;
+use crate::state::work::Tid;
+use crate::thread;
+use crate::thread_end;
+use baton_abi::control::Request;
+use baton_shm::futex::Wait;
+use baton_shm::lock::Guard;
+use rustix::event::Timespec;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// From one round to the next. A pool that serves longer without a look is one that may wait for somebody.
+const ROUND: Duration = Duration::from_millis(20);
+
+/// When the control thread is to see whether the pool lacks those on duty.
+#[derive(Debug)]
+pub(super) struct Patrol {
+    timer: OwnedFd,
+}
+
+impl Patrol {
+    pub fn new() -> Result<Patrol, Errno> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Patrol { timer: rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)? })
+    }
+
+    /// Polls readable when it is time.
+    pub fn timer(&self) -> BorrowedFd<'_> {
+        self.timer.as_fd()
+    }
+
+    /// A round is due a while from now.
+    pub fn expect(&self) {
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let then = Timespec { tv_sec: 0, tv_nsec: ROUND.subsec_nanos().into() };
+        let once = Itimerspec { it_interval: never, it_value: then };
+        // It cannot fail: the descriptor is a timer and the time is one.
+        let _ = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
+    }
+}
+
+impl Engine {
+    /// The control thread's round.
+    pub(super) fn patrol(&self) {
+        let _ = rustix::io::read(&self.patrol.timer, &mut [0; 8]);
+        let mut state = self.lock();
+        for via in state.take_absent() {
+            if let Some(channel) = self.channel(via.channel) {
+                self.end_absence(&mut state, &channel, via);
+            }
+        }
+        // What waits for an event still does; the next round finds it.
+        self.accept(&mut state, None);
+        if state.patrol() {
+            self.patrol.expect();
+        }
+        self.unlock(state);
+    }
+
+    /// A lane for the program's threads to attend.
+    pub(super) fn offer(&self, duty: &Duty) {
+        let mut state = self.lock();
+        state.offer_lane(duty.via());
+        let is_served = state.wants_attendant() || state.may_grow();
+        self.unlock(state);
+        if !is_served && !self.duties.has_told_of_pool.swap(true, Ordering::Relaxed) {
+            tracing::warn!(target: "binder", "{}: real-time callers are served by the pool, at its loopers' own \
+                priority: it has no looper to spare, and its program wants no more of them, or polls", self.identity.pid);
+        }
+    }
+
+    /// Threads of ours attend them from now on.
+    pub(super) fn take_offers_back(&self, duties: &[Arc<Duty>]) {
+        let mut state = self.lock();
+        duties.iter().for_each(|duty| state.withdraw_lane(duty.via()));
+        self.unlock(state);
+    }
+
+    /// A lane is like others again.
+    pub(super) fn end_offer(&self, via: Via) {
+        let mut state = self.lock();
+        state.withdraw_lane(via);
+        self.unlock(state);
+    }
+
+    /// The calling thread, a looper that comes to read and would wait, goes on duty if there is one for it.
+    pub(crate) fn go_on_duty<'a>(
+        self: &'a Arc<Engine>,
+        mut state: Guard<'a, State>,
+        tid: Tid,
+    ) -> Guard<'a, State> {
+        if std::mem::take(&mut state.thread(tid).is_relieved) {
+            // The broker sees to it too, but later: what the thread serves now is no real-time caller's.
+            thread::become_ordinary();
+        }
+        if !state.wants_attendant() {
+            return state;
+        }
+        if !thread::is_ordinary() {
+            // One that has attended may have a rank that the broker is about to take back.
+            let thread = state.thread(tid);
+            thread.is_unsuited = !thread.has_attended;
+            return state;
+        }
+        let Some(via) = state.go_on_duty(tid) else { return state };
+        let Some(duty) = self.duty(via).filter(|duty| !duty.is_over()) else {
+            state.withdraw_lane(via);
+            return state;
+        };
+        thread_end::remember_lanes(self);
+        duty.renew();
+        self.attend_at_once(state, &duty)
+    }
+
+    /// What lies on the lane already, of which others have been told, is this thread's if it is still there.
+    fn attend_at_once<'a>(&'a self, mut state: Guard<'a, State>, duty: &Duty) -> Guard<'a, State> {
+        let Ok(areas) = duty.areas() else { return state };
+        for _ in 0..2 {
+            if duty.channel.attend(areas, duty.lane) {
+                return state;
+            }
+            if self.accept_attended(&mut state, &duty.channel, duty.lane as usize).is_some() {
+                break;
+            }
+        }
+        // Somebody is at it.
+        state.vacate(duty.via());
+        state
+    }
+
+    /// Waits until a read by this thread, which attends a lane, has something to return, or it attends none any more.
+    /// Errors as in [`Engine::await_work`].
+    pub(super) fn await_attended<'a>(
+        &'a self,
+        mut state: Guard<'a, State>,
+        (tid, via): (Tid, Via),
+        nonblocking: bool,
+    ) -> Result<Guard<'a, State>, Errno> {
+        let Some(duty) = self.duty(via) else {
+            state.withdraw_lane(via);
+            return Ok(state);
+        };
+        let areas = duty.areas()?;
+        if duty.is_news() {
+            drop(state);
+            self.keep_lane(&duty.channel, duty.lane);
+            state = self.lock();
+        }
+        loop {
+            if self.has_events() {
+                drop(state);
+                self.take_events();
+                state = self.lock();
+            }
+            state = self.accept_own(state, &duty);
+            self.carry_out(&mut state);
+            if self.is_closed() {
+                return Err(Errno::BADF);
+            }
+            if duty.is_over() {
+                state.withdraw_lane(via);
+            }
+            if state.has_work(tid, false) || state.attends(tid) != Some(via) {
+                return Ok(state);
+            }
+            if nonblocking {
+                return Err(Errno::AGAIN);
+            }
+            state.set_waiting(tid, Waiting::Lane(via));
+            // Under the lock: whoever relieves it tells the broker after this.
+            self.register(&duty);
+            drop(state);
+            let outcome = areas.inbox().wait(None);
+            self.follow(&[&duty.channel]);
+            state = self.lock();
+            state.set_waiting(tid, Waiting::No);
+            if outcome == Err(Wait::Interrupted) && !state.has_work(tid, false) {
+                return Err(Errno::INTR);
+            }
+        }
+    }
+
+    /// Lanes that their callers have told of although they are attended: those whose threads are still away a
+    /// round later are the pool's.
+    pub(super) fn look_for_absent(&self, state: &mut State, channel: &Channel) {
+        let mut told = channel.told_of_attended();
+        while told != 0 {
+            let lane = told.trailing_zeros();
+            told &= told - 1;
+            let via = channel.via(lane as usize);
+            if is_waited_for(state, channel, via) {
+                state.note_absent(via);
+            }
+        }
+    }
+
+    fn end_absence(&self, state: &mut State, channel: &Channel, via: Via) {
+        if is_waited_for(state, channel, via)
+            && let Ok(areas) = channel.lane(via.lane as usize)
+        {
+            state.vacate(via);
+            channel.leave_lane(areas, via.lane);
+        }
+    }
+
+    /// A thread of the program's attends the lane no longer.
+    pub(super) fn leave_unattended(&self, via: Via, tid: Tid) {
+        let Via { channel: id, lane } = via;
+        if let Some(channel) = self.channel(id)
+            && let Ok(areas) = channel.lane(lane as usize)
+        {
+            if channel.leave_lane(areas, lane) {
+                channel.set_ready(lane as usize);
+                self.wake_looper();
+            }
+            channel.release_lane(lane);
+        }
+        self.broker.tell(&Request::LeaveRealTime { channel: id, lane });
+        // The thread's rank is about to be another one.
+        thread::ranks_changed();
+        self.end_reservations(tid);
+    }
+
+    /// A thread that has not said so has ended: what was kept for it is not any more.
+    pub(crate) fn forget_lanes(&self, tid: Tid) {
+        let mut state = self.lock();
+        state.vacate_of(tid);
+        self.unlock(state);
+        self.end_reservations(tid);
+    }
+}
+
+/// Whether a call lies on a lane whose thread is out of the driver. It does not serve past the state either.
+fn is_waited_for(state: &State, channel: &Channel, via: Via) -> bool {
+    let is_posted = channel.lane(via.lane as usize).is_ok_and(|areas| !areas.inbox().is_empty());
+    let is_idle = || {
+        let idle = channel.start_serving(via.lane);
+        if idle {
+            channel.end_serving(via.lane);
+        }
+        idle
+    };
+    is_posted && state.is_away(via) && is_idle()
+}

@@ -1,0 +1,399 @@
+//! Lanes of real-time callers, and the program's threads that attend them.
+//!
+//! A looper of the pool that comes to read goes on duty at a vacant lane, and is the pool's again when it is relieved.
+//! Where the pool cannot spare one, its program is asked for more.
+//!
+//! The pool may then have nobody left that comes by: its loopers serve, and one of them may wait for what nobody
+//! takes in. So as long as no looper of the pool waits, the runner patrols, and what has waited from one round to the next, in
+//! which no looper of the pool has come by, is for one that is on duty and has nothing to do. So it is the other way
+//! round: a lane whose caller has waited for a round for a thread that is out of the driver is the pool's.
+//!
+//! **Invariant**: of the loopers that are there, at most half are on duty. Ordinary callers so have one,
+//! whenever there is one.
+
+use super::thread::{Thread, Waiting};
+use super::transaction::Via;
+use super::work::Tid;
+use super::{Effect, State};
+use rustc_hash::FxHashMap;
+
+/// Who attends which lane.
+#[derive(Debug, Default)]
+pub struct Duties {
+    /// Threads that alone take what comes on a lane, the program's or ours.
+    pub(super) attended: FxHashMap<Via, Tid>,
+    /// Lanes for a thread of the program's that nobody attends, oldest first.
+    vacant: Vec<Via>,
+    /// How many of the program's threads attend one.
+    on_duty: usize,
+    /// Some thread polls: lanes are the pool's, but for those that are attended already.
+    is_over: bool,
+    /// How often loopers of the pool have come by.
+    visits: u64,
+    /// Lanes whose callers wait for a thread that is out of the driver, since before the next round.
+    absent: Vec<Via>,
+    /// The visits up to the last round of a patrol that goes on.
+    patrol: Option<u64>,
+}
+
+impl State {
+    /// A thread of ours alone takes what comes on this lane.
+    pub fn attend(&mut self, via: Via, tid: Tid) {
+        self.duties.attended.insert(via, tid);
+        self.thread(tid).return_once = false;
+    }
+
+    /// It does no longer.
+    pub fn leave_lane(&mut self, via: Via) {
+        self.duties.attended.remove(&via);
+    }
+
+    /// A lane that a looper of the program's is to attend.
+    pub fn offer_lane(&mut self, via: Via) {
+        if self.duties.is_over {
+            return;
+        }
+        if !self.duties.attended.contains_key(&via) && !self.duties.vacant.contains(&via) {
+            self.duties.vacant.push(via);
+        }
+    }
+
+    /// The lane is as others are, or somebody else's to attend.
+    pub fn withdraw_lane(&mut self, via: Via) {
+        self.duties.vacant.retain(|vacant| *vacant != via);
+        self.relieve(via);
+    }
+
+    /// Whether a looper of the pool could go on duty.
+    #[inline]
+    pub fn wants_attendant(&self) -> bool {
+        !self.duties.vacant.is_empty() && self.can_spare_looper()
+    }
+
+    /// Whether more loopers are wanted for lanes than the pool has to spare.
+    #[inline]
+    pub fn lacks_attendants(&self) -> bool {
+        !self.duties.vacant.is_empty() && !self.can_spare_looper()
+    }
+
+    fn can_spare_looper(&self) -> bool {
+        (self.duties.on_duty + 1) * 2 <= self.pool.there
+    }
+
+    /// Whether the program lets the pool have one more thread, some time.
+    pub fn may_grow(&self) -> bool {
+        !self.duties.is_over && self.pool.requested + self.pool.started < self.pool.max
+    }
+
+    /// The thread, which comes to read, goes on duty if it can be spared.
+    pub fn go_on_duty(&mut self, tid: Tid) -> Option<Via> {
+        if !self.wants_attendant() || !self.is_free(tid) || self.has_process_work() {
+            return None;
+        }
+        let thread = self.thread(tid);
+        if !thread.looper.is_there() || thread.attends.is_some() || thread.is_unsuited {
+            return None;
+        }
+        let via = self.duties.vacant.remove(0);
+        let thread = self.thread(tid);
+        (thread.attends, thread.has_attended) = (Some(via), true);
+        self.duties.attended.insert(via, tid);
+        self.duties.on_duty += 1;
+        if self.sleepers == 0 {
+            self.none_waits();
+        }
+        Some(via)
+    }
+
+    /// The lane that a thread of the program's attends.
+    #[inline]
+    pub fn attends(&self, tid: Tid) -> Option<Via> {
+        self.threads.get(tid)?.attends
+    }
+
+    /// The same, if it waits there: it has not called anybody, and has nothing to do.
+    pub fn attends_now(&self, tid: Tid) -> Option<Via> {
+        let thread = self.threads.get(tid).filter(|thread| thread.stack.is_empty())?;
+        thread.attends
+    }
+
+    /// Whether the program's thread that attends the lane is out of the driver, and owes nobody an answer.
+    pub fn is_away(&self, via: Via) -> bool {
+        let thread = self.duties.attended.get(&via).and_then(|tid| self.threads.get(*tid));
+        thread.is_some_and(|thread| {
+            thread.attends == Some(via) && thread.waiting == Waiting::No && thread.stack.is_empty()
+        })
+    }
+
+    /// The program's thread that attends the lane is the pool's again, and another may attend it.
+    pub fn vacate(&mut self, via: Via) {
+        if self.relieve(via) {
+            self.offer_lane(via);
+        }
+    }
+
+    /// The same of a thread that is to attend nothing any more.
+    pub fn vacate_of(&mut self, tid: Tid) {
+        if let Some(via) = self.attends(tid) {
+            self.vacate(via);
+        }
+    }
+
+    /// The calling thread polls, and with it others may: no thread goes on duty any more.
+    pub fn end_duties(&mut self, tid: Tid) {
+        self.duties.is_over = true;
+        self.duties.vacant.clear();
+        self.vacate_of(tid);
+    }
+
+    fn relieve(&mut self, via: Via) -> bool {
+        let Some(&tid) = self.duties.attended.get(&via) else { return false };
+        let Some(thread) = self.threads.get_mut(tid) else { return false };
+        if thread.attends.take().is_none() {
+            return false;
+        }
+        thread.is_relieved = true;
+        self.duties.attended.remove(&via);
+        self.duties.on_duty -= 1;
+        self.effect(Effect::Unattended(via, tid));
+        self.wake(tid);
+        true
+    }
+
+    /// A looper of the pool has come by.
+    #[inline(always)]
+    pub(super) fn count_visit(&mut self) {
+        self.duties.visits += 1;
+    }
+
+    /// No looper of the pool waits any more.
+    #[inline(always)]
+    pub(super) fn none_waits(&mut self) {
+        if self.duties.on_duty > 0 {
+            self.start_patrol();
+        }
+    }
+
+    fn start_patrol(&mut self) {
+        if self.duties.patrol.is_none() {
+            self.duties.patrol = Some(self.duties.visits);
+            self.effect(Effect::Patrol);
+        }
+    }
+
+    /// The lane's caller waits, and the thread that attends it is out of the driver.
+    pub fn note_absent(&mut self, via: Via) {
+        if !self.duties.absent.contains(&via) {
+            self.duties.absent.push(via);
+        }
+        self.start_patrol();
+    }
+
+    /// The lanes of which that was so before this round.
+    pub fn take_absent(&mut self) -> Vec<Via> {
+        std::mem::take(&mut self.duties.absent)
+    }
+
+    /// One round, after everything that has been posted has come in. Whether there is to be another one.
+    pub fn patrol(&mut self) -> bool {
+        let is_manned = self.sleepers > 0 || self.duties.on_duty == 0;
+        if is_manned && self.duties.absent.is_empty() {
+            self.duties.patrol = None;
+            return false;
+        }
+        let before = self.duties.patrol.replace(self.duties.visits);
+        if !is_manned && before == Some(self.duties.visits) && self.has_process_work() {
+            self.relieve_idle();
+        }
+        true
+    }
+
+    fn relieve_idle(&mut self) {
+        let mut attended = self.duties.attended.iter();
+        let is_idle = |via: &Via, thread: &Thread| {
+            thread.attends == Some(*via) && thread.waiting == Waiting::Lane(*via)
+        };
+        let idle = attended
+            .find(|(via, tid)| self.threads.get(**tid).is_some_and(|thread| is_idle(via, thread)));
+        if let Some((&via, _)) = idle {
+            self.vacate(via);
+        }
+    }
+
+    /// A looper has left: those on duty may be too many.
+    pub(super) fn balance_duties(&mut self) {
+        while self.duties.on_duty * 2 > self.pool.there {
+            let mut attended = self.duties.attended.iter();
+            let lane = attended.find(|(via, tid)| self.attends(**tid) == Some(**via));
+            let Some((&lane, _)) = lane else { return };
+            self.vacate(lane);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_abi::control::{ChannelId, ProcessId};
+
+    fn via(lane: u32) -> Via {
+        Via { channel: ChannelId(1), lane }
+    }
+
+    /// Loopers that have come to read, by these numbers from 1 on.
+    fn pool(loopers: u32) -> State {
+        let mut state = State::new(ProcessId(1));
+        for tid in 1..=loopers {
+            state.enter_looper(tid);
+            state.thread(tid).return_once = false;
+        }
+        state
+    }
+
+    fn unattended(state: &mut State) -> Vec<(Via, Tid)> {
+        let effects = state.take_effects().into_iter();
+        let told = |effect| match effect {
+            Effect::Unattended(via, tid) => Some((via, tid)),
+            _ => None,
+        };
+        effects.filter_map(told).collect()
+    }
+
+    #[test]
+    fn at_most_half_of_the_loopers_are_on_duty() {
+        for (loopers, lanes, on_duty) in [
+            (0, 1, 0),
+            (1, 1, 0),
+            (2, 1, 1),
+            (2, 2, 1),
+            (3, 3, 1),
+            (5, 1, 1),
+            (5, 3, 2),
+            (16, 64, 8),
+        ] {
+            let mut state = pool(loopers);
+            (0..lanes).for_each(|lane| state.offer_lane(via(lane)));
+            let went = (1..=loopers).filter(|tid| state.go_on_duty(*tid).is_some()).count();
+            assert_eq!(went, on_duty, "{loopers} loopers, {lanes} lanes");
+            assert_eq!(state.lacks_attendants(), went < lanes as usize, "{loopers}, {lanes}");
+        }
+    }
+
+    #[test]
+    fn who_may_go_on_duty() {
+        type Change = fn(&mut State);
+        let cases: [(&str, Change, bool); 8] = [
+            ("a looper", |_| {}, true),
+            ("no looper", |state| state.thread(1).looper = Default::default(), false),
+            ("one that has left", |state| state.exit_looper(1), false),
+            ("one whose first read returns", |state| state.thread(1).return_once = true, false),
+            ("an unsuited one", |state| state.thread(1).is_unsuited = true, false),
+            ("one that has been on duty", |state| state.thread(1).has_attended = true, true),
+            (
+                "when the pool has work",
+                |state| state.push_process(super::super::work::Work::Error(0)),
+                false,
+            ),
+            ("when somebody polls", |state| state.end_duties(9), false),
+        ];
+        for (name, change, goes) in cases {
+            let mut state = pool(4);
+            state.offer_lane(via(0));
+            change(&mut state);
+            assert_eq!(state.go_on_duty(1), goes.then_some(via(0)), "{name}");
+            assert_eq!(state.takes_process_work(1), !goes, "{name}");
+        }
+    }
+
+    /// A lane that nobody attends any more is another looper's, unless it is over.
+    #[test]
+    fn every_way_off_duty_leaves_the_lane_to_the_next() {
+        type Way = fn(&mut State);
+        let ways: [(&str, Way, Option<Via>); 6] = [
+            ("leaves", |state| state.thread_exit(1), Some(via(0))),
+            ("is a looper no more", |state| state.exit_looper(1), Some(via(0))),
+            ("polls", |state| state.end_duties(1), None),
+            ("is relieved", |state| state.vacate(via(0)), Some(via(0))),
+            ("its lane is over", |state| state.withdraw_lane(via(0)), None),
+            (
+                "others have left",
+                |state| {
+                    (3..=4).for_each(|tid| state.thread_exit(tid));
+                    assert_eq!(state.attends(1), Some(via(0)), "half of two");
+                    state.thread_exit(2);
+                    state.enter_looper(5);
+                    state.thread(5).return_once = false;
+                },
+                Some(via(0)),
+            ),
+        ];
+        for (name, way, next) in ways {
+            let mut state = pool(4);
+            state.offer_lane(via(0));
+            assert_eq!(state.go_on_duty(1), Some(via(0)));
+            way(&mut state);
+            assert_eq!(unattended(&mut state), [(via(0), 1)], "{name}");
+            assert_eq!(state.attends(1), None, "{name}");
+            let taken = [2, 5].into_iter().find_map(|tid| {
+                state.threads.get(tid)?;
+                state.go_on_duty(tid)
+            });
+            assert_eq!(taken, next, "{name}");
+        }
+    }
+
+    #[test]
+    fn more_loopers_are_asked_for_where_none_can_be_spared() {
+        for (loopers, lanes, max, wants) in
+            [(1, 1, 1, true), (1, 1, 0, false), (2, 1, 9, false), (2, 2, 9, true), (1, 0, 9, false)]
+        {
+            let mut state = pool(loopers);
+            state.pool.max = max;
+            // One waits: for the pool alone there is no need of more.
+            state.set_waiting(loopers, Waiting::Bell);
+            (0..lanes).for_each(|lane| state.offer_lane(via(lane)));
+            if loopers > 1 {
+                assert!(state.go_on_duty(1).is_some());
+            }
+            assert_eq!(
+                state.wants_looper(1),
+                wants,
+                "{loopers} loopers, {lanes} lanes, {max} at most"
+            );
+        }
+    }
+
+    #[test]
+    fn a_patrol_relieves_who_idles_while_nobody_comes_by() {
+        use super::super::work::Work;
+        let mut state = pool(2);
+        state.offer_lane(via(0));
+        assert_eq!(state.go_on_duty(1), Some(via(0)));
+        assert_eq!(state.take_effects(), [Effect::Patrol], "nobody else waits");
+        state.set_waiting(1, Waiting::Lane(via(0)));
+        state.push_process(Work::Error(0));
+        // The other one has come by since.
+        state.set_waiting(2, Waiting::Bell);
+        state.set_waiting(2, Waiting::No);
+        assert!(state.patrol() && state.attends(1).is_some());
+        assert!(state.patrol());
+        assert_eq!(state.attends(1), None);
+        assert!(!state.patrol(), "nobody is on duty");
+        assert!(state.next_return(1, true).is_some());
+    }
+
+    #[test]
+    fn a_thread_is_away_while_it_is_out_of_the_driver_and_owes_nothing() {
+        let mut state = pool(2);
+        state.offer_lane(via(0));
+        assert!(!state.is_away(via(0)), "nobody attends");
+        state.go_on_duty(1);
+        assert!(state.is_away(via(0)));
+        state.set_waiting(1, Waiting::Lane(via(0)));
+        assert!(!state.is_away(via(0)));
+        state.note_absent(via(0));
+        assert_eq!(state.take_absent(), [via(0)]);
+        state.attend(via(1), 7);
+        assert!(!state.is_away(via(1)), "a thread of ours comes");
+    }
+}

@@ -1,0 +1,267 @@
+//! At which nice value or priority a transaction is served: its caller's or its node's, by either front end.
+#[path = "support/program.rs"]
+mod program;
+#[path = "support/scheduling.rs"]
+mod scheduling;
+mod support;
+
+use baton_abi::uapi::*;
+use baton_driver::observer::Observer;
+use baton_driver::process::{Handle, Least, Parcel, Process, priority_changed};
+use bytemuck::Zeroable;
+use program::{Commands, Program};
+use scheduling::{may_be_real_time, rank};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use support::Broker;
+
+/// Calls by which the fast path is learnt, and some more.
+const CALLS: usize = 20;
+
+fn none() -> Commands {
+    Commands::default()
+}
+
+/// A nice value, or a policy and a priority, as an answer.
+fn level() -> Vec<u8> {
+    let [policy, priority] = rank();
+    let nice = rustix::process::getpriority_process(None).unwrap();
+    let level = if policy == libc::SCHED_OTHER { [policy, nice] } else { [policy, priority] };
+    scheduling::bytes(level)
+}
+
+fn nice(value: i32) -> Vec<u8> {
+    scheduling::bytes([libc::SCHED_OTHER, value])
+}
+
+fn set_nice(value: i32) -> bool {
+    let set = rustix::process::setpriority_process(None, value).is_ok();
+    priority_changed();
+    set
+}
+
+/// Whether threads here may have a better nice value than they have.
+fn may_be_nicer() -> bool {
+    let may = thread::spawn(|| set_nice(-11)).join().unwrap();
+    if !may {
+        println!("skipped: this machine lets us have no better nice value");
+    }
+    may
+}
+
+/// What a server asks for, by either front end.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    least: Least,
+    flags: u32,
+}
+
+const FIFO_25: u32 = (libc::SCHED_FIFO as u32) << FLAT_BINDER_FLAG_SCHED_POLICY_SHIFT | 25;
+
+fn asked() -> [(&'static str, Asked); 4] {
+    [
+        ("nothing", Asked { least: Least::default(), flags: 0 }),
+        ("its callers'", Asked { least: Least::callers(), flags: 0x7f }),
+        ("-7", Asked { least: Least::nice(-7), flags: 0xf9 }),
+        ("FIFO 25", Asked { least: Least::fifo(25), flags: FIFO_25 }),
+    ]
+}
+
+/// The answers to callers at these nice values, of a looper that is at 0 itself.
+fn expected(asked: &str, caller: i32) -> Vec<u8> {
+    match asked {
+        "nothing" => nice(caller.min(0)),
+        "its callers'" => nice(caller),
+        "-7" => nice(caller.min(-7)),
+        _ => scheduling::bytes([libc::SCHED_FIFO, 25]),
+    }
+}
+
+/// Calls at each of some nice values, in turn and often in a row.
+fn call_at_all(socket: &Path, asked: &'static str) {
+    for caller in [0, 10, -5, 0, -10, 3, 0] {
+        let client = Process::open("binder", socket).unwrap();
+        thread::spawn(move || {
+            assert!(set_nice(caller));
+            let manager = client.context_manager().unwrap();
+            for _ in 0..CALLS {
+                let reply = client.call(&manager, 1, &Parcel::new()).unwrap();
+                assert_eq!(reply.data(), expected(asked, caller), "{asked}, {caller}");
+            }
+            assert_eq!(rustix::process::getpriority_process(None).unwrap(), caller, "its own");
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+#[test]
+fn an_object_is_served_at_its_callers_level_or_its_own() {
+    if !may_be_nicer() || !may_be_real_time() {
+        return;
+    }
+    for (name, asked) in asked() {
+        let broker = Broker::start();
+        let server = Process::open("binder", &broker.socket).unwrap();
+        let object = server.add_object_at(asked.least, |_| Ok(Parcel::from(&level()[..])));
+        server.become_context_manager(object).unwrap();
+        let serving = server.clone();
+        let looper = thread::spawn(move || {
+            assert!(set_nice(0));
+            serving.serve();
+            level()
+        });
+        call_at_all(&broker.socket, name);
+        server.close();
+        assert_eq!(looper.join().unwrap(), nice(0), "{name}: the looper's own");
+    }
+}
+
+/// Serves until the gate says so; what it is at between reply and read goes to `between`.
+fn serve_raw(program: &Program, between: &Sender<Vec<u8>>) {
+    let mut next = none().put(BC_ENTER_LOOPER, &[]);
+    loop {
+        let Ok(returned) = program.exchange(next) else { return };
+        next = none();
+        for request in returned.messages {
+            let reply = none().free(&request).reply(&level());
+            if request.transaction.flags & TF_ONE_WAY == 0 {
+                program.exchange_in(&reply, &mut []).unwrap();
+            } else {
+                next = none().free(&request);
+            }
+            if between.send(level()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn become_manager(program: &Program, flags: u32) {
+    let object = FlatObject { flags, ..FlatObject::zeroed() };
+    let address = std::ptr::from_ref(&object) as usize;
+    program.device.ioctl(BINDER_SET_CONTEXT_MGR_EXT, address, false).unwrap();
+}
+
+#[test]
+fn a_node_is_served_at_its_callers_level_or_its_own() {
+    if !may_be_nicer() || !may_be_real_time() {
+        return;
+    }
+    for (name, asked) in asked() {
+        let broker = Broker::start();
+        let server = Program::open(&broker.socket);
+        become_manager(&server, asked.flags);
+        let (between, levels) = channel();
+        thread::spawn(move || {
+            assert!(set_nice(0));
+            serve_raw(&server, &between);
+        });
+        call_at_all(&broker.socket, name);
+        for level in levels.try_iter() {
+            assert_eq!(level, nice(0), "{name}: the looper's own, once it has answered");
+        }
+    }
+}
+
+/// A one-way transaction is served at what its node asks for, and nobody's level stays.
+#[test]
+fn a_one_way_transaction_is_served_at_its_nodes_level() {
+    if !may_be_nicer() {
+        return;
+    }
+    let broker = Broker::start();
+    let server = Program::open(&broker.socket);
+    become_manager(&server, 0xf9);
+    let (between, levels) = channel();
+    thread::spawn(move || {
+        assert!(set_nice(0));
+        serve_raw(&server, &between);
+    });
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    for _ in 0..CALLS {
+        client.one_way(&manager, 1, &Parcel::new()).unwrap();
+        assert_eq!(levels.recv().unwrap(), nice(-7), "until it reads again");
+        let reply = client.call(&manager, 1, &Parcel::new()).unwrap();
+        assert_eq!(reply.data(), nice(-7));
+        assert_eq!(levels.recv().unwrap(), nice(0), "and not after");
+    }
+}
+
+/// Holds the first call until it is told, and notes the others in the order in which they are served.
+struct Noting {
+    order: Mutex<Vec<u32>>,
+    go: Mutex<Receiver<()>>,
+}
+
+impl Noting {
+    fn serve(&self, code: u32) {
+        if code == 0 {
+            self.go.lock().unwrap().recv().unwrap();
+        } else {
+            self.order.lock().unwrap().push(code);
+        }
+    }
+}
+
+fn taken_in(socket: &Path, server: u64) -> u32 {
+    let report = Observer::connect(socket).unwrap().report().unwrap();
+    let mut processes = report.contexts.into_iter().flat_map(|context| context.processes);
+    processes.find(|process| process.process == server).unwrap().engine.outstanding
+}
+
+fn server_of(socket: &Path) -> u64 {
+    let report = Observer::connect(socket).unwrap().report().unwrap();
+    let mut processes = report.contexts.into_iter().flat_map(|context| context.processes);
+    processes.find(|process| !process.nodes.is_empty()).unwrap().process
+}
+
+fn call_at(client: &Process, manager: &Handle, value: i32, code: u32) {
+    assert!(set_nice(value));
+    client.call(manager, code, &Parcel::new()).unwrap();
+}
+
+/// Of the calls that wait for a looper, the best nice value comes first, and of the same the oldest.
+#[test]
+fn the_best_nice_value_is_served_first() {
+    if !may_be_nicer() {
+        return;
+    }
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let (go, gone) = channel();
+    let noting = Arc::new(Noting { order: Mutex::default(), go: Mutex::new(gone) });
+    let serving = Arc::clone(&noting);
+    let object = server.add_object(move |request| {
+        serving.serve(request.code());
+        Ok(Parcel::new())
+    });
+    server.become_context_manager(object).unwrap();
+    let looper = server.clone();
+    thread::spawn(move || looper.serve());
+    let clients = [(); 2].map(|()| Process::open("binder", &broker.socket).unwrap());
+    let managers = clients.each_ref().map(|client| client.context_manager().unwrap());
+    let number = server_of(&broker.socket);
+    thread::scope(|scope| {
+        scope.spawn(|| call_at(&clients[0], &managers[0], 0, 0));
+        while taken_in(&broker.socket, number) != 1 {
+            thread::yield_now();
+        }
+        for (place, (value, code)) in
+            [(10, 1), (0, 2), (-10, 3), (5, 4), (0, 5), (-10, 6)].into_iter().enumerate()
+        {
+            let (client, manager) = (&clients[place % 2], &managers[place % 2]);
+            scope.spawn(move || call_at(client, manager, value, code));
+            // Of a looper that is busy the control thread takes it in.
+            while taken_in(&broker.socket, number) != place as u32 + 2 {
+                thread::yield_now();
+            }
+        }
+        go.send(()).unwrap();
+    });
+    assert_eq!(*noting.order.lock().unwrap(), [3, 6, 2, 5, 4, 1]);
+    server.close();
+}

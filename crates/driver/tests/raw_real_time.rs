@@ -1,0 +1,465 @@
+//! Real-time callers of a server of the raw interface, whose threads are its program's, and real-time callers that
+//! use the raw interface themselves.
+#[path = "support/program.rs"]
+mod program;
+#[path = "support/scheduling.rs"]
+mod scheduling;
+mod support;
+
+use baton_abi::control::ProcessReport;
+use baton_abi::uapi::*;
+use baton_driver::observer::Observer;
+use baton_driver::process::{CallError, Handle, Parcel, Process, priority_changed};
+use bytemuck::pod_read_unaligned;
+use program::{Commands, Message, Program};
+use rustix::io::Errno;
+use scheduling::{become_real_time, bytes, may_be_real_time, rank};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use support::Broker;
+
+/// So many calls are made until one is served as it should be.
+const PATIENCE: usize = 5_000_000;
+
+/// What the server is asked for.
+const RANK: u32 = 1;
+/// Its rank, once the gate is open.
+const HOLD: u32 = 2;
+/// Its rank, and then the thread stays away until the gate is open.
+const STAY_AWAY: u32 = 3;
+/// What the object that comes with it answers.
+const CALL_BACK: u32 = 4;
+/// Its rank, and then the thread leaves with BINDER_THREAD_EXIT, or without.
+const LEAVE: u32 = 5;
+const END: u32 = 6;
+/// Its rank, and its threads poll from then on.
+const POLL: u32 = 7;
+
+const ORDINARY: [i32; 2] = [libc::SCHED_OTHER, 0];
+
+fn none() -> Commands {
+    Commands::default()
+}
+
+/// A context manager that serves as its program's threads do in a library: one begins, and one more for each BR_SPAWN_LOOPER.
+#[derive(Clone)]
+struct Server {
+    program: Program,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Threads that were started because they were asked for.
+    spawned: AtomicU32,
+    is_open: Mutex<bool>,
+    opened: Condvar,
+    /// Threads that wait for the gate.
+    waiting: AtomicU32,
+    /// The thread that has served last.
+    tid: AtomicU32,
+    interrupted: AtomicU32,
+    one_ways: AtomicU32,
+}
+
+impl Shared {
+    fn set_open(&self, open: bool) {
+        *self.is_open.lock().unwrap() = open;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        drop(self.opened.wait_while(self.is_open.lock().unwrap(), |open| !*open).unwrap());
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn await_one_ways(&self, count: u32) {
+        while self.one_ways.load(Ordering::SeqCst) != count {
+            thread::yield_now();
+        }
+    }
+
+    fn await_waiting(&self, count: u32) {
+        while self.waiting.load(Ordering::SeqCst) != count {
+            thread::yield_now();
+        }
+    }
+}
+
+impl Server {
+    fn start(socket: &Path, max_threads: u32) -> Server {
+        let program = Program::open(socket);
+        program.become_manager();
+        let max = std::ptr::from_ref(&max_threads) as usize;
+        program.device.ioctl(BINDER_SET_MAX_THREADS, max, false).unwrap();
+        let server = Server { program, shared: Arc::default() };
+        server.start_looper(BC_ENTER_LOOPER);
+        server
+    }
+
+    fn start_looper(&self, command: u32) {
+        let server = self.clone();
+        thread::spawn(move || server.serve(command));
+    }
+
+    fn serve(&self, command: u32) {
+        let mut next = none().put(command, &[]);
+        loop {
+            let returned = match self.program.exchange(next) {
+                Ok(returned) => returned,
+                Err(Errno::INTR) => {
+                    self.shared.interrupted.fetch_add(1, Ordering::SeqCst);
+                    next = none();
+                    continue;
+                }
+                Err(_) => return,
+            };
+            next = none();
+            if returned.commands().contains(&BR_SPAWN_LOOPER) {
+                self.shared.spawned.fetch_add(1, Ordering::SeqCst);
+                self.start_looper(BC_REGISTER_LOOPER);
+            }
+            for request in returned.messages {
+                match self.answer(&request) {
+                    Some(commands) => next = commands,
+                    None => return,
+                }
+            }
+        }
+    }
+
+    /// What the thread does next, unless it ends.
+    fn answer(&self, request: &Message) -> Option<Commands> {
+        // SAFETY: asks about the calling thread, and touches no memory.
+        self.shared.tid.store(unsafe { libc::gettid() } as u32, Ordering::SeqCst);
+        if request.transaction.flags & TF_ONE_WAY != 0 {
+            self.shared.one_ways.fetch_add(1, Ordering::SeqCst);
+            return Some(none().free(request));
+        }
+        let code = request.transaction.code;
+        let answer = match code {
+            HOLD => {
+                self.shared.pass();
+                bytes(rank())
+            }
+            CALL_BACK => self.call_back(request),
+            RANK | STAY_AWAY | LEAVE | END | POLL => bytes(rank()),
+            _ => request.data.clone(),
+        };
+        let reply = none().free(request).reply(&answer);
+        if code == POLL {
+            self.program.device.readable().unwrap();
+        }
+        if !matches!(code, STAY_AWAY | LEAVE | END) {
+            return Some(reply);
+        }
+        self.program.exchange_in(&reply, &mut []).unwrap();
+        match code {
+            STAY_AWAY => self.shared.pass(),
+            LEAVE => self.program.leave(),
+            _ => {}
+        }
+        (code == STAY_AWAY).then(none)
+    }
+
+    fn call_back(&self, request: &Message) -> Vec<u8> {
+        let object: FlatObject = pod_read_unaligned(&request.data[..size_of::<FlatObject>()]);
+        let reply =
+            self.program.await_message(none().call(u64::from(object.binder as u32), b"back"));
+        let data = reply.data.clone();
+        self.program.exchange_in(&none().free(&reply), &mut []).unwrap();
+        data
+    }
+}
+
+struct Stage {
+    broker: Broker,
+    server: Server,
+    client: Process,
+    manager: Handle,
+}
+
+fn stage(max_threads: u32) -> Option<Stage> {
+    if !may_be_real_time() {
+        println!("skipped: this machine lets us have no real-time priority");
+        return None;
+    }
+    let broker = Broker::start();
+    let server = Server::start(&broker.socket, max_threads);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    Some(Stage { broker, server, client, manager })
+}
+
+impl Stage {
+    fn call(&self, code: u32) -> Vec<u8> {
+        self.client.call(&self.manager, code, &Parcel::new()).unwrap().data().to_vec()
+    }
+
+    fn call_until(&self, code: u32, expected: [i32; 2]) {
+        let served = (0..PATIENCE).any(|_| self.call(code) == bytes(expected));
+        assert!(served, "never served at {expected:?}");
+    }
+
+    /// On a thread of its own, so that what it does to its priority is nobody else's.
+    fn at<T: Send>(&self, policy: i32, priority: i32, body: impl FnOnce() -> T + Send) -> T {
+        let body = move || {
+            assert!(become_real_time(policy, priority));
+            body()
+        };
+        thread::scope(|scope| scope.spawn(body).join().unwrap())
+    }
+
+    fn reports(&self) -> Vec<ProcessReport> {
+        let contexts = Observer::connect(&self.broker.socket).unwrap().report().unwrap().contexts;
+        contexts.into_iter().flat_map(|context| context.processes).collect()
+    }
+
+    fn lanes(&self) -> usize {
+        self.reports().iter().map(|process| process.real_time.len()).sum()
+    }
+
+    fn await_lanes(&self, count: usize) {
+        while self.lanes() != count {
+            thread::yield_now();
+        }
+    }
+
+    fn spawned(&self) -> u32 {
+        self.server.shared.spawned.load(Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn a_call_is_served_at_its_callers_rank_by_a_thread_that_was_asked_for() {
+    let Some(stage) = stage(1) else { return };
+    for (policy, priority) in [(libc::SCHED_FIFO, 30), (libc::SCHED_RR, 20)] {
+        stage.at(policy, priority, || {
+            stage.call_until(RANK, [policy, priority]);
+            let at_rank = (0..1000).filter(|_| stage.call(RANK) == bytes([policy, priority]));
+            // A thread that the machine keeps for long between answer and read loses its lane for a while.
+            assert!(at_rank.count() >= 900, "from then on");
+            // Another caller at another rank beside it, and an ordinary one: neither has a looper to itself.
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    assert!(become_real_time(libc::SCHED_OTHER, 0));
+                    (0..100).for_each(|_| assert_eq!(stage.call(RANK), bytes(ORDINARY)));
+                });
+                scope.spawn(|| {
+                    assert!(become_real_time(libc::SCHED_FIFO, 7));
+                    (0..100).for_each(|_| assert_eq!(stage.call(RANK), bytes(ORDINARY)));
+                });
+            });
+            stage.call_until(RANK, [policy, priority]);
+        });
+        stage.await_lanes(0);
+    }
+    assert_eq!(stage.spawned(), 1, "no more than the program lets the pool have");
+}
+
+#[test]
+fn a_change_of_priority_is_followed() {
+    let Some(stage) = stage(3) else { return };
+    stage.at(libc::SCHED_FIFO, 12, || {
+        stage.call_until(RANK, [libc::SCHED_FIFO, 12]);
+        for (policy, priority) in
+            [(libc::SCHED_RR, 34), (libc::SCHED_OTHER, 0), (libc::SCHED_FIFO, 5)]
+        {
+            assert!(become_real_time(policy, priority));
+            priority_changed();
+            stage.call_until(RANK, [policy, priority]);
+        }
+    });
+}
+
+#[test]
+fn a_pool_that_has_nobody_to_spare_serves_by_itself() {
+    let Some(stage) = stage(0) else { return };
+    stage.at(libc::SCHED_FIFO, 30, || {
+        stage.call(RANK);
+        stage.await_lanes(1);
+        (0..2000).for_each(|_| assert_eq!(stage.call(RANK), bytes(ORDINARY)));
+    });
+    assert_eq!(stage.spawned(), 0);
+}
+
+#[test]
+fn a_looper_whose_caller_has_ended_is_the_pools_again() {
+    let Some(stage) = stage(1) else { return };
+    stage.at(libc::SCHED_FIFO, 30, || stage.call_until(RANK, [libc::SCHED_FIFO, 30]));
+    stage.await_lanes(0);
+    thread::scope(|scope| {
+        // Both of the pool's loopers are needed, whichever was on duty.
+        let held = [(); 2].map(|()| scope.spawn(|| stage.call(HOLD)));
+        stage.server.shared.await_waiting(2);
+        stage.server.shared.set_open(true);
+        held.into_iter().for_each(|held| assert_eq!(held.join().unwrap(), bytes(ORDINARY)));
+    });
+}
+
+#[test]
+fn a_looper_that_stays_away_leaves_its_lane_to_the_pool() {
+    let Some(stage) = stage(1) else { return };
+    stage.at(libc::SCHED_FIFO, 30, || {
+        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+        assert_eq!(stage.call(STAY_AWAY), bytes([libc::SCHED_FIFO, 30]));
+        stage.server.shared.await_waiting(1);
+        // By the other looper, which may attend the lane then.
+        stage.call(RANK);
+        stage.server.shared.set_open(true);
+        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+    });
+}
+
+#[test]
+fn an_ordinary_caller_is_served_though_the_pool_has_no_looper_but_those_on_duty() {
+    let Some(stage) = stage(1) else { return };
+    stage.at(libc::SCHED_FIFO, 30, || {
+        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(become_real_time(libc::SCHED_OTHER, 0));
+                thread::scope(|scope| {
+                    let held = scope.spawn(|| stage.call(HOLD));
+                    stage.server.shared.await_waiting(1);
+                    assert_eq!(stage.call(RANK), bytes(ORDINARY));
+                    stage.client.one_way(&stage.manager, RANK, &Parcel::new()).unwrap();
+                    stage.server.shared.await_one_ways(1);
+                    stage.server.shared.set_open(true);
+                    assert_eq!(held.join().unwrap(), bytes(ORDINARY));
+                });
+            });
+        });
+        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+    });
+}
+
+#[test]
+fn a_looper_that_leaves_is_replaced() {
+    for way in [LEAVE, END] {
+        let Some(stage) = stage(3) else { return };
+        stage.at(libc::SCHED_FIFO, 30, || {
+            stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+            assert_eq!(stage.call(way), bytes([libc::SCHED_FIFO, 30]));
+            stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+        });
+        stage.await_lanes(0);
+    }
+}
+
+#[test]
+fn whatever_a_real_time_caller_sends_arrives() {
+    let Some(stage) = stage(1) else { return };
+    stage.at(libc::SCHED_FIFO, 25, || {
+        stage.call_until(RANK, [libc::SCHED_FIFO, 25]);
+        let callback = stage.client.add_object(|_| Ok(Parcel::from(&bytes(rank())[..])));
+        for length in [0, 4, 100, 5000, 70_000, 4] {
+            let data = vec![7; length];
+            let reply = stage.client.call(&stage.manager, 99, &Parcel::from(&data[..])).unwrap();
+            assert_eq!(reply.data(), data);
+            let mut parcel = Parcel::new();
+            parcel.write_object(callback);
+            let reply = stage.client.call(&stage.manager, CALL_BACK, &parcel).unwrap();
+            assert_eq!(
+                reply.data(),
+                bytes([libc::SCHED_FIFO, 25]),
+                "by the very thread that called"
+            );
+        }
+        stage.call_until(RANK, [libc::SCHED_FIFO, 25]);
+    });
+}
+
+#[test]
+fn a_signal_ends_the_read_of_a_looper_on_duty_and_not_its_duty() {
+    extern "C" fn nothing(_: i32) {}
+    let Some(stage) = stage(1) else { return };
+    // SAFETY: the handler does nothing, and without SA_RESTART.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(i32) as usize;
+        libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
+    }
+    stage.at(libc::SCHED_FIFO, 30, || {
+        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+        let shared = &stage.server.shared;
+        for _ in 0..20 {
+            let (before, tid) =
+                (shared.interrupted.load(Ordering::SeqCst), shared.tid.load(Ordering::SeqCst));
+            while shared.interrupted.load(Ordering::SeqCst) == before {
+                // SAFETY: sends a signal that has a handler to a thread of this process.
+                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, libc::SIGUSR1) };
+                thread::yield_now();
+            }
+            stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+        }
+    });
+}
+
+#[test]
+fn a_frozen_server_refuses_and_serves_on_at_the_rank() {
+    let Some(stage) = stage(1) else { return };
+    let freezer = Program::open(&stage.broker.socket);
+    let freeze = |enable| {
+        let info = FreezeInfo { pid: std::process::id(), enable, timeout_ms: 1000 };
+        freezer.device.ioctl(BINDER_FREEZE, std::ptr::from_ref(&info) as usize, false)
+    };
+    stage.at(libc::SCHED_FIFO, 30, || {
+        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+        freeze(1).unwrap();
+        let refused = stage.client.call(&stage.manager, RANK, &Parcel::new());
+        assert!(matches!(refused, Err(CallError::Frozen)));
+        freeze(0).unwrap();
+        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+    });
+}
+
+#[test]
+fn a_server_whose_loopers_poll_serves_by_its_pool() {
+    let Some(stage) = stage(3) else { return };
+    stage.call(POLL);
+    stage.at(libc::SCHED_FIFO, 30, || {
+        stage.call(RANK);
+        stage.await_lanes(1);
+        (0..1000).for_each(|_| assert_eq!(stage.call(RANK), bytes(ORDINARY)));
+    });
+}
+
+/// What a raw caller at a real-time priority does before it goes.
+#[derive(Clone, Copy, Debug)]
+enum Parting {
+    /// BINDER_THREAD_EXIT.
+    Exit,
+    /// Nothing.
+    End,
+}
+
+#[test]
+fn a_caller_of_the_raw_interface_has_a_looper_as_long_as_its_thread_lives() {
+    for parting in [Parting::Exit, Parting::End] {
+        let Some(stage) = stage(1) else { return };
+        let caller = Program::open(&stage.broker.socket);
+        stage.at(libc::SCHED_FIFO, 40, || {
+            let rank = |commands: Commands| {
+                let reply = caller.await_message(commands.send_code(0, RANK));
+                (reply.data.clone(), none().free(&reply))
+            };
+            let (mut answer, mut next) = rank(none());
+            let mut calls = 0;
+            while answer != bytes([libc::SCHED_FIFO, 40]) {
+                (answer, next) = rank(next);
+                calls += 1;
+                assert!(calls < PATIENCE, "never served at its rank");
+            }
+            assert_eq!(stage.lanes(), 1, "{parting:?}");
+            if matches!(parting, Parting::Exit) {
+                caller.leave();
+            }
+        });
+        stage.await_lanes(0);
+        assert_eq!(stage.call(RANK), bytes(ORDINARY));
+    }
+}
