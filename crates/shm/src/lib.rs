@@ -1,12 +1,14 @@
 //! Shared memory between processes that do not trust each other.
 //!
 //! - [`mapping`]: memfds that cannot shrink, and maps of them that no Rust reference points into.
+//! - [`own`]: maps of a named file that this process alone writes; [`wiped`]: memory that a child of fork finds zero.
 //! - [`mailbox`]: one word that says whether a message lies beside it, and who waits for it.
 //! - [`ring`]: bytes in order from one writer to one reader.
 //! - [`bell`]: a futex that strangers may wake and only its owner changes.
 //! - [`gate`]: passed without a lock, shut by whoever holds one.
 //! - [`lock`]: whoever holds it runs at the priority of whoever waits; for threads of one process, which
 //!   [`thread`] knows.
+//! - [`clock`]: the processor's counter and the kernel's clocks.
 //! - [`futex`]: the waits under all of these.
 //!
 //! **Invariant**: this crate knows no Binder noun, and it is the one place for shared-memory
@@ -16,15 +18,20 @@
 //! the code that ships.
 
 pub mod bell;
+pub mod clock;
 pub mod futex;
 pub mod gate;
 pub mod lock;
 pub mod mailbox;
 #[cfg(not(loom))]
 pub mod mapping;
+#[cfg(not(loom))]
+pub mod own;
 pub mod ring;
 pub mod sync;
 pub mod thread;
+#[cfg(not(loom))]
+pub mod wiped;
 
 #[cfg(loom)]
 mod models;

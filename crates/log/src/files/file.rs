@@ -1,0 +1,164 @@
+//! The file of one process: made whole before others see it, and grown by a ring at a time.
+
+use crate::buffer::{Buffer, N_BUFFERS};
+use crate::files::fork;
+use crate::files::layout::{
+    self, BELL_AT, BOUNDS_AT, FRONT_BYTES, Header, MAX_RINGS, N_RINGS_AT, PAGE_BYTES, Place,
+    UNLOGGED_AT,
+};
+use crate::files::lock;
+use crate::files::place::Directory;
+use crate::memory::Memory;
+use crate::moment::Source;
+use baton_shm::clock;
+use baton_shm::own::Own;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use rustix::process::{Gid, getpid};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Names that are taken, before something else must be wrong.
+const ATTEMPTS: u64 = 16;
+
+pub(crate) struct File {
+    file: OwnedFd,
+    front: Arc<Own>,
+    rings: Mutex<Rings>,
+}
+
+struct Rings {
+    n: usize,
+    /// Where the next one goes.
+    end: u64,
+}
+
+impl File {
+    /// A file of this process, without a ring.
+    pub fn make(directory: &Directory, source: Source) -> Result<File, Errno> {
+        let process = getpid().as_raw_nonzero().get() as u32;
+        let mut number = clock::now_ns();
+        for _ in 0..ATTEMPTS {
+            let name = format!("{process}-{number:x}");
+            match File::make_as(directory, source, process, &name) {
+                // The name is taken; or somebody took the file for a dead one's, before it was locked.
+                Err(Errno::EXIST | Errno::NOENT) => number += 1,
+                done => return done,
+            }
+        }
+        Err(Errno::EXIST)
+    }
+
+    /// Nobody sees the file before it is locked: a file without a lock is a dead process's.
+    fn make_as(
+        directory: &Directory,
+        source: Source,
+        process: u32,
+        name: &str,
+    ) -> Result<File, Errno> {
+        let aside = format!(".{name}");
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(&directory.file, &aside, flags, Mode::RUSR | Mode::WUSR)?;
+        let made = File::furnish(directory, file, source, process).and_then(|file| {
+            let (to, no_replace) = (&directory.file, RenameFlags::NOREPLACE);
+            rustix::fs::renameat_with(to, &aside, to, name, no_replace)?;
+            Ok(file)
+        });
+        if made.is_err() {
+            let _ = rustix::fs::unlinkat(&directory.file, &aside, AtFlags::empty());
+        }
+        made
+    }
+
+    fn furnish(
+        directory: &Directory,
+        file: OwnedFd,
+        source: Source,
+        process: u32,
+    ) -> Result<File, Errno> {
+        lock::hold_alive(&file)?;
+        // Of a system that does not know this lock the process is not vouched for; the log works.
+        let _ = lock::hold_process(&file);
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, PAGE_BYTES as u64)?;
+        rustix::fs::ftruncate(&file, FRONT_BYTES as u64)?;
+        let front = Own::once(&file, 0, FRONT_BYTES)?;
+        let header =
+            Header { source, process, name: program_name(), n_rings: 0, unlogged: [0; N_BUFFERS] };
+        front.write(0, &header.encode());
+        share(directory, &file)?;
+        fork::remember(file.as_raw_fd());
+        let rings = Mutex::new(Rings { n: 0, end: FRONT_BYTES as u64 });
+        Ok(File { file, front: Arc::new(front), rings })
+    }
+
+    /// A new ring. `ENOSPC` and others leave the file as it was.
+    pub fn add_ring(&self, buffer: Buffer, capacity: usize) -> Result<Memory, Errno> {
+        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        if rings.n == MAX_RINGS {
+            return Err(Errno::NFILE);
+        }
+        let entry_at = layout::entry_at(rings.n);
+        let allocate = |at, bytes| {
+            rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, bytes as u64)
+        };
+        // Room that was promised: a write to a map without it is SIGBUS.
+        allocate((entry_at - entry_at % PAGE_BYTES) as u64, PAGE_BYTES)?;
+        allocate(rings.end, capacity)?;
+        let bytes = Own::twice(&self.file, rings.end, capacity)?;
+        bytes.populate(0, 2 * capacity);
+        let place = Place { buffer, offset: rings.end, capacity: capacity as u64 };
+        self.front.write(entry_at, &place.encode());
+        rings.n += 1;
+        rings.end += capacity as u64;
+        // Pairs with the acquire fence of who reads the number: the entry is there.
+        self.front.word(N_RINGS_AT).store(rings.n as u32, Ordering::Release);
+        let bounds_at = entry_at + BOUNDS_AT;
+        Ok(Memory::new(Arc::clone(&self.front), bounds_at, bounds_at + 8, bytes))
+    }
+
+    /// So many records of a buffer, or more, found no ring.
+    pub fn tell_unlogged(&self, buffer: Buffer, n_records: u64) {
+        let word = self.front.double_word(UNLOGGED_AT + 8 * buffer as usize);
+        word.fetch_max(n_records, Ordering::Relaxed);
+    }
+
+    /// Tells those who follow that there is news.
+    pub fn ring_bell(&self) {
+        let _ = rustix::io::pwrite(&self.file, &[0; 4], BELL_AT as u64);
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        fork::forget(self.file.as_raw_fd());
+    }
+}
+
+/// Gives the file to those who may read the directory. For the group's bit to mean the same group, the file must be of it.
+fn share(directory: &Directory, file: &OwnedFd) -> Result<(), Errno> {
+    let mut mode = directory.mode_of_files();
+    if mode.contains(Mode::RGRP) && rustix::fs::fstat(file)?.st_gid != directory.group() {
+        let group = Some(Gid::from_raw(directory.group()));
+        if rustix::fs::fchown(file, None, group).is_err() {
+            mode -= Mode::RGRP;
+        }
+    }
+    rustix::fs::fchmod(file, mode)
+}
+
+fn program_name() -> [u8; 16] {
+    let mut name = [0; 16];
+    let known = std::fs::read("/proc/self/comm").unwrap_or_default();
+    let known = known.strip_suffix(b"\n").unwrap_or(&known);
+    let n_bytes = known.len().min(name.len());
+    name[..n_bytes].copy_from_slice(&known[..n_bytes]);
+    name
+}

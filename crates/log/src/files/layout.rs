@@ -1,0 +1,183 @@
+//! A process's file, native byte order:
+//!
+//! ```text
+//!   0        header: what it is, who says to have made it, how many rings there are, what found no ring
+//!   4096     table: 128 bytes for each ring; what its writer changes in a line of its own
+//!   135168   rings, each at a page
+//! ```
+//!
+//! **Invariant**: what a reader takes from a file it checks here before it computes with it.
+
+use crate::buffer::{Buffer, N_BUFFERS};
+use crate::moment::Source;
+
+pub(crate) const PAGE_BYTES: usize = 4096;
+pub(crate) const MAX_RINGS: usize = 1024;
+pub(crate) const RING_ENTRY_BYTES: usize = 128;
+pub(crate) const TABLE_AT: usize = PAGE_BYTES;
+/// Header and table: what the process maps beside its rings.
+pub(crate) const FRONT_BYTES: usize = TABLE_AT + MAX_RINGS * RING_ENTRY_BYTES;
+/// The least that a ring may have: a part of it holds the largest record.
+pub const MIN_RING_BYTES: usize = 64 * 1024;
+/// The most that a ring may have.
+pub const MAX_RING_BYTES: usize = 1 << 30;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"batonlog");
+const VERSION: u32 = 1;
+const NAME_BYTES: usize = 16;
+
+const VERSION_AT: usize = 8;
+const SOURCE_AT: usize = 12;
+const PROCESS_AT: usize = 16;
+const NAME_AT: usize = 24;
+pub(crate) const N_RINGS_AT: usize = 40;
+/// Written to tell followers that there is something new; it means nothing.
+pub(crate) const BELL_AT: usize = 44;
+/// Eight bytes a buffer.
+pub(crate) const UNLOGGED_AT: usize = 64;
+/// What a reader reads of the header.
+pub(crate) const HEADER_BYTES: usize = UNLOGGED_AT + 8 * N_BUFFERS;
+
+/// In a ring's entry.
+const OFFSET_AT: usize = 0;
+const CAPACITY_AT: usize = 8;
+const BUFFER_AT: usize = 16;
+pub(crate) const BOUNDS_AT: usize = 64;
+const RING_READ_BYTES: usize = 24;
+
+/// What a process says of itself, and how much there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub source: Source,
+    pub process: u32,
+    /// The program's name, as the system has it, with zeros behind.
+    pub name: [u8; NAME_BYTES],
+    pub n_rings: usize,
+    /// Records that found no ring, by buffer.
+    pub unlogged: [u64; N_BUFFERS],
+}
+
+/// Where a ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub buffer: Buffer,
+    pub offset: u64,
+    pub capacity: u64,
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+}
+
+fn double_word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+impl Header {
+    /// The bytes of a new file.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
+        bytes[VERSION_AT..][..4].copy_from_slice(&VERSION.to_ne_bytes());
+        bytes[SOURCE_AT..][..4].copy_from_slice(&(self.source as u32).to_ne_bytes());
+        bytes[PROCESS_AT..][..4].copy_from_slice(&self.process.to_ne_bytes());
+        bytes[NAME_AT..][..NAME_BYTES].copy_from_slice(&self.name);
+        bytes
+    }
+
+    /// `None` for a file of another kind or version.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
+        let known = double_word(bytes, 0) == MAGIC && word(bytes, VERSION_AT) == VERSION;
+        let unlogged = |buffer: usize| double_word(bytes, UNLOGGED_AT + 8 * buffer);
+        known.then_some(Header {
+            source: Source::numbered(word(bytes, SOURCE_AT))?,
+            process: word(bytes, PROCESS_AT),
+            name: bytes[NAME_AT..][..NAME_BYTES].try_into().expect("so many bytes"),
+            n_rings: (word(bytes, N_RINGS_AT) as usize).min(MAX_RINGS),
+            unlogged: std::array::from_fn(unlogged),
+        })
+    }
+}
+
+/// Where the entry of a ring is.
+pub(crate) fn entry_at(ring: usize) -> usize {
+    TABLE_AT + ring * RING_ENTRY_BYTES
+}
+
+impl Place {
+    pub fn encode(&self) -> [u8; RING_READ_BYTES] {
+        let mut bytes = [0; RING_READ_BYTES];
+        bytes[OFFSET_AT..][..8].copy_from_slice(&self.offset.to_ne_bytes());
+        bytes[CAPACITY_AT..][..8].copy_from_slice(&self.capacity.to_ne_bytes());
+        bytes[BUFFER_AT] = self.buffer as u8;
+        bytes
+    }
+
+    /// `None` for what no writer of ours makes.
+    pub fn decode(bytes: &[u8; RING_READ_BYTES]) -> Option<Place> {
+        let buffer = Buffer::numbered(bytes[BUFFER_AT])?;
+        let place = Place {
+            buffer,
+            offset: double_word(bytes, OFFSET_AT),
+            capacity: double_word(bytes, CAPACITY_AT),
+        };
+        let sound = is_ring_size(usize::try_from(place.capacity).ok()?)
+            && place.offset >= FRONT_BYTES as u64
+            && place.offset < 1 << 62;
+        sound.then_some(place)
+    }
+}
+
+/// Whether a ring may have so many bytes.
+pub fn is_ring_size(bytes: usize) -> bool {
+    bytes.is_power_of_two() && (MIN_RING_BYTES..=MAX_RING_BYTES).contains(&bytes)
+}
+
+const _: () = assert!(FRONT_BYTES.is_multiple_of(PAGE_BYTES) && HEADER_BYTES <= PAGE_BYTES);
+const _: () = assert!(BOUNDS_AT.is_multiple_of(64) && BOUNDS_AT + 16 <= RING_ENTRY_BYTES);
+// A part, of which there are eight, is more than the largest record and its samples.
+const _: () = assert!(MIN_RING_BYTES / 8 > crate::record::MAX_RECORD_BYTES + 128);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_come_back_and_others_do_not() {
+        let header = Header {
+            source: Source::Vdso,
+            process: 17,
+            name: *b"sensors\0\0\0\0\0\0\0\0\0",
+            n_rings: 0,
+            unlogged: [0; N_BUFFERS],
+        };
+        let bytes = header.encode();
+        assert_eq!(Header::decode(&bytes), Some(header));
+        for at in [0, VERSION_AT, SOURCE_AT] {
+            let mut other = bytes;
+            other[at] ^= 0x40;
+            assert_eq!(Header::decode(&other), None);
+        }
+        let mut many = bytes;
+        many[N_RINGS_AT..][..4].fill(0xff);
+        assert_eq!(Header::decode(&many).unwrap().n_rings, MAX_RINGS);
+    }
+
+    #[test]
+    fn rings_lie_behind_the_table_and_have_sound_sizes() {
+        let sound = Place { buffer: Buffer::Crash, offset: FRONT_BYTES as u64, capacity: 65536 };
+        assert_eq!(Place::decode(&sound.encode()), Some(sound));
+        for place in [
+            Place { offset: 0, ..sound },
+            Place { offset: u64::MAX, ..sound },
+            Place { capacity: 65537, ..sound },
+            Place { capacity: 32768, ..sound },
+            Place { capacity: 1 << 31, ..sound },
+        ] {
+            assert_eq!(Place::decode(&place.encode()), None, "{place:?}");
+        }
+        let mut bytes = sound.encode();
+        bytes[BUFFER_AT] = 5;
+        assert_eq!(Place::decode(&bytes), None);
+    }
+}

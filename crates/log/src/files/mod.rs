@@ -1,0 +1,16 @@
+//! Files of the log: one for each process that writes, in one directory.
+//!
+//! - [`place`]: where the directory is, and whom it lets do what; [`settings`]: how large things are.
+//! - `layout`: what a process's file has where; `file`: making one; `opened`: looking at others'.
+//! - `lock`: whose a file is, and whether they live; `fork`: what a child has to do with it.
+//! - [`reclaim`]: what the dead have left. `watch`: whether somebody waits for news.
+
+pub(crate) mod file;
+pub(crate) mod fork;
+pub(crate) mod layout;
+pub(crate) mod lock;
+pub(crate) mod opened;
+pub mod place;
+pub(crate) mod reclaim;
+pub mod settings;
+pub(crate) mod watch;

@@ -1,0 +1,87 @@
+//! What dead processes have left, beyond what they may keep.
+
+use crate::files::lock;
+use crate::files::opened::Opened;
+use crate::files::place::Directory;
+use crate::files::settings::Settings;
+use rustix::fs::{AtFlags, Dir, Stat};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::path::Path;
+
+struct Left {
+    name: CString,
+    bytes: u64,
+    /// When its process last rang, or got a ring.
+    changed: (i64, u64),
+}
+
+/// Removes the oldest files of dead processes, until those of each user fit the budget: this user's files, or in this user's own
+/// directory everybody's. A live process's files stay. Returns how many files were removed.
+///
+/// `EACCES` if this user may not read the directory.
+pub fn reclaim(path: &Path) -> Result<usize, Errno> {
+    let directory = Directory::open_to_read(path)?;
+    let budget_bytes = Settings::of(&directory).budget_bytes;
+    let removed =
+        users(&directory)?.into_values().map(|files| trim(&directory, files, budget_bytes));
+    Ok(removed.sum())
+}
+
+fn users(directory: &Directory) -> Result<BTreeMap<u32, Vec<Left>>, Errno> {
+    let own = rustix::process::geteuid().as_raw();
+    let mut users = BTreeMap::<u32, Vec<Left>>::new();
+    for entry in Dir::read_from(&directory.file)? {
+        let name = entry?.file_name().to_owned();
+        if !is_name_of_a_file(name.to_bytes()) {
+            continue;
+        }
+        let Ok(stat) = rustix::fs::statat(&directory.file, &name, AtFlags::SYMLINK_NOFOLLOW) else {
+            continue;
+        };
+        let Stat { st_uid, st_blocks, st_mtime, st_mtime_nsec, .. } = stat;
+        if st_uid == own || directory.is_ours() {
+            let changed = (st_mtime, st_mtime_nsec);
+            let left = Left { name, bytes: st_blocks as u64 * 512, changed };
+            users.entry(st_uid).or_default().push(left);
+        }
+    }
+    Ok(users)
+}
+
+fn trim(directory: &Directory, mut files: Vec<Left>, budget_bytes: u64) -> usize {
+    let all: u64 = files.iter().map(|file| file.bytes).sum();
+    if all <= budget_bytes {
+        return 0;
+    }
+    files.retain(|file| is_dead(directory, &file.name));
+    files.sort_by_key(|file| file.changed);
+    let mut dead_bytes: u64 = files.iter().map(|file| file.bytes).sum();
+    let mut removed = 0;
+    for file in files {
+        if dead_bytes <= budget_bytes {
+            break;
+        }
+        dead_bytes -= file.bytes;
+        let done = rustix::fs::unlinkat(&directory.file, &file.name, AtFlags::empty());
+        removed += usize::from(done.is_ok());
+    }
+    removed
+}
+
+/// A file is locked before it has its name, so one that is found without a lock stays dead.
+fn is_dead(directory: &Directory, name: &CStr) -> bool {
+    Opened::open(directory, name).is_ok_and(|file| !lock::is_alive(&file))
+}
+
+/// What [`crate::files::file`] makes: a process's number, and another one.
+pub(crate) fn is_name_of_a_file(name: &[u8]) -> bool {
+    let name = name.strip_prefix(b".").unwrap_or(name);
+    let mut parts = name.split(|&byte| byte == b'-');
+    let (first, second, rest) = (parts.next(), parts.next(), parts.next());
+    let is = |part: Option<&[u8]>, digit: fn(&u8) -> bool| {
+        part.is_some_and(|part| !part.is_empty() && part.iter().all(digit))
+    };
+    is(first, u8::is_ascii_digit) && is(second, u8::is_ascii_hexdigit) && rest.is_none()
+}

@@ -1,0 +1,100 @@
+//! Where a ring lies, its two positions and its bytes: for its writer, and for a reader.
+//!
+//! A reader does not map it: a map faults where a hostile owner has shrunk the file, a read is short. The kernel copies an aligned
+//! word as a whole, on the processors that we know.
+//!
+//! Under the model checker `crate::models` has another one of this form, of loom's atomics.
+
+use crate::cursor::Bounds;
+use crate::record::HEADER_BYTES;
+use baton_shm::own::Own;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// One ring's memory, for its writer.
+pub(crate) struct Memory {
+    /// Positions of all rings of the file.
+    table: Arc<Own>,
+    tail_at: usize,
+    head_at: usize,
+    bytes: Own,
+    mask: u64,
+}
+
+impl Memory {
+    /// The bytes are mapped twice; half of them are a power of two.
+    pub fn new(table: Arc<Own>, tail_at: usize, head_at: usize, bytes: Own) -> Memory {
+        let capacity = bytes.mapped_bytes() as u64 / 2;
+        assert!(capacity.is_power_of_two());
+        Memory { table, tail_at, head_at, bytes, mask: capacity - 1 }
+    }
+
+    pub fn capacity(&self) -> u64 {
+        self.mask + 1
+    }
+
+    pub fn tail(&self) -> &AtomicU64 {
+        self.table.double_word(self.tail_at)
+    }
+
+    #[inline]
+    pub fn head(&self) -> &AtomicU64 {
+        self.table.double_word(self.head_at)
+    }
+
+    /// Copies a record to a position: its header, its tag, its message.
+    #[inline]
+    pub fn write(&self, position: u64, header: &[u8; HEADER_BYTES], tag: &[u8], message: &[u8]) {
+        self.bytes.write_in_a_row((position & self.mask) as usize, header, tag, message);
+    }
+}
+
+/// Why a ring could not be read: an error, or it is not all there (`ENODATA`).
+pub(crate) type Unreadable = Errno;
+
+/// One ring's file, for a reader.
+pub(crate) struct View<'a> {
+    pub file: BorrowedFd<'a>,
+    /// Where the tail is, with the head behind it.
+    pub bounds_at: u64,
+    pub bytes_at: u64,
+    pub capacity: u64,
+}
+
+impl View<'_> {
+    /// The tail is as old as the head, or older.
+    pub fn bounds(&mut self) -> Result<Bounds, Unreadable> {
+        let mut words = [0; 16];
+        read_exactly(self.file, self.bounds_at, &mut words)?;
+        let word = |at: usize| u64::from_ne_bytes(words[at..at + 8].try_into().expect("8 bytes"));
+        Ok(Bounds { tail: word(0), head: word(8) })
+    }
+
+    /// Bytes from a position on, modulo the capacity, which they do not exceed: any mixture of what is being written.
+    pub fn copy(&mut self, position: u64, into: &mut [u8]) -> Result<(), Unreadable> {
+        let at = position % self.capacity;
+        let until_end = usize::try_from(self.capacity - at).unwrap_or(usize::MAX);
+        let (first, second) = into.split_at_mut(until_end.min(into.len()));
+        read_exactly(self.file, self.bytes_at + at, first)?;
+        read_exactly(self.file, self.bytes_at, second)
+    }
+}
+
+/// `ENODATA` if the file ends before.
+pub(crate) fn read_exactly(file: impl AsFd, at: u64, mut into: &mut [u8]) -> Result<(), Errno> {
+    let mut at = at;
+    while !into.is_empty() {
+        match rustix::io::pread(file.as_fd(), &mut *into, at) {
+            Ok(0) => return Err(Errno::NODATA),
+            Ok(n_bytes) => {
+                into = &mut into[n_bytes..];
+                at += n_bytes as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

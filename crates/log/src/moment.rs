@@ -1,0 +1,180 @@
+//! Time: what a writer stamps with, and what a reader makes of a stamp.
+//!
+//! A stamp costs one read of one clock. What it means is told by *samples*: pairs of a stamp and the kernel's clocks, which a ring has at
+//! the beginning of each of its parts and once a second. A reader draws a line from the sample before a record to the one
+//! after it, or to its own. So no rate has to be known in advance, and a wall clock that is set is seen within a second.
+
+use baton_shm::clock;
+
+/// What stamps are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Source {
+    /// The processor's counter, where the kernel makes its own time of it.
+    Counter = 1,
+    /// CLOCK_MONOTONIC, by the kernel's page in user space.
+    Vdso = 2,
+    /// CLOCK_MONOTONIC, by a system call: for measuring what that costs.
+    SystemCall = 3,
+}
+
+/// A stamp, and the kernel's clocks at that time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// In the source's units.
+    pub stamp: u64,
+    /// CLOCK_MONOTONIC.
+    pub monotonic_ns: u64,
+    /// CLOCK_REALTIME, since 1970.
+    pub wall_ns: i64,
+}
+
+/// When something was, by both clocks as they were then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment {
+    /// CLOCK_MONOTONIC: what records are ordered by.
+    pub monotonic_ns: u64,
+    /// CLOCK_REALTIME, since 1970.
+    pub wall_ns: i64,
+}
+
+impl Source {
+    /// The source of a number in a file.
+    pub fn numbered(number: u32) -> Option<Source> {
+        [Source::Counter, Source::Vdso, Source::SystemCall]
+            .into_iter()
+            .find(|&source| source as u32 == number)
+    }
+
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Counter => "counter",
+            Source::Vdso => "vdso",
+            Source::SystemCall => "system-call",
+        }
+    }
+}
+
+impl Source {
+    /// The best that this machine has.
+    pub fn best() -> Source {
+        if clock::counter_is_the_kernels() { Source::Counter } else { Source::Vdso }
+    }
+
+    /// Now.
+    #[inline]
+    pub fn stamp(self) -> u64 {
+        match self {
+            Source::Counter => clock::counter(),
+            Source::Vdso => clock::now_ns(),
+            Source::SystemCall => clock::now_ns_by_system_call(),
+        }
+    }
+
+    /// Now, by all clocks. Of a few attempts the one that took least: another thread may run in between.
+    pub fn sample(self) -> Sample {
+        let attempt = || {
+            let before = self.stamp();
+            let (monotonic_ns, wall_ns) = (clock::now_ns(), clock::wall_ns());
+            let after = self.stamp();
+            (after.wrapping_sub(before), Sample { stamp: before, monotonic_ns, wall_ns })
+        };
+        let attempts = [attempt(), attempt(), attempt()];
+        let (_, sample) =
+            attempts.into_iter().min_by_key(|(took, _)| *took).expect("three of them");
+        sample
+    }
+}
+
+/// Samples are at least this often made of stamps that come that often.
+const SAMPLE_PERIOD_NS: u64 = 1_000_000_000;
+/// A rate is taken from two samples no nearer than this: reading clocks takes time itself.
+const LEAST_LENGTH_NS: u64 = 1_000_000;
+/// Until a rate is known: 40 ms of the slowest counter in use.
+const FIRST_PERIOD: u64 = 1_000_000;
+
+impl Sample {
+    /// When it was.
+    pub fn moment(self) -> Moment {
+        Moment { monotonic_ns: self.monotonic_ns, wall_ns: self.wall_ns }
+    }
+
+    /// The stamp from which on a sample after this one is wanted. The one before it tells the rate.
+    pub(crate) fn due(self, before: Option<Sample>) -> u64 {
+        let period = before.and_then(|before| {
+            let length_ns = self.monotonic_ns.saturating_sub(before.monotonic_ns);
+            let whole = u128::from(self.stamp.saturating_sub(before.stamp));
+            let period = whole * u128::from(SAMPLE_PERIOD_NS) / u128::from(length_ns.max(1));
+            (length_ns >= LEAST_LENGTH_NS).then_some(u64::try_from(period).ok()?)
+        });
+        self.stamp.saturating_add(period.unwrap_or(FIRST_PERIOD))
+    }
+
+    /// When a stamp was taken, that lies between this sample and a later one. Whatever the stamp, the answer does, too.
+    pub fn date(self, later: Sample, stamp: u64) -> Moment {
+        let length = later.monotonic_ns.saturating_sub(self.monotonic_ns);
+        let whole = later.stamp.saturating_sub(self.stamp);
+        let part = stamp.saturating_sub(self.stamp).min(whole);
+        let passed = u128::from(length) * u128::from(part) / u128::from(whole.max(1));
+        let passed = passed as u64;
+        Moment {
+            monotonic_ns: self.monotonic_ns.saturating_add(passed),
+            wall_ns: self.wall_ns.saturating_add_unsigned(passed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_lie_on_the_line_between_two_samples() {
+        let first = Sample { stamp: 1000, monotonic_ns: 500, wall_ns: -100 };
+        let second = Sample { stamp: 3000, monotonic_ns: 1500, wall_ns: 9999 };
+        for (stamp, expected_ns) in
+            [(1000, 500), (2000, 1000), (3000, 1500), (0, 500), (u64::MAX, 1500)]
+        {
+            let wall_ns = expected_ns as i64 - 600;
+            let expected = Moment { monotonic_ns: expected_ns, wall_ns };
+            assert_eq!(first.date(second, stamp), expected, "{stamp}");
+        }
+    }
+
+    #[test]
+    fn a_sample_is_due_a_second_after_the_last_one() {
+        let first = Sample { stamp: 1000, monotonic_ns: 0, wall_ns: 0 };
+        let far = Sample { stamp: 251_000, monotonic_ns: 10_000_000, wall_ns: 0 };
+        let near = Sample { stamp: 2000, monotonic_ns: 40_000, wall_ns: 0 };
+        assert_eq!(first.due(None), 1_001_000);
+        assert_eq!(far.due(Some(first)), 251_000 + 25_000_000);
+        assert_eq!(near.due(Some(first)), 1_002_000);
+    }
+
+    #[test]
+    fn samples_that_make_no_sense_date_all_the_same() {
+        let ends = Sample { stamp: u64::MAX, monotonic_ns: u64::MAX, wall_ns: i64::MAX };
+        let zero = Sample::default();
+        for (from, to) in [(zero, ends), (ends, zero), (ends, ends)] {
+            for stamp in [0, 1, u64::MAX / 2, u64::MAX] {
+                let date = from.date(to, stamp);
+                assert!(date.monotonic_ns >= from.monotonic_ns);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sample_tells_the_time_of_the_kernel() {
+        for source in [Source::Counter, Source::Vdso, Source::SystemCall] {
+            let before_ns = clock::now_ns();
+            let first = source.sample();
+            let stamp = source.stamp();
+            let second = source.sample();
+            let after_ns = clock::now_ns();
+            let date_ns = first.date(second, stamp).monotonic_ns;
+            assert!(before_ns <= date_ns && date_ns <= after_ns, "{source:?}");
+            assert_eq!(Source::numbered(source as u32), Some(source));
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A process's file as a reader sees it.
+
+use crate::buffer::N_BUFFERS;
+use crate::files::layout::{self, HEADER_BYTES, Header, Place};
+use crate::files::opened::Opened;
+use crate::files::place::Directory;
+use crate::memory::read_exactly;
+use crate::moment::Source;
+use crate::read::origin::Origin;
+use crate::read::track::Track;
+use baton_shm::sync::{Ordering, fence};
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use std::ffi::CStr;
+
+pub(crate) struct Author {
+    opened: Opened,
+    pub origin: Origin,
+    pub source: Source,
+    pub tracks: Vec<Track>,
+    n_rings: usize,
+    /// Where the last ring ends: none begins before.
+    end: u64,
+    /// Records without a ring, by buffer: how many there are, and how many of them were told.
+    unlogged: [u64; N_BUFFERS],
+    told: [u64; N_BUFFERS],
+    /// Whether it is looked at: it has rung of late.
+    pub is_awake: bool,
+}
+
+impl Author {
+    /// Opens the file. `ENODATA`, `EPERM` and `EINVAL` for one that no writer of ours made, or could have.
+    pub fn open(directory: &Directory, name: &CStr) -> Result<Author, Errno> {
+        let opened = Opened::open(directory, name)?;
+        let header = read_header(&opened)?;
+        let origin = Origin::of(&opened, &header, &name.to_string_lossy());
+        Ok(Author {
+            opened,
+            origin,
+            source: header.source,
+            tracks: Vec::new(),
+            n_rings: 0,
+            end: layout::FRONT_BYTES as u64,
+            unlogged: [0; N_BUFFERS],
+            told: [0; N_BUFFERS],
+            is_awake: true,
+        })
+    }
+
+    /// Which file it is, by any name.
+    pub fn identity(&self) -> (u64, u64) {
+        (self.opened.stat.st_dev, self.opened.stat.st_ino)
+    }
+
+    /// Whether its name is gone, and with it the last way to it.
+    pub fn is_removed(&self) -> bool {
+        rustix::fs::fstat(&self.opened).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// Looks for rings and counts that are new, and for records on every track that has none. What cannot be read is not there.
+    pub fn look(&mut self, wanted: [bool; N_BUFFERS], is_late: bool) {
+        let Ok(header) = read_header(&self.opened) else { return };
+        // Pairs with the release store of the number of rings: their entries are there.
+        fence(Ordering::Acquire);
+        self.unlogged = header.unlogged;
+        if is_late {
+            self.told = self.unlogged;
+        }
+        while self.n_rings < header.n_rings {
+            let Ok(place) = self.next_place() else {
+                // None of ours. What was sound before it still is.
+                self.n_rings = usize::MAX;
+                break;
+            };
+            if wanted[place.buffer as usize] {
+                let mut track = Track::new(place, self.n_rings);
+                if is_late {
+                    track.skip(self.opened.as_fd(), self.source.sample());
+                }
+                self.tracks.push(track);
+            }
+            self.n_rings += 1;
+        }
+        (0..self.tracks.len()).for_each(|track| self.look_at(track));
+    }
+
+    /// Looks at one track, if nothing is left on it.
+    pub fn look_at(&mut self, track: usize) {
+        let source = self.source;
+        self.tracks[track].look(self.opened.as_fd(), || source.sample());
+    }
+
+    fn next_place(&mut self) -> Result<Place, Errno> {
+        let mut bytes = [0; 24];
+        read_exactly(&self.opened, layout::entry_at(self.n_rings) as u64, &mut bytes)?;
+        // Rings that share bytes could make more of them than there are.
+        let place =
+            Place::decode(&bytes).filter(|place| place.offset >= self.end).ok_or(Errno::INVAL)?;
+        self.end = place.offset + place.capacity;
+        Ok(place)
+    }
+
+    /// Records that found no ring since this was last asked, of one buffer.
+    pub fn newly_unlogged(&mut self, buffer: usize) -> u64 {
+        let told = std::mem::replace(&mut self.told[buffer], self.unlogged[buffer]);
+        self.unlogged[buffer].saturating_sub(told)
+    }
+}
+
+fn read_header(opened: &Opened) -> Result<Header, Errno> {
+    let mut bytes = [0; HEADER_BYTES];
+    read_exactly(opened, 0, &mut bytes)?;
+    Header::decode(&bytes).ok_or(Errno::INVAL)
+}

@@ -1,0 +1,287 @@
+//! Reading: all rings, in the order of time.
+//!
+//! A *look* copies what every ring has, and sets the *horizon*: the time at which it began. Records up to there are handed out in order,
+//! whichever ring they are from. Those beyond wait for the next look, because a ring that was copied before may have got an earlier
+//! one since. Whatever was there when a look began comes in order; a writer that is halted between its stamp and its record may come late.
+
+use crate::buffer::{Buffer, N_BUFFERS};
+use crate::files::place::Directory;
+use crate::files::reclaim::is_name_of_a_file;
+use crate::moment::Moment;
+use crate::read::author::Author;
+use crate::read::follow::{Follow, News};
+use crate::read::item::{Content, Item, Loss, Lost, Record};
+use crate::read::track::Next;
+use crate::record::{Header, Kind};
+use baton_shm::clock;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::Dir;
+use rustix::io::Errno;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::ffi::{CStr, CString};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+/// Files of one user that a reader has open at once. Who has more keeps nobody else's from being read.
+const MAX_FILES_OF_A_USER: usize = 1024;
+
+/// Where a reader begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the oldest record that is there.
+    Oldest,
+    /// At the first that is written after the reader was opened.
+    Newest,
+}
+
+/// One reader of a log. Readers know nothing of each other.
+pub struct Reader {
+    directory: Directory,
+    wanted: [bool; N_BUFFERS],
+    authors: BTreeMap<usize, Author>,
+    /// Files by name: which author's, or none of ours.
+    known: HashMap<CString, Option<usize>>,
+    next_author: usize,
+    /// Tracks with a record, by its time.
+    fronts: BinaryHeap<Reverse<(u64, usize, usize)>>,
+    horizon_ns: u64,
+    /// Counts that are to be told before anything else.
+    unlogged: VecDeque<(usize, Buffer, u64, Moment)>,
+    /// A track that may have more, once what was handed out of it is no longer looked at.
+    taken_from: Option<(usize, usize)>,
+    follow: Option<Follow>,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Reader")
+            .field("directory", &self.directory.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    /// Reads all buffers of a log, from the oldest record on.
+    ///
+    /// `ENOENT` if nobody has logged there, `EACCES` if this user may not read it.
+    pub fn open(path: &Path) -> Result<Reader, Errno> {
+        Reader::open_from(path, &Buffer::ALL, Start::Oldest)
+    }
+
+    /// Reads some buffers of a log.
+    pub fn open_from(path: &Path, buffers: &[Buffer], start: Start) -> Result<Reader, Errno> {
+        let mut reader = Reader {
+            directory: Directory::open_to_read(path)?,
+            wanted: std::array::from_fn(|index| {
+                buffers.iter().any(|&buffer| buffer as usize == index)
+            }),
+            authors: BTreeMap::new(),
+            known: HashMap::new(),
+            next_author: 0,
+            fronts: BinaryHeap::new(),
+            horizon_ns: 0,
+            unlogged: VecDeque::new(),
+            taken_from: None,
+            follow: None,
+        };
+        reader.find_authors()?;
+        if start == Start::Newest {
+            let wanted = reader.wanted;
+            reader.authors.values_mut().for_each(|author| author.look(wanted, true));
+        }
+        Ok(reader)
+    }
+
+    /// What comes next, `None` if there is nothing now. Within what one look has found, in the order of time.
+    pub fn next(&mut self) -> Option<Item<'_>> {
+        self.refill();
+        if !self.is_ready() {
+            self.look();
+        }
+        if !self.is_ready() && !self.fronts.is_empty() {
+            // What was copied is younger than that look, and older than this one.
+            self.look();
+        }
+        if let Some((author, buffer, n_records, moment)) = self.unlogged.pop_front() {
+            let origin = &self.authors.get(&author)?.origin;
+            let loss = Loss::Unlogged { n_records };
+            return Some(Item::Lost(Lost { buffer, moment, origin, loss }));
+        }
+        let Reverse((_, author, track)) = self.fronts.pop()?;
+        self.taken_from = Some((author, track));
+        item(self.authors.get_mut(&author)?, track)
+    }
+
+    /// Hands out what there is and what comes, until told to stop.
+    pub fn follow(
+        &mut self,
+        mut each: impl FnMut(Item<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Errno> {
+        loop {
+            while let Some(item) = self.next() {
+                if each(item).is_break() {
+                    return Ok(());
+                }
+            }
+            self.wait(None)?;
+        }
+    }
+
+    /// Sleeps until there may be something new, or for so long. May return for no reason: look by [`Reader::next`].
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
+        self.refill();
+        if !self.fronts.is_empty() || !self.unlogged.is_empty() {
+            return Ok(());
+        }
+        let mut follow = match self.follow.take() {
+            Some(follow) => follow,
+            None => Follow::begin(&self.directory)?,
+        };
+        let news = follow.wait(timeout, self.horizon_ns);
+        self.follow = Some(follow);
+        self.hear(news?)
+    }
+
+    /// Readable when [`Reader::wait`] would return at once, from the first wait on. What is not told by it is seen by
+    /// waiting, for as long as there is nothing else to wait for.
+    pub fn events(&self) -> Option<BorrowedFd<'_>> {
+        self.follow.as_ref().map(AsFd::as_fd)
+    }
+
+    fn hear(&mut self, news: News) -> Result<(), Errno> {
+        if news.was_settled {
+            self.authors.values_mut().for_each(|author| author.is_awake = false);
+        }
+        if news.is_anything {
+            self.find_authors()?;
+            self.authors.values_mut().for_each(|author| author.is_awake = true);
+        }
+        for name in news.changed.iter().chain(&news.removed) {
+            match self.known.get(name) {
+                Some(&Some(author)) => {
+                    self.authors.entry(author).and_modify(|author| author.is_awake = true);
+                }
+                Some(None) if news.removed.contains(name) => drop(self.known.remove(name)),
+                Some(None) => {}
+                None => self.find_author(name),
+            }
+        }
+        Ok(())
+    }
+
+    fn find_authors(&mut self) -> Result<(), Errno> {
+        let names: Result<Vec<CString>, Errno> = Dir::read_from(&self.directory.file)?
+            .map(|entry| Ok(entry?.file_name().to_owned()))
+            .collect();
+        names?.iter().for_each(|name| self.find_author(name));
+        Ok(())
+    }
+
+    fn find_author(&mut self, name: &CStr) {
+        let is_shown = !name.to_bytes().starts_with(b".") && is_name_of_a_file(name.to_bytes());
+        if !is_shown || self.known.contains_key(name) {
+            return;
+        }
+        let author =
+            Author::open(&self.directory, name).ok().filter(|author| self.is_welcome(author));
+        let number = author.map(|author| {
+            self.authors.insert(self.next_author, author);
+            self.next_author += 1;
+            self.next_author - 1
+        });
+        self.known.insert(name.to_owned(), number);
+    }
+
+    fn is_welcome(&self, author: &Author) -> bool {
+        let of_user = self.authors.values().filter(|other| other.origin.user == author.origin.user);
+        let is_new = self.authors.values().all(|other| other.identity() != author.identity());
+        is_new && of_user.count() < MAX_FILES_OF_A_USER
+    }
+
+    /// Whether something can be handed out without another look.
+    fn is_ready(&self) -> bool {
+        let in_sight = |front: &Reverse<(u64, usize, usize)>| front.0.0 <= self.horizon_ns;
+        !self.unlogged.is_empty() || self.fronts.peek().is_some_and(in_sight)
+    }
+
+    /// Copies what all rings have that are awake.
+    fn look(&mut self) {
+        self.horizon_ns = clock::now_ns();
+        let mut removed = Vec::new();
+        for (&number, author) in &mut self.authors {
+            let had: Vec<bool> =
+                author.tracks.iter().map(|track| track.front().is_some()).collect();
+            if !author.is_awake && had.iter().all(|had| !had) {
+                continue;
+            }
+            author.look(self.wanted, false);
+            let moment = Moment { monotonic_ns: self.horizon_ns, wall_ns: clock::wall_ns() };
+            for buffer in Buffer::ALL.into_iter().filter(|&buffer| self.wanted[buffer as usize]) {
+                let n_records = author.newly_unlogged(buffer as usize);
+                if n_records > 0 {
+                    self.unlogged.push_back((number, buffer, n_records, moment));
+                }
+            }
+            for (index, track) in author.tracks.iter().enumerate() {
+                let had = had.get(index).copied().unwrap_or(false);
+                if let Some(moment) = track.front().filter(|_| !had) {
+                    self.fronts.push(Reverse((moment.monotonic_ns, number, index)));
+                }
+            }
+            let is_empty = author.tracks.iter().all(|track| track.front().is_none());
+            if is_empty && author.is_removed() && self.unlogged.is_empty() {
+                removed.push(number);
+            }
+        }
+        for number in removed {
+            self.authors.remove(&number);
+            self.known.retain(|_, author| *author != Some(number));
+        }
+    }
+
+    /// Sees what the last track has next that something was taken from.
+    fn refill(&mut self) {
+        let Some((number, track)) = self.taken_from.take() else { return };
+        let Some(author) = self.authors.get_mut(&number) else { return };
+        if author.tracks[track].has_more {
+            author.look_at(track);
+        }
+        if let Some(moment) = author.tracks[track].front() {
+            self.fronts.push(Reverse((moment.monotonic_ns, number, track)));
+        }
+    }
+}
+
+fn item(author: &mut Author, index: usize) -> Option<Item<'_>> {
+    let Author { origin, tracks, .. } = author;
+    let track = &mut tracks[index];
+    let (buffer, ring, moment) = (track.place.buffer, track.ring, track.front()?);
+    let lost = |loss| Item::Lost(Lost { buffer, moment, origin, loss });
+    Some(match track.take()? {
+        Next::Lost(n_records) => lost(Loss::Overwritten { ring, n_records }),
+        Next::Damaged => lost(Loss::Damaged { ring }),
+        Next::Record(header, bytes) => Item::Record(Record {
+            buffer,
+            moment,
+            origin,
+            thread: header.thread,
+            ring,
+            sequence: header.sequence,
+            content: content(header, bytes)?,
+        }),
+    })
+}
+
+fn content<'a>(header: &Header, bytes: &'a [u8]) -> Option<Content<'a>> {
+    let (tag, rest) = bytes.split_at(usize::from(header.tag_bytes));
+    match header.kind {
+        Kind::Text(priority) => Some(Content::Text { priority, tag, message: rest }),
+        Kind::Event => {
+            Some(Content::Event { tag: u32::from_le_bytes(tag.try_into().ok()?), payload: rest })
+        }
+        Kind::Sample => None,
+    }
+}

@@ -1,0 +1,271 @@
+//! One ring as a reader sees it: records that were copied out of it, dated, and not yet taken.
+
+use crate::cursor::{self, BATCH_BYTES, Batch, Cursor, Piece, Taken};
+use crate::files::layout::{self, BOUNDS_AT, Place};
+use crate::memory::View;
+use crate::moment::{Moment, Sample};
+use crate::record::Header;
+use rustix::fd::BorrowedFd;
+
+pub(crate) struct Track {
+    pub place: Place,
+    pub ring: usize,
+    cursor: Cursor,
+    batch: Batch,
+    dated: Vec<Dated>,
+    /// The first of them that is not taken.
+    next: usize,
+    /// The last one before what comes next.
+    sample: Option<Sample>,
+    last: Moment,
+    /// There is more than was copied.
+    pub has_more: bool,
+    /// The ring was found damaged, which nobody has been told.
+    damaged: bool,
+}
+
+/// A record that was copied, and when it was written.
+#[derive(Clone, Copy)]
+struct Dated {
+    moment: Moment,
+    header: Header,
+    at: usize,
+    lost: u64,
+}
+
+/// What comes next on a track.
+pub(crate) enum Next<'a> {
+    /// So many records are gone.
+    Lost(u64),
+    /// The ring holds what no writer of ours makes; what comes next is later.
+    Damaged,
+    Record(&'a Header, &'a [u8]),
+}
+
+impl Track {
+    /// From the oldest record on.
+    pub fn new(place: Place, ring: usize) -> Track {
+        Track {
+            place,
+            ring,
+            cursor: Cursor::oldest(),
+            batch: Batch::default(),
+            dated: Vec::new(),
+            next: 0,
+            sample: None,
+            last: Moment::default(),
+            has_more: false,
+            damaged: false,
+        }
+    }
+
+    fn view<'a>(&self, file: BorrowedFd<'a>) -> View<'a> {
+        let bounds_at = (layout::entry_at(self.ring) + BOUNDS_AT) as u64;
+        View { file, bounds_at, bytes_at: self.place.offset, capacity: self.place.capacity }
+    }
+
+    /// From the next record on that will be written. What was there before tells what that one's time is.
+    pub fn skip(&mut self, file: BorrowedFd<'_>, now: Sample) {
+        // Enough for what there is now. A fast writer's go on to be read from wherever this ends.
+        for _ in 0..=self.place.capacity / BATCH_BYTES {
+            self.look(file, || now);
+            self.next = self.dated.len();
+            self.damaged = false;
+        }
+    }
+
+    /// Copies what has come, if all has been taken that came before. `now` is asked after the copy.
+    pub fn look(&mut self, file: BorrowedFd<'_>, now: impl FnOnce() -> Sample) {
+        if self.front().is_some() {
+            return;
+        }
+        (self.next, self.has_more) = (0, false);
+        self.dated.clear();
+        let (mut view, capacity) = (self.view(file), self.place.capacity);
+        // A file that is shorter than it says has nothing.
+        let taken = cursor::take(&mut view, capacity, &mut self.cursor, &mut self.batch);
+        let Ok(taken) = taken else { return };
+        self.has_more = taken == Taken::More;
+        self.damaged = taken == Taken::Damaged;
+        if self.damaged || !self.batch.pieces.is_empty() {
+            self.date(now());
+        }
+        if self.damaged {
+            self.sample = None;
+        }
+    }
+
+    /// Records between two samples lie on the line between them; those after the last one, on the line to now.
+    fn date(&mut self, now: Sample) {
+        let mut undated = 0;
+        for piece in &self.batch.pieces {
+            match *piece {
+                Piece::Record { header, at, lost } => {
+                    self.dated.push(Dated { moment: Moment::default(), header, at, lost });
+                }
+                Piece::Sample(sample) => {
+                    let before = self.sample.unwrap_or(sample);
+                    if sample.stamp > before.stamp || self.sample.is_none() {
+                        self.last =
+                            date_all(&mut self.dated[undated..], before, sample, self.last, now);
+                        undated = self.dated.len();
+                        self.sample = Some(sample);
+                    }
+                }
+            }
+        }
+        let before = self.sample.unwrap_or(now);
+        self.last = date_all(&mut self.dated[undated..], before, now, self.last, now);
+    }
+
+    /// When what comes next was, if something does.
+    pub fn front(&self) -> Option<Moment> {
+        let next = self.dated.get(self.next).map(|dated| dated.moment);
+        next.or(self.damaged.then_some(self.last))
+    }
+
+    /// What comes next: it is taken.
+    pub fn take(&mut self) -> Option<Next<'_>> {
+        let Some(dated) = self.dated.get_mut(self.next) else {
+            return std::mem::take(&mut self.damaged).then_some(Next::Damaged);
+        };
+        let lost = std::mem::take(&mut dated.lost);
+        if lost > 0 {
+            return Some(Next::Lost(lost));
+        }
+        self.next += 1;
+        let bytes = &self.batch.bytes[dated.at..][..usize::from(dated.header.bytes)];
+        Some(Next::Record(&dated.header, bytes))
+    }
+}
+
+/// The last one's moment. None is before the last one, or after now.
+fn date_all(dated: &mut [Dated], from: Sample, to: Sample, last: Moment, now: Sample) -> Moment {
+    dated.iter_mut().fold(last, |last, dated| {
+        let moment = from.date(to, dated.header.stamp);
+        let monotonic_ns = moment.monotonic_ns.min(now.monotonic_ns).max(last.monotonic_ns);
+        dated.moment = Moment { monotonic_ns, ..moment };
+        dated.moment
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::{Buffer, Priority};
+    use crate::files::layout::FRONT_BYTES;
+    use crate::memory::Memory;
+    use crate::record::{Kind, record_bytes};
+    use crate::ring::{Entry, Ring};
+    use baton_shm::own::Own;
+    use rustix::fd::{AsFd, OwnedFd};
+    use rustix::fs::MemfdFlags;
+    use std::sync::Arc;
+
+    const PLACE: Place =
+        Place { buffer: Buffer::Main, offset: FRONT_BYTES as u64, capacity: 65536 };
+
+    fn ring() -> (OwnedFd, Ring) {
+        let file = rustix::fs::memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, PLACE.offset + PLACE.capacity).unwrap();
+        let front = Arc::new(Own::once(&file, 0, FRONT_BYTES).unwrap());
+        let bytes = Own::twice(&file, PLACE.offset, PLACE.capacity as usize).unwrap();
+        let bounds_at = layout::entry_at(0) + BOUNDS_AT;
+        (file, Ring::new(Memory::new(front, bounds_at, bounds_at + 8, bytes)))
+    }
+
+    fn append(ring: &mut Ring, stamp: u64, message: &[u8]) {
+        let kind = Kind::Text(Priority::Info);
+        ring.make_room(record_bytes(message.len()));
+        ring.append(&Entry { stamp, kind, thread: 1, tag: &[], message });
+    }
+
+    /// What is on the track now: times of records, and how many were lost before each.
+    fn look(track: &mut Track, file: &OwnedFd, now: Sample) -> Vec<(Moment, u64)> {
+        let mut found = Vec::new();
+        loop {
+            track.look(file.as_fd(), || now);
+            let mut lost = 0;
+            while let Some(moment) = track.front() {
+                match track.take().unwrap() {
+                    Next::Lost(n_records) => lost = n_records,
+                    Next::Damaged => panic!("an honest writer"),
+                    Next::Record(..) => found.push((moment, std::mem::take(&mut lost))),
+                }
+            }
+            if !track.has_more {
+                return found;
+            }
+        }
+    }
+
+    fn sample(stamp: u64, monotonic_ns: u64, wall_ns: i64) -> Sample {
+        Sample { stamp, monotonic_ns, wall_ns }
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_changes_what_comes_after() {
+        let (file, mut ring) = ring();
+        ring.take_sample(sample(100, 1000, 50_000));
+        append(&mut ring, 200, b"before");
+        // Ten of the kernel's nanoseconds a tick, and the wall clock goes back.
+        ring.take_sample(sample(300, 3000, 20_000));
+        append(&mut ring, 300, b"after");
+        append(&mut ring, 350, b"last");
+        let found = look(&mut Track::new(PLACE, 0), &file, sample(400, 4000, 99_999));
+        let moment = |monotonic_ns, wall_ns| (Moment { monotonic_ns, wall_ns }, 0);
+        assert_eq!(found, [moment(2000, 51_000), moment(3000, 20_000), moment(3500, 20_500)]);
+    }
+
+    #[test]
+    fn stamps_of_a_liar_go_neither_back_nor_beyond_now() {
+        let (file, mut ring) = ring();
+        ring.take_sample(sample(100, 1000, 0));
+        for stamp in [300, 200, u64::MAX, 0] {
+            append(&mut ring, stamp, b"");
+        }
+        let found = look(&mut Track::new(PLACE, 0), &file, sample(400, 4000, 0));
+        let times: Vec<u64> = found.iter().map(|(moment, _)| moment.monotonic_ns).collect();
+        assert_eq!(times, [3000, 3000, 4000, 4000]);
+    }
+
+    #[test]
+    fn every_record_is_seen_or_counted() {
+        let (file, mut ring) = ring();
+        ring.take_sample(sample(0, 0, 0));
+        let mut track = Track::new(PLACE, 0);
+        let (mut written, mut known) = (0, 0);
+        for n_records in [1, 10, 1000, 0, 5000, 3, 100_000, 1] {
+            for _ in 0..n_records {
+                append(&mut ring, written, &vec![7; written as usize % 300]);
+                written += 1;
+            }
+            for (_, lost) in look(&mut track, &file, sample(written, written, 0)) {
+                known += lost + 1;
+            }
+            assert_eq!(known, written);
+        }
+        let (bounds, capacity) = (track.view(file.as_fd()).bounds().unwrap(), PLACE.capacity);
+        assert!(bounds.head - bounds.tail > capacity * 3 / 4, "{bounds:?}");
+    }
+
+    #[test]
+    fn what_is_damaged_is_told_and_passed_over() {
+        let (file, mut ring) = ring();
+        ring.take_sample(sample(0, 0, 0));
+        append(&mut ring, 1, b"first");
+        append(&mut ring, 2, b"second");
+        // The second record's kind.
+        rustix::io::pwrite(&file, &[77], PLACE.offset + 40 + 32 + 15).unwrap();
+        let mut track = Track::new(PLACE, 0);
+        let now = sample(9, 9, 0);
+        track.look(file.as_fd(), || now);
+        assert!(matches!(track.take(), Some(Next::Record(_, b"first"))));
+        assert!(track.front().is_some());
+        assert!(matches!(track.take(), Some(Next::Damaged)));
+        assert!(track.front().is_none());
+        append(&mut ring, 3, b"third");
+        track.look(file.as_fd(), || now);
+        assert!(matches!(track.take(), Some(Next::Record(_, b"third"))));
+    }
+}

@@ -1,0 +1,186 @@
+//! A record as it lies in a ring, native byte order, at a multiple of 8:
+//!
+//! ```text
+//!   0  stamp                      8
+//!   8  sequence (48 bits), priority, kind
+//!  16  thread   4
+//!  20  bytes of what follows 2, of the tag among them 2
+//!  24  tag, message; or event tag 4, payload; or a sample's two clocks
+//! ```
+
+use crate::buffer::Priority;
+use crate::moment::Sample;
+
+/// Bytes before the tag.
+pub(crate) const HEADER_BYTES: usize = 24;
+/// Most bytes that Android's logger entries have beside their header.
+pub const MAX_PAYLOAD_BYTES: usize = 4068;
+/// Most bytes of tag and message together: an entry has a priority and two ends of strings with them.
+pub const MAX_TEXT_BYTES: usize = MAX_PAYLOAD_BYTES - 3;
+/// Most bytes of a record.
+pub(crate) const MAX_RECORD_BYTES: usize = record_bytes(MAX_PAYLOAD_BYTES);
+/// Bytes of a record that holds a sample.
+pub(crate) const SAMPLE_RECORD_BYTES: usize = record_bytes(SAMPLE_BYTES);
+const SAMPLE_BYTES: usize = 16;
+/// Records of a ring are numbered by this many bits: at full speed that takes months to come round.
+const SEQUENCE_BITS: u32 = 48;
+pub(crate) const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
+
+const TEXT: u8 = 1;
+const EVENT: u8 = 2;
+const SAMPLE: u8 = 3;
+
+/// Bytes that a record takes whose tag and message, or whose payload, have so many.
+#[inline]
+pub(crate) const fn record_bytes(bytes: usize) -> usize {
+    (HEADER_BYTES + bytes + 7) & !7
+}
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text(Priority),
+    Event,
+    Sample,
+}
+
+impl Kind {
+    #[inline]
+    fn numbers(self) -> [u8; 2] {
+        match self {
+            Kind::Text(priority) => [priority as u8, TEXT],
+            Kind::Event => [0, EVENT],
+            Kind::Sample => [0, SAMPLE],
+        }
+    }
+}
+
+/// What stands before a record's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub stamp: u64,
+    /// Of 48 bits. A sample has the number of the record that comes next.
+    pub sequence: u64,
+    pub kind: Kind,
+    pub thread: u32,
+    /// Bytes that follow.
+    pub bytes: u16,
+    /// Those of them that are the tag.
+    pub tag_bytes: u16,
+}
+
+impl Header {
+    #[inline]
+    pub fn encode(self) -> [u8; HEADER_BYTES] {
+        let [priority, kind] = self.kind.numbers();
+        let marks = u64::from(priority) << SEQUENCE_BITS | u64::from(kind) << (SEQUENCE_BITS + 8);
+        let number = (self.sequence & SEQUENCE_MASK) | marks;
+        let sizes = u64::from(self.bytes) << 32 | u64::from(self.tag_bytes) << 48;
+        let last = u64::from(self.thread) | sizes;
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(&self.stamp.to_le_bytes());
+        header[8..16].copy_from_slice(&number.to_le_bytes());
+        header[16..].copy_from_slice(&last.to_le_bytes());
+        header
+    }
+
+    /// `None` for what no writer of ours makes.
+    pub fn decode(header: &[u8; HEADER_BYTES]) -> Option<Header> {
+        let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
+        let (stamp, number, last) = (word(0), word(8), word(16));
+        let (bytes, tag_bytes) = ((last >> 32) as u16, (last >> 48) as u16);
+        let priority = (number >> SEQUENCE_BITS) as u8;
+        let kind = match (number >> (SEQUENCE_BITS + 8)) as u8 {
+            TEXT => Kind::Text(Priority::numbered(priority)?),
+            EVENT => Kind::Event,
+            SAMPLE => Kind::Sample,
+            _ => return None,
+        };
+        let header = Header {
+            stamp,
+            sequence: number & SEQUENCE_MASK,
+            kind,
+            thread: last as u32,
+            bytes,
+            tag_bytes,
+        };
+        header.is_sound().then_some(header)
+    }
+
+    fn is_sound(&self) -> bool {
+        let (bytes, tag_bytes) = (usize::from(self.bytes), usize::from(self.tag_bytes));
+        match self.kind {
+            Kind::Text(_) => bytes <= MAX_TEXT_BYTES && tag_bytes <= bytes,
+            Kind::Event => bytes <= MAX_PAYLOAD_BYTES && bytes >= 4 && tag_bytes == 4,
+            Kind::Sample => bytes == SAMPLE_BYTES && tag_bytes == 0,
+        }
+    }
+
+    /// Bytes of the record.
+    #[inline]
+    pub fn record_bytes(&self) -> usize {
+        record_bytes(usize::from(self.bytes))
+    }
+}
+
+pub(crate) fn encode_clocks(sample: &Sample) -> [u8; SAMPLE_BYTES] {
+    let mut bytes = [0; SAMPLE_BYTES];
+    bytes[..8].copy_from_slice(&sample.monotonic_ns.to_le_bytes());
+    bytes[8..].copy_from_slice(&sample.wall_ns.to_le_bytes());
+    bytes
+}
+
+/// The sample whose record has this stamp and these bytes.
+pub(crate) fn decode_sample(stamp: u64, bytes: &[u8]) -> Sample {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+    Sample { stamp, monotonic_ns: word(0), wall_ns: word(8) as i64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOUND: Header = Header {
+        stamp: 0x0123_4567_89ab_cdef,
+        sequence: SEQUENCE_MASK - 1,
+        kind: Kind::Text(Priority::Warn),
+        thread: u32::MAX,
+        bytes: 100,
+        tag_bytes: 7,
+    };
+
+    #[test]
+    fn headers_come_back() {
+        for kind in
+            [Kind::Text(Priority::Verbose), Kind::Text(Priority::Fatal), Kind::Event, Kind::Sample]
+        {
+            let (bytes, tag_bytes) = match kind {
+                Kind::Text(_) => (MAX_TEXT_BYTES as u16, MAX_TEXT_BYTES as u16),
+                Kind::Event => (MAX_PAYLOAD_BYTES as u16, 4),
+                Kind::Sample => (SAMPLE_BYTES as u16, 0),
+            };
+            let header = Header { kind, bytes, tag_bytes, ..SOUND };
+            assert_eq!(Header::decode(&header.encode()), Some(header));
+            assert!(header.record_bytes() <= MAX_RECORD_BYTES);
+        }
+    }
+
+    #[test]
+    fn what_no_writer_makes_is_refused() {
+        let too_long = MAX_TEXT_BYTES as u16 + 1;
+        for header in [
+            Header { bytes: too_long, ..SOUND },
+            Header { tag_bytes: 101, ..SOUND },
+            Header { kind: Kind::Event, bytes: 3, tag_bytes: 4, ..SOUND },
+            Header { kind: Kind::Event, tag_bytes: 5, ..SOUND },
+            Header { kind: Kind::Sample, tag_bytes: 0, ..SOUND },
+        ] {
+            assert_eq!(Header::decode(&header.encode()), None, "{header:?}");
+        }
+        for (at, value) in [(14, 9), (14, 0), (15, 0), (15, 4)] {
+            let mut bytes = SOUND.encode();
+            bytes[at] = value;
+            assert_eq!(Header::decode(&bytes), None, "{at} {value}");
+        }
+    }
+}

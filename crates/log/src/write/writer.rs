@@ -1,0 +1,183 @@
+//! What a thread writes with.
+//!
+//! The fast path takes a stamp, sees that the record fits below the limit, copies it, and shows it. Everything else leaves it by
+//! one comparison: a limit is zero for a buffer without a ring, and in a child of fork, to which the rings do not
+//! belong.
+
+use crate::buffer::{Buffer, N_BUFFERS, Priority};
+use crate::files::watch::QUIET_NS;
+use crate::record::{Kind, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES, record_bytes};
+use crate::ring::Entry;
+use crate::write::logger::{Lane, Shared};
+use baton_shm::clock;
+use baton_shm::wiped::Wiped;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+
+/// Not zero, in the process that made the writer.
+const MINE: usize = N_BUFFERS;
+
+/// One thread's way into the log. Dropped, it leaves its rings to the next thread.
+#[derive(Debug)]
+pub struct Writer {
+    shared: Arc<Shared>,
+    /// Up to where each ring may be written, and [`MINE`].
+    limits: Wiped<[AtomicU64; N_BUFFERS + 1]>,
+    /// Borrowed while a record is written: a signal handler that would write meanwhile sees it.
+    lanes: [RefCell<Option<Lane>>; N_BUFFERS],
+    thread: Cell<u32>,
+    /// When this thread has last rung for those who follow.
+    rang_at_ns: Cell<u64>,
+}
+
+/// A record's two parts, and what it is.
+#[derive(Clone, Copy)]
+struct Words<'a> {
+    kind: Kind,
+    tag: &'a [u8],
+    message: &'a [u8],
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>) -> Writer {
+        let limits = Wiped::<[AtomicU64; N_BUFFERS + 1]>::new().expect("a page of memory");
+        limits[MINE].store(1, Ordering::Relaxed);
+        Writer {
+            shared,
+            limits,
+            lanes: Default::default(),
+            thread: Cell::new(this_thread()),
+            rang_at_ns: Cell::new(0),
+        }
+    }
+
+    /// Writes a text. What exceeds [`MAX_TEXT_BYTES`] with its tag is cut off. A zero byte in it ends the text for those who
+    /// read it as Android's.
+    pub fn write(&self, buffer: Buffer, priority: Priority, tag: &[u8], message: &[u8]) {
+        self.put(buffer, Words { kind: Kind::Text(priority), tag, message });
+    }
+
+    /// Writes an event: its tag's number, and a payload in Android's form. What exceeds [`MAX_PAYLOAD_BYTES`] with the
+    /// number is cut off.
+    pub fn write_event(&self, buffer: Buffer, tag: u32, payload: &[u8]) {
+        self.put(buffer, Words { kind: Kind::Event, tag: &tag.to_le_bytes(), message: payload });
+    }
+
+    /// Gets a ring for this buffer now, and not with the first record. `false` if there is none to be had: records will be
+    /// counted, and a ring be asked for again.
+    pub fn prepare(&self, buffer: Buffer) -> bool {
+        self.lanes[buffer as usize].try_borrow_mut().is_ok_and(|mut slot| {
+            self.leave_what_is_the_parents(&mut slot);
+            self.fill(buffer, &mut slot)
+        })
+    }
+
+    #[inline(always)]
+    fn put(&self, buffer: Buffer, words: Words<'_>) {
+        let index = buffer as usize;
+        let Ok(mut slot) = self.lanes[index].try_borrow_mut() else {
+            return self.shared.count_unlogged(buffer);
+        };
+        // For handlers on this thread: the loan comes before the record, and goes after it.
+        compiler_fence(Ordering::SeqCst);
+        let stamp = self.shared.source.stamp();
+        let n_bytes = words.tag.len() + words.message.len();
+        let fits = |lane: &Lane| {
+            n_bytes <= MAX_TEXT_BYTES
+                && lane.ring.end_of(record_bytes(n_bytes))
+                    <= self.limits[index].load(Ordering::Relaxed)
+                && !lane.ring.wants_sample(stamp)
+        };
+        match slot.as_mut().filter(|lane| fits(lane)) {
+            Some(lane) => self.append(lane, stamp, words),
+            None => self.put_slowly(buffer, &mut slot, words),
+        }
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    #[inline(always)]
+    fn append(&self, lane: &mut Lane, stamp: u64, Words { kind, tag, message }: Words<'_>) {
+        lane.ring.append(&Entry { stamp, kind, thread: self.thread.get(), tag, message });
+        if stamp < lane.home.watch.until(self.shared.source).load(Ordering::Relaxed) {
+            self.ring_bell(lane);
+        }
+    }
+
+    #[cold]
+    fn put_slowly(&self, buffer: Buffer, slot: &mut Option<Lane>, words: Words<'_>) {
+        self.leave_what_is_the_parents(slot);
+        if !self.fill(buffer, slot) {
+            return self.shared.count_unlogged(buffer);
+        }
+        let Some(lane) = slot else { return };
+        let words = words.cut();
+        let source = self.shared.source;
+        if lane.ring.wants_sample(source.stamp()) {
+            lane.ring.take_sample(source.sample());
+        }
+        lane.ring.make_room(record_bytes(words.tag.len() + words.message.len()));
+        self.append(lane, source.stamp(), words);
+        self.limits[buffer as usize].store(lane.ring.limit(), Ordering::Relaxed);
+    }
+
+    fn fill(&self, buffer: Buffer, slot: &mut Option<Lane>) -> bool {
+        if slot.is_none() {
+            *slot = self.shared.take_lane(buffer);
+        }
+        slot.is_some()
+    }
+
+    /// In a child of fork the rings are another process's. Their memory is not mapped, their files are closed.
+    fn leave_what_is_the_parents(&self, slot: &mut Option<Lane>) {
+        if self.limits[MINE].swap(1, Ordering::Relaxed) == 0 {
+            self.thread.set(this_thread());
+            for other in &self.lanes {
+                if let Ok(mut other) = other.try_borrow_mut() {
+                    std::mem::forget(other.take());
+                }
+            }
+            std::mem::forget(slot.take());
+        }
+    }
+
+    /// Tells those who follow. What is skipped within [`QUIET_NS`] of the last time was shown before the clock was read, so
+    /// whoever was told then, or has begun to wait since, sees it when they look again that much later.
+    #[cold]
+    fn ring_bell(&self, lane: &Lane) {
+        let now_ns = clock::now_ns();
+        if now_ns >= self.rang_at_ns.get() + QUIET_NS {
+            self.rang_at_ns.set(now_ns);
+            lane.home.file.ring_bell();
+        }
+    }
+}
+
+impl<'a> Words<'a> {
+    /// As much as fits a record.
+    fn cut(self) -> Words<'a> {
+        let most = match self.kind {
+            Kind::Text(_) => MAX_TEXT_BYTES,
+            Kind::Event | Kind::Sample => MAX_PAYLOAD_BYTES,
+        };
+        let tag = &self.tag[..self.tag.len().min(most)];
+        let message = &self.message[..self.message.len().min(most - tag.len())];
+        Words { tag, message, ..self }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let is_mine = self.limits[MINE].load(Ordering::Relaxed) != 0;
+        for (buffer, slot) in Buffer::ALL.into_iter().zip(&mut self.lanes) {
+            match slot.get_mut().take() {
+                Some(lane) if is_mine => self.shared.give_back(buffer, lane),
+                parents => std::mem::forget(parents),
+            }
+        }
+    }
+}
+
+fn this_thread() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}

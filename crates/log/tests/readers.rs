@@ -1,0 +1,104 @@
+//! Readers that follow, several at once, that come and go.
+
+mod support;
+
+use baton_log::{Buffer, Content, Item, Priority, Reader, Start};
+use std::ops::ControlFlow;
+use std::path::Path;
+use support::{messages, open, say};
+
+const LAST: &[u8] = b"last";
+
+/// Follows until the last message, and says how many came.
+fn follow(mut reader: Reader) -> usize {
+    let mut n_records = 0;
+    let each = |item: Item<'_>| {
+        let Item::Record(record) = item else { panic!("{item:?}") };
+        n_records += 1;
+        match record.content {
+            Content::Text { message, .. } if message == LAST => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    };
+    reader.follow(each).unwrap();
+    n_records
+}
+
+#[test]
+fn who_follows_gets_each_record_without_the_next_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let logger = open(directory.path());
+    say(&logger, "first");
+    let (ask, asked) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut reader = Reader::open(directory.path()).unwrap();
+            let each = |_: Item<'_>| match ask.send(()) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            };
+            reader.follow(each).unwrap();
+        });
+        // Each is written when the one before has been seen: nothing but it can wake the reader.
+        for number in 0..200 {
+            asked.recv().unwrap();
+            if number % 20 == 0 {
+                // Long enough for the reader to go to sleep for good.
+                let mut other = Reader::open(directory.path()).unwrap();
+                other.wait(None).unwrap();
+                while other.next().is_some() {}
+                other.wait(Some(std::time::Duration::from_millis(3))).unwrap();
+            }
+            say(&logger, &number.to_string());
+        }
+        asked.recv().unwrap();
+        drop(asked);
+        say(&logger, "end");
+    });
+}
+
+#[test]
+fn readers_join_and_leave_while_processes_come_and_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let n_files = 8;
+    say(&open(path), "there before");
+    let counts = std::thread::scope(|scope| {
+        let reader = || Reader::open(path).unwrap();
+        let steady = [scope.spawn(move || follow(reader())), scope.spawn(move || follow(reader()))];
+        for number in 0..n_files {
+            let logger = open(path);
+            say(&logger, &number.to_string());
+            let passing = scope.spawn(move || messages(&mut Reader::open(path).unwrap()).len());
+            assert!(passing.join().unwrap() >= number + 2);
+            say(&logger, "bye");
+        }
+        say(&open(path), "last");
+        steady.map(|reader| reader.join().unwrap())
+    });
+    assert_eq!(counts, [2 * n_files + 2; 2]);
+}
+
+fn wait_for_file(path: &Path) -> Reader {
+    loop {
+        if let Ok(reader) = Reader::open_from(path, &Buffer::ALL, Start::Newest) {
+            return reader;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn who_follows_from_now_on_misses_nothing_that_comes() {
+    let directory = tempfile::tempdir().unwrap();
+    let logger = open(directory.path());
+    say(&logger, "old");
+    let reader = wait_for_file(directory.path());
+    let follower = std::thread::spawn(move || follow(reader));
+    let writer = logger.writer();
+    for number in 0..100 {
+        writer.write(Buffer::System, Priority::Info, b"", number.to_string().as_bytes());
+    }
+    writer.write(Buffer::Main, Priority::Info, b"", LAST);
+    assert_eq!(follower.join().unwrap(), 101);
+}

@@ -1,0 +1,98 @@
+//! What the tests of the log have in common.
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use baton_log::{Buffer, Content, Item, Logger, Loss, Options, Priority, Reader};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+pub fn open(directory: &Path) -> Logger {
+    Options::new().directory(directory).open()
+}
+
+pub fn say(logger: &Logger, message: &str) {
+    logger.writer().write(Buffer::Main, Priority::Info, b"test", message.as_bytes());
+}
+
+/// Messages that there are now; what is lost is told as such.
+pub fn messages(reader: &mut Reader) -> Vec<String> {
+    let mut found = Vec::new();
+    while let Some(item) = reader.next() {
+        found.push(match item {
+            Item::Record(record) => match record.content {
+                Content::Text { message, .. } => String::from_utf8_lossy(message).into_owned(),
+                Content::Event { tag, .. } => format!("event {tag}"),
+            },
+            Item::Lost(lost) => match lost.loss {
+                Loss::Overwritten { n_records, .. } => format!("{n_records} overwritten"),
+                Loss::Unlogged { n_records } => format!("{n_records} unlogged"),
+                Loss::Damaged { .. } => "damaged".to_owned(),
+            },
+        });
+    }
+    found
+}
+
+/// Names of the files of processes in a directory.
+pub fn files(directory: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.retain(|name| name.starts_with(|first: char| first.is_ascii_digit()));
+    names.sort();
+    names
+}
+
+/// Another process. It ends when this is dropped.
+pub struct Process(Child);
+
+impl Process {
+    /// One that runs one test of this program with this in its environment.
+    pub fn start(test: &str, variables: &[(&str, &str)]) -> Process {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).envs(variables.iter().copied());
+        Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+    }
+
+    pub fn number(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for a line that holds this.
+    pub fn wait_for(&mut self, word: &str) {
+        let mut lines = BufReader::new(self.0.stdout.as_mut().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains(word)), "ended without {word}");
+    }
+
+    /// By SIGKILL.
+    pub fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Lets it go on from [`wait_to_be_ended`], and waits for its end.
+    pub fn end(mut self) {
+        drop(self.0.stdin.take());
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// In such a process: until it is told to end.
+pub fn wait_to_be_ended() {
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+/// What such a process is to do, if this is one.
+pub fn task(variable: &str) -> Option<String> {
+    std::env::var(variable).ok()
+}

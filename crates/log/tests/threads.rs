@@ -1,0 +1,152 @@
+//! Rings and those who write them: threads that end, children of fork, signal handlers.
+
+mod support;
+
+use baton_log::{Buffer, Item, Loss, Options, Priority, Reader};
+use std::collections::BTreeSet;
+use support::{files, messages, open, say};
+
+#[test]
+fn threads_that_end_leave_their_rings_to_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let logger = open(directory.path());
+    for number in 0..20 {
+        let logger = logger.clone();
+        let write = move || say(&logger, &number.to_string());
+        std::thread::spawn(write).join().unwrap();
+    }
+    let mut reader = Reader::open(directory.path()).unwrap();
+    let (mut threads, mut rings, mut sequences) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+    while let Some(Item::Record(record)) = reader.next() {
+        threads.insert(record.thread);
+        rings.insert(record.ring);
+        sequences.push(record.sequence);
+    }
+    assert_eq!((threads.len(), rings.len()), (20, 1));
+    assert_eq!(sequences, (0..20).collect::<Vec<u64>>());
+}
+
+#[test]
+fn threads_at_once_have_rings_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let logger = open(directory.path());
+    let barrier = std::sync::Barrier::new(4);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let writer = logger.writer();
+                assert!(writer.prepare(Buffer::Main));
+                barrier.wait();
+                for number in 0..100 {
+                    writer.write(Buffer::Main, Priority::Info, b"", number.to_string().as_bytes());
+                }
+            });
+        }
+    });
+    let mut reader = Reader::open(directory.path()).unwrap();
+    let mut next = [0; 4];
+    while let Some(Item::Record(record)) = reader.next() {
+        assert_eq!(record.sequence, next[record.ring]);
+        next[record.ring] += 1;
+    }
+    assert_eq!(next, [100; 4]);
+}
+
+/// The child ends by `_exit`: nothing of the test's harness runs in it.
+fn in_a_child(work: impl FnOnce()) {
+    // SAFETY: the child calls what this crate promises to work there, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        work();
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for the child just made.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn a_child_writes_to_a_file_of_its_own_and_the_parent_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let logger = open(directory.path());
+    let writer = logger.writer();
+    let write = |message: &[u8]| writer.write(Buffer::Main, Priority::Info, b"", message);
+    write(b"before");
+    in_a_child(|| {
+        write(b"child");
+        write(b"child again");
+        in_a_child(|| write(b"grandchild"));
+    });
+    write(b"after");
+    assert_eq!(files(directory.path()).len(), 3);
+    let expected = ["before", "child", "child again", "grandchild", "after"];
+    assert_eq!(messages(&mut Reader::open(directory.path()).unwrap()), expected);
+}
+
+#[test]
+fn a_child_that_ends_without_a_word_harms_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let logger = open(directory.path());
+    let mut writer = Some(logger.writer());
+    let write = |message: &[u8]| {
+        writer.as_ref().unwrap().write(Buffer::Main, Priority::Info, b"", message);
+    };
+    write(b"before");
+    write(b"still before");
+    let mut theirs = Some((logger.clone(), logger.writer()));
+    in_a_child(|| drop(theirs.take()));
+    write(b"after");
+    in_a_child(|| drop(writer.take()));
+    assert_eq!(messages(&mut Reader::open(directory.path()).unwrap()).len(), 3);
+}
+
+/// Each record of the handler is seen, overwritten and counted, or counted as unlogged.
+#[test]
+fn a_signal_handler_may_write_while_its_thread_does() {
+    const N_HANDLED: u64 = 2000;
+    static HANDLED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    extern "C" fn handle(_: i32) {
+        use std::sync::atomic::Ordering::Relaxed;
+        baton_log::write(Buffer::Main, Priority::Warn, b"handler", b"interrupted");
+        HANDLED.fetch_add(1, Relaxed);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    assert!(baton_log::set_options(Options::new().directory(directory.path())));
+    let write =
+        || baton_log::write(Buffer::Main, Priority::Info, b"thread", b"not yet interrupted");
+    write();
+    // SAFETY: a handler that does what this crate promises to work in handlers, for a signal that this thread alone is sent.
+    unsafe {
+        libc::signal(libc::SIGUSR1, handle as *const () as libc::sighandler_t);
+    }
+    // SAFETY: the calling thread.
+    let thread = unsafe { libc::pthread_self() };
+    let handled = || HANDLED.load(std::sync::atomic::Ordering::Relaxed);
+    let mut n_written = 1;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while handled() < N_HANDLED {
+                // SAFETY: the thread waits for this one.
+                unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
+            }
+        });
+        while handled() < N_HANDLED {
+            write();
+            n_written += 1;
+        }
+    });
+    let mut known = 0;
+    let mut reader = Reader::open(directory.path()).unwrap();
+    while let Some(item) = reader.next() {
+        known += match item {
+            Item::Record(_) => 1,
+            Item::Lost(lost) => match lost.loss {
+                Loss::Overwritten { n_records, .. } | Loss::Unlogged { n_records } => n_records,
+                Loss::Damaged { .. } => panic!("damaged"),
+            },
+        };
+    }
+    assert_eq!(known, n_written + handled());
+}

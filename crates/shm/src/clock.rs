@@ -1,0 +1,109 @@
+//! The processor's counter, and the kernel's clocks.
+//!
+//! Stamps of different processes are compared, so the counter counts only where the kernel makes its own time of it: it
+//! has then found it to be steady, and the same on all processors.
+
+use rustix::time::ClockId;
+
+/// The clock that the kernel's own time is made of.
+const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
+/// CLOCK_MONOTONIC in nanoseconds, without a system call where the kernel has a page for that.
+#[inline]
+pub fn now_ns() -> u64 {
+    since_zero_ns(ClockId::Monotonic) as u64
+}
+
+/// CLOCK_REALTIME in nanoseconds since 1970: somebody may set it at any time.
+pub fn wall_ns() -> i64 {
+    since_zero_ns(ClockId::Realtime)
+}
+
+fn since_zero_ns(clock: ClockId) -> i64 {
+    let now = rustix::time::clock_gettime(clock);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+/// CLOCK_MONOTONIC in nanoseconds, by a system call: what a clock costs that has no page in user space.
+pub fn now_ns_by_system_call() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes the time into a structure of ours, and cannot fail to.
+    unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Whether [`counter`] may stand for the kernel's time on this machine.
+pub fn counter_is_the_kernels() -> bool {
+    let source = std::fs::read_to_string(SOURCE).unwrap_or_default();
+    is_counter(std::env::consts::ARCH, source.trim())
+}
+
+fn is_counter(architecture: &str, source: &str) -> bool {
+    matches!((architecture, source), ("x86_64", "tsc") | ("aarch64", "arch_sys_counter"))
+}
+
+/// The processor's counter. It may be read a little before what stands before it in the program.
+#[inline]
+#[cfg(target_arch = "x86_64")]
+pub fn counter() -> u64 {
+    // SAFETY: every such processor has it, and Linux lets programs read it.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// The processor's counter. It may be read a little before what stands before it in the program.
+#[inline]
+#[cfg(target_arch = "aarch64")]
+pub fn counter() -> u64 {
+    let ticks;
+    // SAFETY: reads a counter that Linux lets programs read.
+    unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
+    ticks
+}
+
+/// There is none: the kernel's clock stands in for it.
+#[inline]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub fn counter() -> u64 {
+    now_ns()
+}
+
+/// The counter, later than all that the thread has read before.
+#[inline]
+pub fn counter_in_order() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a barrier, which every such processor has.
+    unsafe {
+        core::arch::x86_64::_mm_lfence()
+    };
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a barrier.
+    unsafe {
+        core::arch::asm!("isb", options(nostack, preserves_flags))
+    };
+    counter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_the_kernel_does_not_trust_is_not_used() {
+        for (architecture, source, expected) in [
+            ("x86_64", "tsc", true),
+            ("aarch64", "arch_sys_counter", true),
+            ("x86_64", "hpet", false),
+            ("x86_64", "kvm-clock", false),
+            ("x86_64", "", false),
+            ("riscv64", "riscv_clocksource", false),
+        ] {
+            assert_eq!(is_counter(architecture, source), expected, "{architecture} {source}");
+        }
+    }
+
+    #[test]
+    fn both_ways_to_the_kernels_clock_tell_one_time() {
+        let (first, second, third) = (now_ns(), now_ns_by_system_call(), now_ns());
+        assert!(first <= second && second <= third, "{first} {second} {third}");
+    }
+}

@@ -1,0 +1,227 @@
+//! Memory of a file that this process writes and others read.
+//!
+//! Such a file has a name, so it cannot be sealed. Only its owner's user can shrink it, which would end the writer by
+//! SIGBUS; that user can end it anyway. Readers of another user do not map it: see the log's reader.
+//!
+//! **Invariant**: no Rust reference or slice points into an [`Own`], but for atomics; a child of fork does not have it.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use rustix::fd::AsFd;
+use rustix::io::{Errno, Result};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// A map for writing. With [`Own::twice`], its bytes follow themselves: what begins before the end goes on at the
+/// beginning.
+#[derive(Debug)]
+pub struct Own {
+    base: NonNull<u8>,
+    /// Addresses, of all times that the file's bytes are mapped.
+    mapped_bytes: usize,
+}
+
+// SAFETY: the base address is valid in every thread, and all access is by atomics or by copies of bytes that have
+// no Rust owner.
+unsafe impl Send for Own {}
+// SAFETY: as above.
+unsafe impl Sync for Own {}
+
+impl Own {
+    /// Maps a part of the file. Offset and length are multiples of the page size.
+    pub fn once(file: impl AsFd, offset: u64, bytes: usize) -> Result<Own> {
+        Own::map(file, offset, bytes, 1)
+    }
+
+    /// Maps a part of the file two times in a row.
+    pub fn twice(file: impl AsFd, offset: u64, bytes: usize) -> Result<Own> {
+        Own::map(file, offset, bytes, 2)
+    }
+
+    fn map(file: impl AsFd, offset: u64, bytes: usize, times: usize) -> Result<Own> {
+        let mapped_bytes = bytes.checked_mul(times).filter(|&all| all > 0).ok_or(Errno::INVAL)?;
+        // SAFETY: a fresh map at an address of the kernel's choice.
+        let base = unsafe {
+            let none = ProtFlags::empty();
+            rustix::mm::mmap_anonymous(
+                core::ptr::null_mut(),
+                mapped_bytes,
+                none,
+                MapFlags::PRIVATE,
+            )?
+        };
+        let own = Own { base: NonNull::new(base.cast()).ok_or(Errno::FAULT)?, mapped_bytes };
+        for time in 0..times {
+            let (read_write, fixed) =
+                (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+            // SAFETY: over the map just made, which nobody else knows.
+            unsafe {
+                let at = own.base.as_ptr().add(time * bytes);
+                rustix::mm::mmap(at.cast(), bytes, read_write, fixed, file.as_fd(), offset)?;
+            }
+        }
+        // SAFETY: our own map. A child of fork must not write here as us.
+        let _ = unsafe {
+            rustix::mm::madvise(own.base.as_ptr().cast(), mapped_bytes, Advice::LinuxDontFork)
+        };
+        Ok(own)
+    }
+
+    /// Makes a range present, so that the first write to it is no fault. Where the kernel cannot (before Linux 5.14), it is one.
+    pub fn populate(&self, offset: usize, bytes: usize) {
+        let at = self.at(offset, bytes);
+        // SAFETY: our own map; its bytes stay what they are.
+        let _ = unsafe { rustix::mm::madvise(at.cast(), bytes, Advice::LinuxPopulateWrite) };
+    }
+
+    /// Bytes of the map, each time counted.
+    pub fn mapped_bytes(&self) -> usize {
+        self.mapped_bytes
+    }
+
+    #[inline]
+    fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
+        let end = offset.checked_add(bytes);
+        assert!(end.is_some_and(|end| end <= self.mapped_bytes), "outside the map");
+        // SAFETY: within the map, as just checked.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// The word at a multiple of 4.
+    ///
+    /// # Panics
+    /// Outside the map or unaligned: the caller's bug, as in every method here.
+    #[inline]
+    pub fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4));
+        // SAFETY: in bounds, aligned, mapped as long as the map lives.
+        unsafe { &*self.at(offset, 4).cast::<AtomicU32>() }
+    }
+
+    /// The double word at a multiple of 8.
+    #[inline]
+    pub fn double_word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8));
+        // SAFETY: in bounds, aligned, mapped as long as the map lives.
+        unsafe { &*self.at(offset, 8).cast::<AtomicU64>() }
+    }
+
+    /// Copies some bytes in, one after the other. The first two are short: they are not worth a call.
+    #[inline]
+    pub fn write_in_a_row<const N: usize>(
+        &self,
+        offset: usize,
+        first: &[u8; N],
+        second: &[u8],
+        third: &[u8],
+    ) {
+        let bytes = N.saturating_add(second.len()).saturating_add(third.len());
+        let to = self.at(offset, bytes);
+        // SAFETY: `to` has room for all three; slices of ours never overlap a map that nobody borrows.
+        unsafe {
+            to.cast::<[u8; N]>().write_unaligned(*first);
+            copy_short(second, to.add(N));
+            core::ptr::copy_nonoverlapping(third.as_ptr(), to.add(N + second.len()), third.len());
+        }
+    }
+
+    /// Copies bytes in.
+    #[inline]
+    pub fn write(&self, offset: usize, from: &[u8]) {
+        let to = self.at(offset, from.len());
+        // SAFETY: `to` is in bounds; a slice of ours never overlaps a map that nobody borrows.
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
+    }
+}
+
+/// Copies a few bytes without a call: two words that may overlap.
+///
+/// # Safety
+/// There is room for them at `to`, and they do not lie there.
+#[inline]
+unsafe fn copy_short(from: &[u8], to: *mut u8) {
+    /// The first and the last `N` bytes, of which there are no more than twice as many.
+    #[inline]
+    unsafe fn ends<const N: usize>(from: &[u8], to: *mut u8) {
+        let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) else {
+            return;
+        };
+        // SAFETY: both lie within the bytes for which the caller has room.
+        unsafe {
+            to.cast::<[u8; N]>().write_unaligned(*first);
+            to.add(from.len() - N).cast::<[u8; N]>().write_unaligned(*last);
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match from.len() {
+            0 => {}
+            1..=3 => {
+                ends::<1>(from, to);
+                to.add(from.len() / 2).write(from[from.len() / 2]);
+            }
+            4..=7 => ends::<4>(from, to),
+            8..=16 => ends::<8>(from, to),
+            17..=32 => ends::<16>(from, to),
+            _ => core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()),
+        }
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // SAFETY: our own map; the borrow checker ended every use of it.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::MemfdFlags;
+
+    fn file(bytes: u64) -> rustix::fd::OwnedFd {
+        let file = rustix::fs::memfd_create("own", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn what_is_mapped_twice_goes_on_at_its_beginning() {
+        let file = file(12288);
+        let own = Own::twice(&file, 4096, 8192).unwrap();
+        own.populate(0, 16384);
+        own.write(8190, b"abcd");
+        let mut seen = [0; 2];
+        for (at, expected) in [(4096 + 8190, b"ab"), (4096, b"cd")] {
+            rustix::io::pread(&file, &mut seen, at).unwrap();
+            assert_eq!(&seen, expected);
+        }
+        assert_eq!(own.mapped_bytes(), 16384);
+    }
+
+    #[test]
+    fn bytes_of_any_number_are_written_in_a_row() {
+        let file = file(4096);
+        let own = Own::once(&file, 0, 4096).unwrap();
+        let bytes: Vec<u8> = (1..=100).collect();
+        for second in 0..=40 {
+            for third in [0, 1, 50] {
+                own.write(0, &[0; 128]);
+                own.write_in_a_row(3, b"head", &bytes[..second], &bytes[40..][..third]);
+                let mut seen = [0; 128];
+                rustix::io::pread(&file, &mut seen, 0).unwrap();
+                let expected =
+                    [&[0; 3], &b"head"[..], &bytes[..second], &bytes[40..][..third]].concat();
+                let (written, rest) = seen.split_at(expected.len());
+                assert_eq!(written, expected);
+                assert!(rest.iter().all(|&byte| byte == 0), "{second} {third}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "outside the map")]
+    fn nothing_is_written_past_the_end() {
+        Own::once(file(4096), 0, 4096).unwrap().write(4090, &[0; 7]);
+    }
+}
