@@ -16,6 +16,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-driver", &["baton-abi", "baton-shm"]),
     ("baton-broker", &["baton-abi", "baton-shm"]),
     ("baton-rt", &[]),
+    // Knows no Binder: programs log whether they use Baton otherwise or not.
+    ("baton-log", &["baton-shm"]),
     ("baton-preload", &["baton-abi", "baton-driver"]),
     ("baton-capi", &["baton-driver"]),
     ("baton-cli", &["baton-abi", "baton-broker", "baton-driver", "baton-rt", "baton-bench"]),
@@ -35,6 +37,9 @@ const UNSAFE: &[(&str, &str)] = &[
     ("shm/src/own.rs", "maps memory that others read"),
     ("shm/src/wiped.rs", "maps memory that a child of fork finds zero"),
     ("shm/src/clock.rs", "reads the processor's counter"),
+    ("log/src/files/lock.rs", "locks of parts of files, which rustix lacks"),
+    ("log/src/files/fork.rs", "closes descriptors in a child of fork, by number"),
+    ("log/src/files/watch.rs", "System V segments, which rustix lacks"),
     ("driver/src/user.rs", "reads and writes the program's memory by address"),
     ("driver/src/thread.rs", "signal masks, and descriptors in a child of fork"),
     ("driver/src/process/received.rs", "lends the receive buffer, and descriptors named in it"),

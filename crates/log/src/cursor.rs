@@ -76,13 +76,13 @@ pub(crate) fn take(
     batch.pieces.clear();
     for _ in 0..ATTEMPTS {
         let Bounds { tail, head } = view.bounds()?;
+        if head == cursor.position {
+            return Ok(Taken::All);
+        }
         if !(tail | head).is_multiple_of(8) || head < cursor.position {
             return Ok(cursor.give_up(head));
         }
         let start = cursor.position.max(tail);
-        if start == head {
-            return Ok(Taken::All);
-        }
         // Else the two are of different times. Or the writer is none of ours, and has nothing to tell.
         if start < head && head - start <= capacity {
             let copied = copy(view, batch, Copied { start, whole_from: start, head }, capacity)?;

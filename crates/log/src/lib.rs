@@ -6,7 +6,7 @@
 //! baton_log::write(Buffer::Main, Priority::Info, b"sensors", b"3 found");
 //!
 //! let mut reader = Reader::open(&baton_log::directory())?;
-//! while let Some(item) = reader.next() {
+//! while let Some(item) = reader.next_item() {
 //!     println!("{item:?}");
 //! }
 //! # Ok::<(), std::io::Error>(())

@@ -111,7 +111,7 @@ impl Header {
         let (bytes, tag_bytes) = (usize::from(self.bytes), usize::from(self.tag_bytes));
         match self.kind {
             Kind::Text(_) => bytes <= MAX_TEXT_BYTES && tag_bytes <= bytes,
-            Kind::Event => bytes <= MAX_PAYLOAD_BYTES && bytes >= 4 && tag_bytes == 4,
+            Kind::Event => (4..=MAX_PAYLOAD_BYTES).contains(&bytes) && tag_bytes == 4,
             Kind::Sample => bytes == SAMPLE_BYTES && tag_bytes == 0,
         }
     }

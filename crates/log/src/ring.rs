@@ -115,7 +115,7 @@ impl Ring {
     }
 
     /// Writes a record into the room that there is, and shows it.
-    #[inline]
+    #[inline(always)]
     pub fn append(&mut self, entry: &Entry<'_>) {
         let bytes = (entry.tag.len() + entry.message.len()) as u16;
         let header = Header {

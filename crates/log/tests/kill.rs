@@ -20,7 +20,7 @@ const COUNTS: &str = "counts";
 const N_WRITERS: usize = 2;
 /// Of one round, at most.
 const ROUND_RECORDS: u64 = 400_000;
-const USUAL_RECORDS: u64 = 3_000_000;
+const USUAL_RECORDS: u64 = 1_000_000;
 
 /// A number that follows from another.
 fn mix(number: u64) -> u64 {
@@ -144,12 +144,12 @@ fn round(directory: &Path, seed: u64) -> u64 {
     while counts(&file).iter().sum::<u64>() <= enough {
         assert!(!child.has_ended(), "the writers ended by themselves");
         for _ in 0..if reads_meanwhile { 1000 } else { 0 } {
-            let Some(item) = reader.next() else { break };
+            let Some(item) = reader.next_item() else { break };
             tally.add(seed, item);
         }
     }
     child.kill();
-    while let Some(item) = reader.next() {
+    while let Some(item) = reader.next_item() {
         tally.add(seed, item);
     }
     let written = counts(&file);

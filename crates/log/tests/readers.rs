@@ -46,7 +46,7 @@ fn who_follows_gets_each_record_without_the_next_one() {
                 // Long enough for the reader to go to sleep for good.
                 let mut other = Reader::open(directory.path()).unwrap();
                 other.wait(None).unwrap();
-                while other.next().is_some() {}
+                while other.next_item().is_some() {}
                 other.wait(Some(std::time::Duration::from_millis(3))).unwrap();
             }
             say(&logger, &number.to_string());

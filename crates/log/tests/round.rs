@@ -23,14 +23,14 @@ fn what_is_written_is_read() {
         (Buffer::Events, event),
         (Buffer::Crash, text(Priority::Fatal, b"", b"")),
     ] {
-        let Some(Item::Record(record)) = reader.next() else { panic!("{buffer:?}") };
+        let Some(Item::Record(record)) = reader.next_item() else { panic!("{buffer:?}") };
         assert_eq!((record.buffer, record.content, record.sequence), (buffer, content, 0));
         let origin = record.origin;
         assert_eq!((origin.process, origin.voucher), (std::process::id(), Voucher::Kernel));
         assert_eq!(origin.user, rustix::process::geteuid().as_raw());
         assert_eq!(record.thread, rustix::thread::gettid().as_raw_nonzero().get() as u32);
     }
-    assert_eq!(reader.next(), None);
+    assert_eq!(reader.next_item(), None);
 }
 
 #[test]
@@ -43,8 +43,8 @@ fn records_tell_when_they_were_written() {
     writer.write(Buffer::Main, Priority::Info, b"", b"second");
     let (after_ns, wall_after_ns) = (now_ns(), baton_shm::clock::wall_ns());
     let mut reader = Reader::open(directory.path()).unwrap();
-    reader.next();
-    let Some(Item::Record(record)) = reader.next() else { panic!() };
+    reader.next_item();
+    let Some(Item::Record(record)) = reader.next_item() else { panic!() };
     // Two clocks were read for a date, at different instants.
     let slack_ns = 1_000_000;
     let date = record.moment;
@@ -75,11 +75,11 @@ fn what_is_too_long_is_cut_off() {
         (MAX_TEXT_BYTES, 0),
         (MAX_TEXT_BYTES, 0),
     ] {
-        let Some(Item::Record(record)) = reader.next() else { panic!() };
+        let Some(Item::Record(record)) = reader.next_item() else { panic!() };
         let Content::Text { tag, message, .. } = record.content else { panic!() };
         assert_eq!((tag.len(), message.len()), (expected_tag, expected_message));
     }
-    let Some(Item::Record(record)) = reader.next() else { panic!() };
+    let Some(Item::Record(record)) = reader.next_item() else { panic!() };
     let Content::Event { tag: 7, payload } = record.content else { panic!() };
     assert_eq!(payload.len(), MAX_PAYLOAD_BYTES - 4);
 }
@@ -93,7 +93,7 @@ fn what_is_overwritten_is_counted_and_the_rest_is_there() {
         writer.write(Buffer::Main, Priority::Info, b"count", number.to_string().as_bytes());
     }
     let mut reader = Reader::open(directory.path()).unwrap();
-    let Some(Item::Lost(lost)) = reader.next() else { panic!() };
+    let Some(Item::Lost(lost)) = reader.next_item() else { panic!() };
     let Loss::Overwritten { ring: 0, n_records } = lost.loss else { panic!("{lost:?}") };
     assert!((1..n_written).contains(&n_records));
     let expected: Vec<String> = (n_records..n_written).map(|number| number.to_string()).collect();

@@ -4,7 +4,7 @@ mod support;
 
 use baton_log::{Buffer, Item, Loss, Options, Priority, Reader};
 use std::collections::BTreeSet;
-use support::{files, messages, open, say};
+use support::{files, in_a_child, messages, open, say};
 
 #[test]
 fn threads_that_end_leave_their_rings_to_others() {
@@ -17,7 +17,7 @@ fn threads_that_end_leave_their_rings_to_others() {
     }
     let mut reader = Reader::open(directory.path()).unwrap();
     let (mut threads, mut rings, mut sequences) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
-    while let Some(Item::Record(record)) = reader.next() {
+    while let Some(Item::Record(record)) = reader.next_item() {
         threads.insert(record.thread);
         rings.insert(record.ring);
         sequences.push(record.sequence);
@@ -45,26 +45,11 @@ fn threads_at_once_have_rings_of_their_own() {
     });
     let mut reader = Reader::open(directory.path()).unwrap();
     let mut next = [0; 4];
-    while let Some(Item::Record(record)) = reader.next() {
+    while let Some(Item::Record(record)) = reader.next_item() {
         assert_eq!(record.sequence, next[record.ring]);
         next[record.ring] += 1;
     }
     assert_eq!(next, [100; 4]);
-}
-
-/// The child ends by `_exit`: nothing of the test's harness runs in it.
-fn in_a_child(work: impl FnOnce()) {
-    // SAFETY: the child calls what this crate promises to work there, and ends.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        work();
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(0) };
-    }
-    let mut status = -1;
-    // SAFETY: waits for the child just made.
-    unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!(status, 0);
 }
 
 #[test]
@@ -139,7 +124,7 @@ fn a_signal_handler_may_write_while_its_thread_does() {
     });
     let mut known = 0;
     let mut reader = Reader::open(directory.path()).unwrap();
-    while let Some(item) = reader.next() {
+    while let Some(item) = reader.next_item() {
         known += match item {
             Item::Record(_) => 1,
             Item::Lost(lost) => match lost.loss {

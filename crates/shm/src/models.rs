@@ -374,6 +374,7 @@ fn a_stranger_whose_bell_nobody_sleeps_on_hears_of_it() {
 }
 
 /// Three threads: all that takes so many preemptions.
+#[cfg(test)]
 fn bounded() -> loom::model::Builder {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);

@@ -42,7 +42,7 @@ pub fn directory() -> PathBuf {
 }
 
 fn is_in_memory(path: &Path) -> bool {
-    rustix::fs::statfs(path).is_ok_and(|system| i64::from(system.f_type) == TMPFS_MAGIC)
+    rustix::fs::statfs(path).is_ok_and(|system| system.f_type == TMPFS_MAGIC)
 }
 
 fn may_write(directory: &Path) -> bool {

@@ -96,7 +96,7 @@ impl Reader {
     }
 
     /// What comes next, `None` if there is nothing now. Within what one look has found, in the order of time.
-    pub fn next(&mut self) -> Option<Item<'_>> {
+    pub fn next_item(&mut self) -> Option<Item<'_>> {
         self.refill();
         if !self.is_ready() {
             self.look();
@@ -121,7 +121,7 @@ impl Reader {
         mut each: impl FnMut(Item<'_>) -> ControlFlow<()>,
     ) -> Result<(), Errno> {
         loop {
-            while let Some(item) = self.next() {
+            while let Some(item) = self.next_item() {
                 if each(item).is_break() {
                     return Ok(());
                 }
@@ -130,7 +130,7 @@ impl Reader {
         }
     }
 
-    /// Sleeps until there may be something new, or for so long. May return for no reason: look by [`Reader::next`].
+    /// Sleeps until there may be something new, or for so long. May return for no reason: look by [`Reader::next_item`].
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
         self.refill();
         if !self.fronts.is_empty() || !self.unlogged.is_empty() {

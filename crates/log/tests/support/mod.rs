@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use baton_log::{Buffer, Content, Item, Logger, Loss, Options, Priority, Reader};
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -17,7 +19,7 @@ pub fn say(logger: &Logger, message: &str) {
 /// Messages that there are now; what is lost is told as such.
 pub fn messages(reader: &mut Reader) -> Vec<String> {
     let mut found = Vec::new();
-    while let Some(item) = reader.next() {
+    while let Some(item) = reader.next_item() {
         found.push(match item {
             Item::Record(record) => match record.content {
                 Content::Text { message, .. } => String::from_utf8_lossy(message).into_owned(),
@@ -31,6 +33,46 @@ pub fn messages(reader: &mut Reader) -> Vec<String> {
         });
     }
     found
+}
+
+/// A log whose directory has these permissions. What of it is not in the directory goes, too.
+pub struct Log(tempfile::TempDir);
+
+impl Log {
+    pub fn with_mode(mode: u32) -> Log {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(directory.path(), Permissions::from_mode(mode)).unwrap();
+        Log(directory)
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let watch = std::fs::read_to_string(self.path().join("watch")).unwrap_or_default();
+        if let Some(segment) = watch.split(' ').next().and_then(|segment| segment.parse().ok()) {
+            // SAFETY: removes the segment of this log, which nobody will look for.
+            unsafe { libc::shmctl(segment, libc::IPC_RMID, std::ptr::null_mut()) };
+        }
+    }
+}
+
+/// The child ends by `_exit`: nothing of the test's harness runs in it.
+pub fn in_a_child(work: impl FnOnce()) {
+    // SAFETY: the child calls what the log promises to work there, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(done.is_err())) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for the child just made.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0);
 }
 
 /// Names of the files of processes in a directory.

@@ -1,0 +1,89 @@
+//! No room for a log: the program runs on, and what it could not log is counted.
+
+mod support;
+
+use baton_log::{Buffer, N_BUFFERS, Options, Priority, Reader};
+use support::{Process, messages, open, say, task};
+
+const DIRECTORY: &str = "LOG_FULL_DIRECTORY";
+const N_RECORDS: u64 = 1000;
+
+#[test]
+fn without_a_directory_records_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let logger = open(&file.join("log"));
+    let writer = logger.writer();
+    assert!(!writer.prepare(Buffer::Main));
+    for _ in 0..N_RECORDS {
+        writer.write(Buffer::Main, Priority::Info, b"", b"nobody reads this");
+    }
+    writer.write_event(Buffer::Events, 1, b"");
+    let counts = Buffer::ALL.map(|buffer| logger.unlogged(buffer));
+    assert_eq!(counts, [N_RECORDS, 0, 1, 0, 0]);
+}
+
+#[test]
+fn as_soon_as_there_is_a_directory_readers_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, "").unwrap();
+    let logger = open(&path);
+    let writer = logger.writer();
+    let write = || writer.write(Buffer::Main, Priority::Info, b"", b"at last");
+    write();
+    std::fs::remove_file(&path).unwrap();
+    // It is tried again some time.
+    while !path.exists() {
+        write();
+    }
+    let unlogged = logger.unlogged(Buffer::Main);
+    let told = [format!("{unlogged} unlogged"), "at last".to_owned()];
+    assert_eq!(messages(&mut Reader::open(&path).unwrap()), told);
+}
+
+/// A process with room for a file and no ring, if this is one: a limit of its files' size stands for a full memory.
+#[test]
+fn one_without_room() {
+    let Some(directory) = task(DIRECTORY) else { return };
+    let limit = libc::rlimit { rlim_cur: 150_000, rlim_max: 150_000 };
+    // SAFETY: limits this process; what would end it for going past the limit is ignored.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
+    }
+    let logger = open(directory.as_ref());
+    for _ in 0..N_RECORDS {
+        say(&logger, "nobody reads this");
+    }
+    println!("{} unlogged", logger.unlogged(Buffer::Main));
+    support::wait_to_be_ended();
+}
+
+#[test]
+fn without_room_for_a_ring_records_are_counted_for_readers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let mut process = Process::start("one_without_room", &[(DIRECTORY, path.to_str().unwrap())]);
+    let told = format!("{N_RECORDS} unlogged");
+    process.wait_for(&told);
+    assert_eq!(messages(&mut Reader::open(path).unwrap()), [told]);
+    process.end();
+}
+
+#[test]
+fn a_process_has_so_many_rings_and_counts_the_rest() {
+    let directory = tempfile::tempdir().unwrap();
+    let logger = Options::new().directory(directory.path()).ring_bytes([1 << 16; N_BUFFERS]).open();
+    let writers: Vec<_> = (0..300).map(|_| logger.writer()).collect();
+    let mut got = 0;
+    for (writer, buffer) in
+        writers.iter().flat_map(|writer| Buffer::ALL.map(|buffer| (writer, buffer)))
+    {
+        writer.write(buffer, Priority::Info, b"", b"");
+        got += u64::from(writer.prepare(buffer));
+    }
+    let unlogged: u64 = Buffer::ALL.iter().map(|&buffer| logger.unlogged(buffer)).sum();
+    assert_eq!((got, unlogged), (1024, 1500 - 1024));
+}
