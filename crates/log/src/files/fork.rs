@@ -6,22 +6,22 @@
 use crate::files::lock;
 use rustix::fd::{BorrowedFd, RawFd};
 use rustix::fs::Stat;
-use std::sync::Once;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// Loggers that are open at once and whose children are looked after; those beyond are not.
 const MAX_FILES: usize = 64;
 const NONE: RawFd = -1;
 
 static FILES: [AtomicI32; MAX_FILES] = [const { AtomicI32::new(NONE) }; MAX_FILES];
-static REGISTERED: Once = Once::new();
+/// Nobody waits for who registers: a child that is made meanwhile would wait for good.
+static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 /// From now on until [`forget`], children close this descriptor.
 pub(crate) fn remember(file: RawFd) {
-    REGISTERED.call_once(|| {
+    if !REGISTERED.swap(true, Ordering::AcqRel) {
         // SAFETY: a function that stays, and does what may be done in a child of fork.
         unsafe { libc::pthread_atfork(None, None, Some(close_in_child)) };
-    });
+    }
     let _ = FILES.iter().find(|place| {
         place.compare_exchange(NONE, file, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     });

@@ -11,7 +11,11 @@ thread_local!(static WRITER: Writer = logger().writer());
 
 /// The process's own log, with the options that everybody has unless [`set_options`] came first.
 pub fn logger() -> &'static Logger {
-    LOGGER.get_or_init(|| Options::new().open())
+    if LOGGER.get().is_none() {
+        // Made before it is put there: a child of fork that is made meanwhile would wait for good.
+        set_options(Options::new());
+    }
+    LOGGER.get().expect("just put there")
 }
 
 /// Opens the process's own log with these options. `false` if it has been opened before.

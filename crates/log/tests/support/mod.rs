@@ -3,7 +3,7 @@
 
 use baton_log::{Buffer, Content, Item, Logger, Loss, Options, Priority, Reader};
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -109,8 +109,8 @@ impl Process {
         assert!(lines.any(|line| line.unwrap().contains(word)), "ended without {word}");
     }
 
-    /// By SIGKILL.
-    pub fn kill(mut self) {
+    /// By SIGKILL. Its children that wait go on to.
+    pub fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
@@ -129,9 +129,18 @@ impl Drop for Process {
     }
 }
 
-/// In such a process: until it is told to end.
+/// In such a process: until it is told to end. Takes no lock, which a child of fork could find taken.
 pub fn wait_to_be_ended() {
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    // SAFETY: standard input is open as long as this program runs.
+    let input = unsafe { rustix::fd::BorrowedFd::borrow_raw(0) };
+    while rustix::io::read(input, &mut [0; 16]).is_ok_and(|n_bytes| n_bytes > 0) {}
+}
+
+/// In such a process: a line for [`Process::wait_for`], without a lock.
+pub fn tell(line: &[u8]) {
+    // SAFETY: standard output is open as long as this program runs.
+    let output = unsafe { rustix::fd::BorrowedFd::borrow_raw(1) };
+    assert_eq!(rustix::io::write(output, line), Ok(line.len()));
 }
 
 /// What such a process is to do, if this is one.
