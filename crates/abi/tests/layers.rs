@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-rt", &[]),
     // Knows no Binder: programs log whether they use Baton otherwise or not.
     ("baton-log", &["baton-shm"]),
+    ("baton-nucleus", &[]),
     ("baton-preload", &["baton-abi", "baton-driver"]),
     ("baton-capi", &["baton-driver"]),
     ("baton-cli", &["baton-abi", "baton-broker", "baton-driver", "baton-rt", "baton-bench"]),

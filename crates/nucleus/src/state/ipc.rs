@@ -1,0 +1,290 @@
+//! Synchronous IPC: a send phase, then a receive phase, either of which may be missing.
+//!
+//! ```text
+//!           partner receives              something is there
+//!  send --------------------> receive ------------------------> done
+//!    |                           |
+//!    | not yet                   | not yet
+//!    v                           v
+//!  Sending --- is taken --->  Receiving --- is sent to -------> done
+//!               \
+//!                \ and others wait to send to it: Ready, `continues`
+//! ```
+//!
+//! Who has sent and then receives does so in one step: its partner may answer at once, and will
+//! find it `Receiving`. Only if others wait to send to it already is that step put off until it is
+//! chosen; a chain of such threads is a chain of IPCs (section 4.4.2), between which a kernel may
+//! look for interrupts.
+
+use super::State;
+use super::notices::one_interrupt;
+use super::scheduler::Hint;
+use crate::list::Slot;
+use crate::message::{Cause, IpcError, Phase, Tag, Timeout};
+use crate::statistics::Event;
+use crate::tcb::{Lending, Status, Utcb};
+use crate::thread_id::{Sender, ThreadId, raw};
+use crate::variant::{Path, Variant};
+
+/// How the send phase ended.
+enum Sent {
+    To(Slot),
+    Blocked,
+    Failed,
+}
+
+/// What the receive phase found.
+enum Found {
+    /// A thread's message; that thread can run.
+    Message(Slot),
+    /// A message, and nobody who can run for that: its sender waits for an answer.
+    OnlyMessage,
+    NoPartner,
+    Nothing,
+}
+
+fn send_timeout(utcb: &Utcb) -> Timeout {
+    Timeout::of_kind(utcb.peer >> 32, utcb.send_deadline_ns)
+}
+
+fn receive_timeout(utcb: &Utcb) -> Timeout {
+    Timeout::of_kind(utcb.receive >> 32, utcb.receive_deadline_ns)
+}
+
+impl<K: Variant> State<K> {
+    /// The current thread makes the IPC that its UTCB says. It may not be the current one then.
+    pub fn ipc(&mut self) {
+        let me = self.decision.current;
+        let utcb = &self.utcbs[me.index()];
+        let (to, from) = (utcb.peer as u32, utcb.receive as u32);
+        let woken = if to == raw::NOBODY {
+            Slot::NONE
+        } else {
+            match self.send_phase(me, to) {
+                Sent::To(target) => target,
+                Sent::Blocked | Sent::Failed => return,
+            }
+        };
+        if from == raw::NOBODY {
+            self.utcbs[me.index()].peer = u64::from(raw::NOBODY);
+            self.both_can_run(woken);
+        } else {
+            self.receive_phase(me, woken, Some(to));
+        }
+    }
+
+    /// If the current thread has yet to look for what it is to receive, it does. Says whether it
+    /// had to: then somebody else may be current, with the same to do.
+    pub fn continue_current(&mut self) -> bool {
+        let me = self.decision.current;
+        if me == Slot::NONE || !self.tcbs[me].continues {
+            return false;
+        }
+        self.tcbs[me].continues = false;
+        self.receive_phase(me, Slot::NONE, None);
+        true
+    }
+
+    fn send_phase(&mut self, me: Slot, to: u32) -> Sent {
+        let target = ThreadId::from_raw(to).and_then(|id| self.find(id)).filter(|&it| it != me);
+        let failed = |cause| Err(IpcError { phase: Phase::Send, cause });
+        let Some(target) = target else {
+            self.finish(me, failed(Cause::NoPartner));
+            return Sent::Failed;
+        };
+        if self.accepts(target, self.tcbs[me].id.raw()) {
+            self.transfer(me, target);
+            self.unblock(target);
+            return Sent::To(target);
+        }
+        match send_timeout(&self.utcbs[me.index()]) {
+            Timeout::Zero => {
+                self.finish(me, failed(Cause::Timeout));
+                Sent::Failed
+            }
+            timeout => {
+                self.block_sending(me, target, timeout);
+                Sent::Blocked
+            }
+        }
+    }
+
+    fn block_sending(&mut self, me: Slot, target: Slot, timeout: Timeout) {
+        self.count(Event::Queued);
+        let to = self.tcbs[target].id.raw();
+        let tcb = &mut self.tcbs[me];
+        tcb.status = Status::Sending;
+        tcb.partner = to;
+        let priority = tcb.priority;
+        self.send_queues.insert(target, me, priority);
+        self.tcbs[target].inbox += 1;
+        self.set_deadline(me, timeout);
+        if self.utcbs[me.index()].receive as u32 == to {
+            self.lend(me, target);
+        }
+        self.block(me, Slot::NONE, false);
+    }
+
+    /// `to`: to whom the thread has sent in the same step, if it has.
+    fn receive_phase(&mut self, me: Slot, woken: Slot, to: Option<u32>) {
+        let from = self.utcbs[me.index()].receive as u32;
+        let cause = match self.take_message(me, from) {
+            Found::Message(sender) => return self.three_can_run(woken, sender),
+            Found::OnlyMessage => return self.both_can_run(woken),
+            Found::NoPartner => Cause::NoPartner,
+            Found::Nothing => match receive_timeout(&self.utcbs[me.index()]) {
+                Timeout::Zero => Cause::Timeout,
+                timeout => {
+                    self.become_receiver(me, from, timeout);
+                    let is_call = to == Some(from);
+                    if let (true, Some(id)) = (is_call, ThreadId::from_raw(from)) {
+                        self.lend(me, id.slot());
+                    }
+                    return self.block(me, woken, is_call);
+                }
+            },
+        };
+        self.finish(me, Err(IpcError { phase: Phase::Receive, cause }));
+        self.both_can_run(woken);
+    }
+
+    fn become_receiver(&mut self, me: Slot, from: u32, timeout: Timeout) {
+        let tcb = &mut self.tcbs[me];
+        tcb.status = Status::Receiving;
+        tcb.partner = from;
+        self.set_deadline(me, timeout);
+        self.update_gate(me);
+    }
+
+    /// Keeps a thread's gate true.
+    pub(super) fn update_gate(&mut self, slot: Slot) {
+        let tcb = &mut self.tcbs[slot];
+        let is_open = tcb.status == Status::Receiving && !tcb.timed && !tcb.suspended;
+        tcb.gate = if is_open { tcb.partner } else { raw::SHUT };
+    }
+
+    pub(super) fn accepts(&self, slot: Slot, from: u32) -> bool {
+        let tcb = &self.tcbs[slot];
+        tcb.status == Status::Receiving && (tcb.partner == raw::ANY || tcb.partner == from)
+    }
+
+    fn take_message(&mut self, me: Slot, from: u32) -> Found {
+        if self.take_signal(me, from) {
+            return Found::OnlyMessage;
+        }
+        let sender = match ThreadId::from_raw(from) {
+            _ if from == raw::ANY => self.send_queues.first(me),
+            Some(id) => match self.find(id) {
+                None => return Found::NoPartner,
+                Some(slot) if self.sends_to(slot, me) => slot,
+                Some(_) => Slot::NONE,
+            },
+            None => Slot::NONE,
+        };
+        if sender == Slot::NONE {
+            return Found::Nothing;
+        }
+        self.leave_send_queue(sender);
+        self.transfer(sender, me);
+        self.has_sent(sender)
+    }
+
+    fn sends_to(&self, slot: Slot, receiver: Slot) -> bool {
+        let tcb = &self.tcbs[slot];
+        tcb.status == Status::Sending && tcb.partner == self.tcbs[receiver].id.raw()
+    }
+
+    /// A thread whose message was taken goes on to its receive phase, if it has one.
+    fn has_sent(&mut self, sender: Slot) -> Found {
+        let utcb = &mut self.utcbs[sender.index()];
+        let from = utcb.receive as u32;
+        if from == raw::NOBODY {
+            utcb.peer = u64::from(raw::NOBODY);
+            self.unblock(sender);
+            return Found::Message(sender);
+        }
+        let timeout = receive_timeout(utcb);
+        // A caller's partner runs, so it has not sent to the caller; what that has lent stays lent.
+        let is_call = self.tcbs[sender].partner == from;
+        let waits = timeout != Timeout::Zero && (is_call || self.would_wait(sender, from));
+        if is_call && waits {
+            self.cancel_deadline(sender);
+        } else {
+            self.unblock(sender);
+        }
+        if waits {
+            self.become_receiver(sender, from, timeout);
+            return Found::OnlyMessage;
+        }
+        self.tcbs[sender].continues = true;
+        Found::Message(sender)
+    }
+
+    /// Whether nothing is there that a thread could receive.
+    fn would_wait(&self, slot: Slot, from: u32) -> bool {
+        match ThreadId::from_raw(from) {
+            Some(id) => self.find(id).is_some_and(|other| !self.sends_to(other, slot)),
+            None if from == raw::ANY => self.tcbs[slot].inbox == 0,
+            None => self.tcbs[slot].interrupts & one_interrupt(from) == 0,
+        }
+    }
+
+    fn transfer(&mut self, from: Slot, to: Slot) {
+        self.count(Event::Transferred);
+        let [source, target] = self
+            .utcbs
+            .get_disjoint_mut([from.index(), to.index()])
+            .expect("a message has two parties");
+        target.tag = source.tag;
+        let length = usize::from(Tag::from_raw(source.tag).length);
+        target.words[..length].copy_from_slice(&source.words[..length]);
+        let sender = Sender::Thread(self.tcbs[from].id);
+        self.finish(to, Ok(sender));
+    }
+
+    /// The current thread and perhaps another one, which was blocked, can run.
+    pub(super) fn both_can_run(&mut self, woken: Slot) {
+        if woken == Slot::NONE {
+            return;
+        }
+        match K::PATH {
+            Path::Open => self.open_send(woken),
+            Path::Interface => self.enqueue_schedule(woken, Hint::CurrentOrNew),
+        }
+    }
+
+    /// So can the thread whose message was taken. Of two that were blocked, L4 takes the higher.
+    fn three_can_run(&mut self, woken: Slot, sender: Slot) {
+        if woken == Slot::NONE || !self.tcbs[woken].is_runnable() {
+            return self.both_can_run(sender);
+        }
+        if !self.tcbs[sender].is_runnable() {
+            return self.both_can_run(woken);
+        }
+        let woken_is_higher = self.tcbs[woken].priority > self.tcbs[sender].priority;
+        let (higher, lower) = if woken_is_higher { (woken, sender) } else { (sender, woken) };
+        self.enqueue(lower);
+        self.enqueue_schedule(higher, Hint::New);
+    }
+
+    /// The current thread cannot go on; perhaps another one can for that.
+    fn block(&mut self, me: Slot, woken: Slot, is_call: bool) {
+        match (K::PATH, woken) {
+            (Path::Interface, Slot::NONE) => self.dequeue_schedule(me, Hint::HighestPriority),
+            (Path::Interface, _) => self.swap_schedule(woken, me, Hint::New),
+            (Path::Open, Slot::NONE) => {
+                let receives = self.tcbs[me].status == Status::Receiving;
+                self.open_block(receives);
+            }
+            (Path::Open, _) => self.open_call(woken, is_call),
+        }
+    }
+
+    pub(super) fn lending_to(&self, slot: Slot) -> Option<Slot> {
+        let tcb = &self.tcbs[slot];
+        match tcb.lending {
+            Lending::Nothing => None,
+            Lending::Priority => ThreadId::from_raw(tcb.partner).map(ThreadId::slot),
+        }
+    }
+}

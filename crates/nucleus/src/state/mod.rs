@@ -1,0 +1,186 @@
+//! A kernel's state, and all that can happen to it. Time, interrupts and requests come in as calls;
+//! what comes out is which thread runs (`current`), and words in UTCBs. No stacks, no clock, no
+//! I/O: those are `kernel`'s.
+//!
+//! ```text
+//!            enqueue, dequeue, swap
+//!  ipc -------------------------------> scheduler ---> ready queue ---> current
+//!   |  \                                    ^
+//!   |   send queues                         |
+//!   v                                       |
+//!  UTCBs        time, notices, threads -----+
+//! ```
+//!
+//! **Invariants**, whatever the variant: a thread that is `Ready` and not suspended runs or is on the
+//! ready queue; a thread is in the send queue of its partner exactly while it is `Sending`; a strict
+//! kernel's `current` is no lower than any thread that could run.
+
+mod inheritance;
+mod ipc;
+mod notices;
+mod open;
+mod scheduler;
+mod threads;
+mod time;
+
+use crate::heap::IndexedHeap;
+use crate::list::Slot;
+use crate::message::{Ipc, IpcError, Tag, result_of_word, result_word};
+use crate::ready_queue::ReadyQueue;
+use crate::send_queue::{Bitmap, SendQueues};
+use crate::statistics::{Event, Statistics};
+use crate::tcb::{INBOX_INTERRUPTS, INBOX_NOTICES, Status, Tcbs, Utcb};
+use crate::thread_id::{Sender, ThreadId, raw};
+use crate::variant::{Inheritance, Variant};
+
+/// What the scheduler has decided, and by what it decides the next time. The assembly knows it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Decision {
+    /// Who runs.
+    pub(crate) current: Slot,
+    /// No thread that could run, the current one apart, is above this priority; -1 if there is
+    /// none. Exact in kernels whose queue is.
+    pub(crate) ceiling: i32,
+}
+
+/// The state of one kernel.
+#[derive(Clone, Debug)]
+pub struct State<K: Variant> {
+    pub(crate) decision: Decision,
+    pub(crate) tcbs: Tcbs,
+    pub(crate) utcbs: Box<[Utcb]>,
+    ready: ReadyQueue,
+    send_queues: SendQueues<K::SendQueue>,
+    /// Those that lend their priority, by whom they lend it to.
+    lenders: SendQueues<Bitmap>,
+    deadlines: IndexedHeap<u64>,
+    deadline_positions: Box<[u16]>,
+    /// Whose each interrupt is.
+    handlers: [Option<ThreadId>; 64],
+    slice_ticks: u32,
+    statistics: K::Statistics,
+}
+
+impl<K: Variant> State<K> {
+    /// A kernel without threads.
+    pub fn new(n_threads: usize, slice_ticks: u32) -> State<K> {
+        assert!((1..=usize::from(u16::MAX)).contains(&n_threads));
+        let n_servers = match K::INHERITANCE {
+            Inheritance::None => 0,
+            Inheritance::ThroughCalls => n_threads,
+        };
+        State {
+            decision: Decision { current: Slot::NONE, ceiling: -1 },
+            tcbs: Tcbs::new(n_threads),
+            utcbs: vec![Utcb::default(); n_threads].into(),
+            ready: ReadyQueue::new(n_threads),
+            send_queues: SendQueues::new(n_threads),
+            lenders: SendQueues::new(n_servers),
+            deadlines: IndexedHeap::default(),
+            deadline_positions: vec![0; n_threads].into(),
+            handlers: [None; 64],
+            slice_ticks,
+            statistics: K::Statistics::default(),
+        }
+    }
+
+    /// Who runs, if anybody can.
+    pub fn current(&self) -> Option<ThreadId> {
+        let current = self.decision.current;
+        (current != Slot::NONE).then(|| self.tcbs[current].id)
+    }
+
+    /// What has been counted.
+    pub fn statistics(&self) -> &K::Statistics {
+        &self.statistics
+    }
+
+    /// What a thread shares with its kernel. `None`: there is no such thread.
+    pub fn utcb(&mut self, id: ThreadId) -> Option<&mut Utcb> {
+        self.find(id).map(|slot| &mut self.utcbs[slot.index()])
+    }
+
+    /// What a thread does. `Free`: there is no such thread.
+    pub fn status(&self, id: ThreadId) -> Status {
+        self.find(id).map_or(Status::Free, |slot| self.tcbs[slot].status)
+    }
+
+    /// The priority that a thread is scheduled by, or -1.
+    pub fn priority(&self, id: ThreadId) -> i32 {
+        self.find(id).map_or(-1, |slot| i32::from(self.tcbs[slot].priority))
+    }
+
+    /// How many threads there are.
+    pub fn n_threads(&self) -> usize {
+        self.tcbs.0.iter().filter(|tcb| tcb.status != Status::Free).count()
+    }
+
+    pub(crate) fn find(&self, id: ThreadId) -> Option<Slot> {
+        let tcb = self.tcbs.0.get(id.slot().index())?;
+        (tcb.id == id && tcb.status != Status::Free).then_some(id.slot())
+    }
+
+    /// Writes down what came of a thread's IPC.
+    fn finish(&mut self, slot: Slot, result: Result<Sender, IpcError>) {
+        self.utcbs[slot.index()].peer = result_word(result);
+    }
+
+    /// Makes a thread ready that was blocked. It is on no queue and has no deadline from here on.
+    fn unblock(&mut self, slot: Slot) {
+        self.cancel_deadline(slot);
+        self.take_back(slot);
+        let tcb = &mut self.tcbs[slot];
+        tcb.status = Status::Ready;
+        tcb.gate = raw::SHUT;
+        tcb.partner = raw::NOBODY;
+    }
+
+    /// Lays an IPC into the current thread's UTCB, with a message of these words.
+    pub fn lay(&mut self, ipc: Ipc, tag: Tag, words: &[u64]) {
+        let utcb = &mut self.utcbs[self.decision.current.index()];
+        utcb.lay(ipc, tag);
+        utcb.words[..words.len()].copy_from_slice(words);
+    }
+
+    /// What came of a thread's last IPC; `None`: it had no receive phase.
+    pub fn result(&self, id: ThreadId) -> Result<Option<Sender>, IpcError> {
+        result_of_word(self.utcbs[id.slot().index()].peer)
+    }
+
+    /// The message that a thread has received.
+    pub fn message(&self, id: ThreadId) -> (Tag, &[u64]) {
+        let utcb = &self.utcbs[id.slot().index()];
+        let tag = Tag::from_raw(utcb.tag);
+        (tag, &utcb.words[..usize::from(tag.length)])
+    }
+
+    /// Ends a thread's wait with an error.
+    fn fail_wait(&mut self, slot: Slot, error: IpcError) {
+        self.leave_send_queue(slot);
+        self.unblock(slot);
+        self.finish(slot, Err(error));
+    }
+
+    fn leave_send_queue(&mut self, slot: Slot) {
+        if self.tcbs[slot].status == Status::Sending {
+            let receiver = ThreadId::from_raw(self.tcbs[slot].partner).map(ThreadId::slot);
+            let receiver = receiver.expect("one who sends has a partner");
+            self.send_queues.remove(receiver, slot);
+            self.tcbs[receiver].inbox -= 1;
+        }
+    }
+
+    /// Keeps the bits of a thread's inbox true.
+    fn update_inbox(&mut self, slot: Slot) {
+        let tcb = &mut self.tcbs[slot];
+        let bit = |is_there, bit| if is_there { bit } else { 0 };
+        tcb.inbox = tcb.inbox & (INBOX_NOTICES - 1)
+            | bit(tcb.interrupts != 0, INBOX_INTERRUPTS)
+            | bit(tcb.notices & tcb.accepted_notices != 0, INBOX_NOTICES);
+    }
+
+    fn count(&mut self, event: Event) {
+        self.statistics.count(event);
+    }
+}

@@ -1,0 +1,193 @@
+//! Thread control: threads begin and end, stop and go on, and change their priority.
+
+use super::State;
+use super::scheduler::Hint;
+use crate::list::Slot;
+use crate::message::{Cause, IpcError, Phase};
+use crate::request::Request;
+use crate::tcb::Status;
+use crate::thread_id::{ThreadId, raw};
+use crate::variant::{Switching, Variant};
+
+impl<K: Variant> State<K> {
+    /// The current thread wants something, and finds the answer in its UTCB when it runs again.
+    pub fn request(&mut self, request: Request) {
+        let me = self.decision.current;
+        let answer = self.perform(me, request);
+        self.utcbs[me.index()].request = answer;
+    }
+
+    /// A new thread. `None`: there is no room.
+    pub fn create(&mut self, priority: u8) -> Option<ThreadId> {
+        let tcb = self.tcbs.0.iter_mut().find(|tcb| tcb.status == Status::Free)?;
+        tcb.create(priority, self.slice_ticks);
+        let id = tcb.id;
+        self.utcbs[id.slot().index()].peer = u64::from(raw::NOBODY);
+        Some(id)
+    }
+
+    /// A thread that was created begins. Says whether it was one.
+    pub fn start(&mut self, id: ThreadId) -> bool {
+        let created = self.find(id).filter(|&slot| self.tcbs[slot].status == Status::Created);
+        if let Some(slot) = created {
+            self.tcbs[slot].status = Status::Ready;
+            self.wake(slot);
+        }
+        created.is_some()
+    }
+
+    fn perform(&mut self, me: Slot, request: Request) -> Request {
+        let of_thread = |state: &mut Self, id, act: &mut dyn FnMut(&mut Self, Slot)| {
+            let Some(slot) = state.find(id) else { return Request::Refused };
+            act(state, slot);
+            Request::Done
+        };
+        match request {
+            Request::Create { priority } => {
+                self.create(priority).map_or(Request::Full, Request::Created)
+            }
+            Request::Start(id) if self.start(id) => Request::Done,
+            Request::Suspend(id) => of_thread(self, id, &mut Self::suspend),
+            Request::Resume(id) => of_thread(self, id, &mut Self::resume),
+            Request::SetPriority(id, priority) => {
+                of_thread(self, id, &mut |state, slot| state.set_priority(slot, priority))
+            }
+            Request::Abort(id) if self.abort(id) => Request::Done,
+            Request::SwitchTo(id) if self.switch_to(me, id) => Request::Done,
+            Request::Yield => {
+                self.rotate();
+                Request::Done
+            }
+            Request::Notify(id, bits) => {
+                of_thread(self, id, &mut |state, slot| state.notify(slot, bits))
+            }
+            Request::AcceptNotices(bits) => {
+                self.accept_notices(me, bits);
+                Request::Done
+            }
+            Request::ExchangeUserWord(id, word) => self.find(id).map_or(Request::Refused, |slot| {
+                Request::Word(std::mem::replace(&mut self.tcbs[slot].user_word, word))
+            }),
+            Request::End => {
+                self.end(me);
+                Request::Done
+            }
+            _ => Request::Refused,
+        }
+    }
+
+    /// A thread that was blocked is ready, for another reason than an IPC of the current thread.
+    pub(super) fn wake(&mut self, slot: Slot) {
+        if self.decision.current == Slot::NONE {
+            self.enqueue(slot);
+            self.schedule();
+        } else {
+            self.enqueue_schedule(slot, Hint::CurrentOrNew);
+        }
+    }
+
+    fn suspend(&mut self, slot: Slot) {
+        self.tcbs[slot].suspended = true;
+        self.update_gate(slot);
+        if slot == self.decision.current {
+            self.dequeue(slot);
+            self.dequeue_schedule(slot, Hint::HighestPriority);
+        } else {
+            self.dequeue(slot);
+        }
+    }
+
+    fn resume(&mut self, slot: Slot) {
+        let was_suspended = std::mem::replace(&mut self.tcbs[slot].suspended, false);
+        self.update_gate(slot);
+        if was_suspended && self.tcbs[slot].status == Status::Ready {
+            self.wake(slot);
+        }
+    }
+
+    fn set_priority(&mut self, slot: Slot, priority: u8) {
+        self.tcbs[slot].base_priority = priority;
+        self.update(slot);
+        self.schedule();
+    }
+
+    fn abort(&mut self, id: ThreadId) -> bool {
+        let Some(slot) = self.find(id) else { return false };
+        let phase = match self.tcbs[slot].status {
+            Status::Sending => Phase::Send,
+            Status::Receiving => Phase::Receive,
+            _ => return false,
+        };
+        self.fail_wait(slot, IpcError { phase, cause: Cause::Aborted });
+        self.wake(slot);
+        true
+    }
+
+    /// A strict kernel lets nobody run who is lower than another.
+    fn switch_to(&mut self, me: Slot, id: ThreadId) -> bool {
+        let Some(slot) = self.find(id).filter(|&slot| self.tcbs[slot].is_runnable()) else {
+            return false;
+        };
+        let is_allowed = match K::SWITCHING {
+            Switching::Direct => true,
+            Switching::Strict => self.tcbs[slot].priority >= self.tcbs[me].priority,
+        };
+        if is_allowed {
+            self.run(slot);
+        }
+        is_allowed
+    }
+
+    /// A thread ends, whatever it does. Those that wait for it are told.
+    pub(crate) fn end(&mut self, slot: Slot) {
+        self.leave_send_queue(slot);
+        if matches!(self.tcbs[slot].status, Status::Sending | Status::Receiving) {
+            self.unblock(slot);
+        }
+        self.dequeue(slot);
+        let id = self.tcbs[slot].id;
+        self.tcbs[slot].status = Status::Free;
+        self.tcbs[slot].continues = false;
+        for handler in self.handlers.iter_mut().filter(|handler| **handler == Some(id)) {
+            *handler = None;
+        }
+        for index in 0..self.tcbs.0.len() as u16 {
+            self.tell_of_end(Slot::new(index), id);
+        }
+        self.tcbs[slot].id = id.next();
+        self.tcbs[slot].inbox = 0;
+        if slot == self.decision.current {
+            self.decision.current = Slot::NONE;
+        }
+        self.schedule();
+    }
+
+    fn tell_of_end(&mut self, slot: Slot, ended: ThreadId) {
+        if self.tcbs[slot].partner != ended.raw() {
+            return;
+        }
+        let phase = match self.tcbs[slot].status {
+            Status::Sending => Phase::Send,
+            Status::Receiving => Phase::Receive,
+            _ => return,
+        };
+        self.fail_wait(slot, IpcError { phase, cause: Cause::Ended });
+        self.enqueue(slot);
+    }
+
+    /// Whether nothing but an interrupt, or time, can let a thread run again.
+    pub fn is_idle(&self) -> bool {
+        self.decision.current == Slot::NONE
+    }
+
+    /// Whether a thread waits for an interrupt that could come.
+    pub(crate) fn has_handlers(&self) -> bool {
+        self.handlers.iter().any(Option::is_some)
+    }
+
+    /// Whose message a thread would take, and whom it sends to: for who looks from outside.
+    pub fn partner(&self, id: ThreadId) -> Option<ThreadId> {
+        let slot = self.find(id)?;
+        ThreadId::from_raw(self.tcbs[slot].partner).filter(|id| id.raw() != raw::NOBODY)
+    }
+}

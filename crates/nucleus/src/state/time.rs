@@ -1,0 +1,57 @@
+//! Deadlines and timeslices. The clock is `kernel`'s: here time comes in, and the next deadline
+//! goes out.
+
+use super::State;
+use crate::list::Slot;
+use crate::message::{Cause, IpcError, Phase, Timeout};
+use crate::tcb::Status;
+use crate::variant::Variant;
+
+impl<K: Variant> State<K> {
+    /// The next time at which somebody's wait ends.
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        self.deadlines.first().map(|(deadline_ns, _)| deadline_ns)
+    }
+
+    /// Ends the waits whose deadline has come.
+    pub fn expire(&mut self, now_ns: u64) {
+        while let Some((deadline_ns, slot)) = self.deadlines.first()
+            && deadline_ns <= now_ns
+        {
+            let sends = self.tcbs[slot].status == Status::Sending;
+            let phase = if sends { Phase::Send } else { Phase::Receive };
+            self.fail_wait(slot, IpcError { phase, cause: Cause::Timeout });
+            self.wake(slot);
+        }
+    }
+
+    /// The timer has ticked: the current thread's timeslice is shorter by one, and the highest
+    /// thread runs, whatever was switched to directly.
+    pub fn tick(&mut self) {
+        let current = self.decision.current;
+        if current == Slot::NONE {
+            return;
+        }
+        let left = &mut self.tcbs[current].slice_left_ticks;
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            self.rotate();
+        } else {
+            self.schedule();
+        }
+    }
+
+    pub(super) fn set_deadline(&mut self, slot: Slot, timeout: Timeout) {
+        if let Timeout::At(deadline_ns) = timeout {
+            self.tcbs[slot].timed = true;
+            self.deadlines.insert(&mut self.deadline_positions, deadline_ns, slot);
+        }
+    }
+
+    pub(super) fn cancel_deadline(&mut self, slot: Slot) {
+        if self.tcbs[slot].timed {
+            self.tcbs[slot].timed = false;
+            self.deadlines.remove(&mut self.deadline_positions, slot);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Names of threads, and of what else a message may come from.
+//!
+//! ```text
+//!  31            16 15             0
+//! +---+------------+----------------+
+//! | 0 |  version   |     number     |   a thread: its version is never 0
+//! +---+------------+----------------+
+//! | 1 |    kind    |     number     |   not a thread: an interrupt, the notices, nobody
+//! +---+------------+----------------+
+//! ```
+//!
+//! **Invariant**: no two threads of a kernel have the same name, one after the other either, until
+//! a number has been used 32,767 times.
+
+use crate::list::Slot;
+use std::fmt;
+
+/// The name of a thread of one kernel.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct ThreadId(u32);
+
+const NOT_A_THREAD: u32 = 1 << 31;
+
+/// A source of messages in one word, as registers and TCBs hold it.
+pub(crate) mod raw {
+    use super::NOT_A_THREAD;
+
+    /// Whoever comes. Zero, so that the fast path tells it by one test.
+    pub(crate) const ANY: u32 = 0;
+    /// The first of 64 interrupts.
+    pub(crate) const INTERRUPT: u32 = NOT_A_THREAD;
+    /// The thread's own notices.
+    pub(crate) const NOTICES: u32 = NOT_A_THREAD | 1 << 16;
+    /// Instead of a destination: no message, but a request to the kernel.
+    pub(crate) const REQUEST: u32 = NOT_A_THREAD | 2 << 16;
+    /// Nobody: there is no such half of the IPC.
+    pub(crate) const NOBODY: u32 = NOT_A_THREAD | 3 << 16;
+    /// A gate that lets nobody pass.
+    pub(crate) const SHUT: u32 = u32::MAX;
+}
+
+impl ThreadId {
+    pub(crate) const fn new(slot: Slot, version: u16) -> ThreadId {
+        assert!(version != 0 && version < 1 << 15);
+        ThreadId((version as u32) << 16 | slot.index() as u32)
+    }
+
+    /// The name that comes after this one has been used.
+    pub(crate) const fn next(self) -> ThreadId {
+        let version = (self.0 >> 16) as u16;
+        ThreadId::new(self.slot(), if version == (1 << 15) - 1 { 1 } else { version + 1 })
+    }
+
+    pub(crate) const fn slot(self) -> Slot {
+        Slot::new(self.0 as u16)
+    }
+
+    /// The name as one word.
+    pub const fn raw(self) -> u32 {
+        self.0
+    }
+
+    /// A thread's name from such a word. Whether there is such a thread is found out when it is
+    /// used.
+    pub const fn from_raw(raw: u32) -> Option<ThreadId> {
+        if raw & NOT_A_THREAD == 0 && raw >> 16 != 0 { Some(ThreadId(raw)) } else { None }
+    }
+}
+
+impl fmt::Debug for ThreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0 & 0xffff, self.0 >> 16)
+    }
+}
+
+/// Whom a thread is ready to receive from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// Any thread, any interrupt of its own, and its notices.
+    Any,
+    /// One thread and nobody else.
+    Thread(ThreadId),
+    /// One interrupt and nobody else.
+    Interrupt(u8),
+}
+
+/// Where a message came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sender {
+    /// A thread.
+    Thread(ThreadId),
+    /// An interrupt that is attached to the receiver.
+    Interrupt(u8),
+    /// The receiver's notices: they are in the first word.
+    Notices,
+}
+
+/// Interrupts of one kernel.
+pub const N_INTERRUPTS: u8 = 64;
+
+impl Source {
+    pub(crate) fn raw(self) -> u32 {
+        match self {
+            Source::Any => raw::ANY,
+            Source::Thread(id) => id.raw(),
+            Source::Interrupt(number) => {
+                assert!(number < N_INTERRUPTS, "interrupts are numbered from 0 to 63");
+                raw::INTERRUPT + u32::from(number)
+            }
+        }
+    }
+}
+
+impl Sender {
+    pub(crate) fn raw(self) -> u32 {
+        match self {
+            Sender::Thread(id) => id.raw(),
+            Sender::Interrupt(number) => raw::INTERRUPT + u32::from(number),
+            Sender::Notices => raw::NOTICES,
+        }
+    }
+
+    pub(crate) fn from_raw(word: u32) -> Sender {
+        match ThreadId::from_raw(word) {
+            Some(id) => Sender::Thread(id),
+            None if word == raw::NOTICES => Sender::Notices,
+            None => Sender::Interrupt(word as u8),
+        }
+    }
+}
