@@ -3,21 +3,39 @@
 //!
 //! - [`variant`]: the kernels that there are. [`state`]: what all of them do, without stacks and
 //!   clocks. [`statistics`]: what it counts.
+//! - [`kernel`]: a state on an OS thread; [`here`]: as its threads see it. `switch`: the assembly;
+//!   `stack`, `signals`, `timer`, `interrupts`: what it needs of the system; [`side`]: where that is
+//!   kept.
 //! - [`tcb`], [`ready_queue`], [`send_queue`], [`heap`], [`list`], [`bitmap`]: what it is made of.
 //! - [`thread_id`], [`message`], [`request`]: the words that threads and kernel exchange.
+//!
+//! **Invariant**: `state` and what it is made of have no `unsafe`; the assembly changes nothing that
+//! the state could not have changed the same way.
 
 pub mod bitmap;
 pub mod heap;
+pub mod here;
+mod interrupts;
+pub mod kernel;
 pub mod list;
 pub mod message;
 pub mod ready_queue;
 pub mod request;
 pub mod send_queue;
+pub mod side;
+mod signals;
+mod stack;
 pub mod state;
 pub mod statistics;
+mod switch;
 pub mod tcb;
 pub mod thread_id;
+mod timer;
 pub mod variant;
 
+pub use here::{Here, Message};
+pub use kernel::{Kernel, Options, Summary};
 pub use message::{Cause, Ipc, IpcError, Phase, Tag, Timeout};
+pub use side::Failure;
+pub use switch::bare;
 pub use thread_id::{Sender, Source, ThreadId};

@@ -33,6 +33,8 @@ pub enum Request {
     AcceptNotices(u64),
     /// Another thread's word that the kernel does not know the meaning of; answered by `Word`.
     ExchangeUserWord(ThreadId, u64),
+    /// The thread becomes the handler of an interrupt, whoever was before.
+    Attach(u8),
     /// The thread ends.
     End,
     /// Who has been created.

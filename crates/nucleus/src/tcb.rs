@@ -53,7 +53,7 @@ pub struct Tcb {
     /// Where its stack ends and where it goes on; of a thread that runs, nothing.
     pub(crate) stack_pointer: usize,
     pub(crate) resume: usize,
-    /// The control words of its floating-point unit.
+    /// The control words of its floating-point unit, as it was last seen with them.
     pub(crate) float_control: [u32; 2],
     /// The address of its `Utcb`.
     pub(crate) utcb: usize,

@@ -46,6 +46,7 @@ pub(crate) struct Decision {
 
 /// The state of one kernel.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct State<K: Variant> {
     pub(crate) decision: Decision,
     pub(crate) tcbs: Tcbs,

@@ -6,7 +6,7 @@ use crate::list::Slot;
 use crate::message::{Cause, IpcError, Phase};
 use crate::request::Request;
 use crate::tcb::Status;
-use crate::thread_id::{ThreadId, raw};
+use crate::thread_id::{N_INTERRUPTS, ThreadId, raw};
 use crate::variant::{Switching, Variant};
 
 impl<K: Variant> State<K> {
@@ -68,6 +68,10 @@ impl<K: Variant> State<K> {
             Request::ExchangeUserWord(id, word) => self.find(id).map_or(Request::Refused, |slot| {
                 Request::Word(std::mem::replace(&mut self.tcbs[slot].user_word, word))
             }),
+            Request::Attach(number) if number < N_INTERRUPTS => {
+                self.attach(number, Some(self.tcbs[me].id));
+                Request::Done
+            }
             Request::End => {
                 self.end(me);
                 Request::Done

@@ -1,0 +1,98 @@
+//! Where interrupts come from: times, and descriptors that have become readable.
+//!
+//! An interrupt comes once, and again only after its handler has asked for it (`set_time`,
+//! `acknowledge`): a handler that does not keep up is not sent more than it can take.
+
+use crate::thread_id::N_INTERRUPTS;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::BTreeMap;
+use std::io;
+use std::mem::MaybeUninit;
+
+/// The sources of one kernel.
+#[derive(Debug)]
+pub(crate) struct Interrupts {
+    /// Made for the first descriptor.
+    epoll: Option<OwnedFd>,
+    descriptors: BTreeMap<u8, OwnedFd>,
+    /// When each timer interrupt comes; 0: it does not.
+    times_ns: [u64; N_INTERRUPTS as usize],
+    n_times: usize,
+}
+
+impl Interrupts {
+    pub(crate) fn new() -> Interrupts {
+        Interrupts {
+            epoll: None,
+            descriptors: BTreeMap::new(),
+            times_ns: [0; N_INTERRUPTS as usize],
+            n_times: 0,
+        }
+    }
+
+    /// An interrupt comes at this time, and once.
+    pub(crate) fn set_time(&mut self, number: u8, at_ns: u64) {
+        let before = std::mem::replace(&mut self.times_ns[usize::from(number)], at_ns.max(1));
+        self.n_times += usize::from(before == 0);
+    }
+
+    /// An interrupt comes when the descriptor is readable.
+    pub(crate) fn set_descriptor(&mut self, number: u8, fd: OwnedFd) -> io::Result<()> {
+        if self.epoll.is_none() {
+            self.epoll = Some(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        }
+        let epoll = self.epoll.as_ref().expect("made above");
+        let data = epoll::EventData::new_u64(number.into());
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        epoll::add(epoll, &fd, data, flags)?;
+        self.descriptors.insert(number, fd);
+        Ok(())
+    }
+
+    /// The handler has read what there was: the interrupt may come again.
+    pub(crate) fn acknowledge(&mut self, number: u8) -> io::Result<()> {
+        let fd = self.descriptors.get(&number).ok_or(io::ErrorKind::NotFound)?;
+        let epoll = self.epoll.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let data = epoll::EventData::new_u64(number.into());
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        Ok(epoll::modify(epoll, fd, data, flags)?)
+    }
+
+    /// The next time at which one comes.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        if self.n_times == 0 {
+            return None;
+        }
+        self.times_ns.iter().copied().filter(|&at_ns| at_ns != 0).min()
+    }
+
+    /// What becomes readable when a descriptor does.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.epoll.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Those that have come, as bits.
+    pub(crate) fn take(&mut self, now_ns: u64) -> u64 {
+        let mut come = 0;
+        if self.n_times > 0 {
+            for (number, at_ns) in self.times_ns.iter_mut().enumerate() {
+                if *at_ns != 0 && *at_ns <= now_ns {
+                    *at_ns = 0;
+                    self.n_times -= 1;
+                    come |= 1 << number;
+                }
+            }
+        }
+        come | self.take_descriptors()
+    }
+
+    fn take_descriptors(&self) -> u64 {
+        let Some(epoll) = &self.epoll else { return 0 };
+        let mut events = [const { MaybeUninit::uninit() }; 16];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let ready = epoll::wait(epoll, &mut events, Some(&now));
+        let events = ready.map_or(&[][..], |(events, _)| events);
+        events.iter().fold(0, |come, event| come | 1 << event.data.u64())
+    }
+}

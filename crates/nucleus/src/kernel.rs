@@ -1,0 +1,307 @@
+//! A kernel on an OS thread: its state, and what runs it.
+//!
+//! ```text
+//!  thread --- assembly ---> enter --> State::ipc, State::request
+//!                             |
+//!                           settle: chains of IPCs, interrupts, idle
+//!                             |
+//!  thread <-- assembly ------ next thread
+//! ```
+//!
+//! **Invariant**: a reference to the state or the side lives within one function of this file, never
+//! across a switch: the threads are other users of the same memory.
+
+use crate::here::Here;
+use crate::interrupts::Interrupts;
+use crate::list::Slot;
+use crate::request::Request;
+use crate::side::{Failure, Side, SideCell};
+use crate::signals;
+use crate::stack::Stack;
+use crate::state::State;
+use crate::switch::{self, Doors};
+use crate::tcb::Tcb;
+use crate::thread_id::{ThreadId, raw};
+use crate::timer::{Timer, now_ns};
+use crate::variant::{Preemption, Variant};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::cell::{Cell, UnsafeCell};
+use std::io;
+use std::marker::PhantomData;
+use std::mem::offset_of;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How a kernel is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Threads at once, at most; rounded up to a power of two.
+    pub n_threads: usize,
+    /// Stack of each thread. A signal needs some 4 KiB of it.
+    pub stack_bytes: usize,
+    /// How often the timer ticks. `None`: never, so equals take turns only when they block.
+    pub tick: Option<Duration>,
+    /// A timeslice.
+    pub slice_ticks: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let tick = Some(Duration::from_millis(1));
+        Options { n_threads: 256, stack_bytes: 64 << 10, tick, slice_ticks: 10 }
+    }
+}
+
+/// How a run has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Threads that ended before their time, and why.
+    pub failures: Vec<(ThreadId, Failure)>,
+    /// Threads that wait for something that cannot come any more, or were never started.
+    pub n_left: usize,
+}
+
+/// A kernel. It belongs to the OS thread that made it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Kernel<K: Variant> {
+    doors: Doors,
+    state: UnsafeCell<State<K>>,
+    of_one_thread: PhantomData<*mut ()>,
+}
+
+type Body = Box<dyn FnOnce(Here)>;
+
+impl<K: Variant> Kernel<K> {
+    const STATE_FOLLOWS: () = assert!(offset_of!(Kernel<K>, state) == size_of::<Doors>());
+
+    /// A kernel without threads.
+    ///
+    /// # Errors
+    /// The system's, if it has no timer for us.
+    pub fn new(options: Options) -> io::Result<Box<Kernel<K>>> {
+        let () = Self::STATE_FOLLOWS;
+        let n_threads = options.n_threads.next_power_of_two();
+        let side = Side {
+            stack_bytes: options.stack_bytes,
+            stacks: (0..n_threads).map(|_| None).collect(),
+            pool: Vec::new(),
+            failures: Vec::new(),
+            interrupts: Interrupts::new(),
+            timer: Timer::new(options.tick)?,
+        };
+        let mut state = State::new(n_threads, options.slice_ticks);
+        for index in 0..n_threads {
+            state.tcbs.0[index].utcb = &raw mut state.utcbs[index] as usize;
+        }
+        let doors = Doors {
+            entry: switch::entry::<K>(),
+            preempt_entry: switch::preempt_entry::<K>(),
+            in_kernel: AtomicU32::new(1),
+            pending: AtomicU32::new(0),
+            tcbs: state.tcbs.0.as_mut_ptr(),
+            current_tcb: Cell::new(std::ptr::null_mut()),
+            mask: n_threads as u32 - 1,
+            kernel_stack: Cell::new(0),
+            host_float_control: Cell::new([0; 2]),
+            side: SideCell(UnsafeCell::new(side)),
+        };
+        Ok(Box::new(Kernel { doors, state: UnsafeCell::new(state), of_one_thread: PhantomData }))
+    }
+
+    /// A thread that begins when the kernel runs. It is not preempted: see
+    /// [`Here::preemptible`].
+    ///
+    /// # Errors
+    /// `OutOfMemory` if there are as many as there may be; the system's, if it has no stack for us.
+    pub fn spawn(
+        &mut self,
+        priority: u8,
+        body: impl FnOnce(Here) + 'static,
+    ) -> io::Result<ThreadId> {
+        let full = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let id = self.state.get_mut().create(priority).ok_or_else(full)?;
+        // SAFETY: the kernel does not run: nobody else touches its side.
+        unsafe { furnish(&self.doors, id, Box::new(body))? };
+        self.state.get_mut().start(id);
+        Ok(id)
+    }
+
+    /// Runs the threads on this OS thread until none can run any more, whatever comes.
+    pub fn run(&mut self) -> Summary {
+        let doors = &raw const self.doors;
+        signals::install();
+        let _here = signals::Kernel::enter(doors);
+        self.doors.side.0.get_mut().timer.start(now_ns());
+        // SAFETY: these are the doors of a kernel of this variant; `&mut self` is its only user.
+        unsafe { switch::launch::<K>(doors) };
+        let side = self.doors.side.0.get_mut();
+        side.timer.stop();
+        let failures = std::mem::take(&mut side.failures);
+        Summary { failures, n_left: self.state.get_mut().n_threads() }
+    }
+
+    /// The state, between runs.
+    pub fn state(&mut self) -> &mut State<K> {
+        self.state.get_mut()
+    }
+}
+
+/// Gives a thread that was created a stack and a body.
+///
+/// # Safety
+/// Nobody else touches the kernel's side, and the thread has not been started.
+pub(crate) unsafe fn furnish(doors: &Doors, id: ThreadId, body: Body) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    let side = unsafe { &mut *doors.side.0.get() };
+    let stack = side.pool.pop().map_or_else(|| Stack::new(side.stack_bytes), Ok)?;
+    // SAFETY: `id` is of this kernel, so it names one of its TCBs; the thread does not run.
+    let tcb = unsafe { &mut *doors.tcbs.add(id.slot().index()) };
+    tcb.stack_pointer = stack.top();
+    tcb.resume = switch::begin as *const () as usize;
+    tcb.float_control = switch::float_control();
+    let body = Box::into_raw(Box::new(body));
+    // SAFETY: the UTCB of that thread, which is nobody else's before it runs.
+    unsafe { (*(tcb.utcb as *mut crate::tcb::Utcb)).words[0] = body as u64 };
+    side.stacks[id.slot().index()] = Some(stack);
+    Ok(())
+}
+
+/// The kernel behind the doors.
+///
+/// # Safety
+/// They are those of a `Kernel<K>`, in kernel code: nobody else uses its state and its side while
+/// these references live.
+unsafe fn open<'a, K: Variant>(doors: *const Doors) -> (&'a Doors, &'a mut State<K>, &'a mut Side) {
+    // SAFETY: the caller's promise. The state follows the doors (`STATE_FOLLOWS`).
+    unsafe {
+        let state: *const UnsafeCell<State<K>> = doors.add(1).cast();
+        (&*doors, &mut *(*state).get(), &mut *(*doors).side.0.get())
+    }
+}
+
+/// The current thread has laid an IPC or a request into its UTCB. Says who runs next.
+pub(crate) extern "C" fn enter<K: Variant>(doors: *const Doors) -> *const Tcb {
+    // SAFETY: called by the entry of this variant, on the kernel's stack.
+    let (doors, state, side) = unsafe { open::<K>(doors) };
+    let current = state.decision.current;
+    let utcb = &state.utcbs[current.index()];
+    if utcb.peer as u32 == raw::REQUEST {
+        let request = utcb.request;
+        if request == Request::End {
+            side.take_stack(state.tcbs[current].id);
+        }
+        state.request(request);
+    } else {
+        state.ipc();
+    }
+    settle(doors, state, side)
+}
+
+/// A signal has come, or the kernel begins. Says who runs next.
+pub(crate) extern "C" fn interrupted<K: Variant>(doors: *const Doors) -> *const Tcb {
+    // SAFETY: called by the entries of this variant, on the kernel's stack.
+    let (doors, state, side) = unsafe { open::<K>(doors) };
+    take_interrupts(doors, state, side);
+    settle(doors, state, side)
+}
+
+/// Ends what the current thread has begun: IPCs that follow from it, and waiting, if nobody can run.
+fn settle<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) -> *const Tcb {
+    loop {
+        if K::PREEMPTION == Preemption::BetweenIpcs && doors.pending.load(Relaxed) != 0 {
+            take_interrupts(doors, state, side);
+        }
+        if state.continue_current() {
+            continue;
+        }
+        if !state.is_idle() {
+            side.timer.set(next_deadline_ns(state, side));
+            return &raw const state.tcbs[state.decision.current];
+        }
+        if !wait(state, side) {
+            return std::ptr::null();
+        }
+        take_interrupts(doors, state, side);
+    }
+}
+
+fn next_deadline_ns<K: Variant>(state: &State<K>, side: &Side) -> Option<u64> {
+    state.next_deadline_ns().into_iter().chain(side.interrupts.next_ns()).min()
+}
+
+fn take_interrupts<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) {
+    // Cleared first: a signal that comes from here on is found by the next look.
+    doors.pending.store(0, Relaxed);
+    let now_ns = now_ns();
+    let is_tick = side.timer.take_tick(now_ns);
+    state.expire(now_ns);
+    let mut come = side.interrupts.take(now_ns);
+    while come != 0 {
+        state.interrupt(come.trailing_zeros() as u8);
+        come &= come - 1;
+    }
+    if is_tick {
+        state.tick();
+    }
+}
+
+/// Waits in the OS until something may have come. Says whether anything can.
+fn wait<K: Variant>(state: &State<K>, side: &Side) -> bool {
+    let deadline_ns = next_deadline_ns(state, side);
+    let descriptor = side.interrupts.descriptor().filter(|_| state.has_handlers());
+    if deadline_ns.is_none() && descriptor.is_none() {
+        return false;
+    }
+    let timeout = deadline_ns.map(|deadline_ns| {
+        let left_ns = deadline_ns.saturating_sub(now_ns());
+        Timespec {
+            tv_sec: (left_ns / 1_000_000_000) as i64,
+            tv_nsec: (left_ns % 1_000_000_000) as _,
+        }
+    });
+    let mut descriptors: Vec<PollFd> =
+        descriptor.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    // Interrupted or not, the clock and the descriptors are looked at next.
+    let _ = poll(&mut descriptors, timeout.as_ref());
+    true
+}
+
+/// What a thread runs.
+///
+/// # Safety
+/// Called at the beginning of a thread, with the body that `furnish` has laid there.
+pub(crate) unsafe extern "C" fn body(doors: *const Doors, body: *mut Body) -> ! {
+    // SAFETY: `furnish` has made it from a box, for this thread alone.
+    let body = unsafe { *Box::from_raw(body) };
+    // SAFETY: this is the current thread of that kernel.
+    let mut here = unsafe { Here::new(doors) };
+    // SAFETY: the same; this one is used after the other.
+    let mine = unsafe { Here::new(doors) };
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(move || body(mine))) {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        here.fail(Failure::Panic(text.unwrap_or_default()));
+        // A payload may panic once more when it is dropped.
+        std::mem::forget(payload);
+    }
+    here.end()
+}
+
+/// What a thread whose stack has overflowed runs, on the same stack from its top.
+///
+/// # Safety
+/// The thread goes on nowhere else.
+pub(crate) unsafe extern "C" fn overflowed(doors: *const Doors) -> ! {
+    // SAFETY: this is the current thread of that kernel.
+    let mut here = unsafe { Here::new(doors) };
+    here.fail(Failure::StackOverflow);
+    here.end()
+}
+
+/// The slot of the thread that runs outside of the kernel.
+pub(crate) fn current(doors: &Doors) -> Slot {
+    // SAFETY: the decision follows the doors; outside of the kernel nobody writes it.
+    unsafe { (*doors.decision()).current }
+}

@@ -1,0 +1,62 @@
+//! What a kernel has beside its state: stacks, threads' bodies, sources of interrupts, time.
+//!
+//! Nothing here depends on the variant, so threads reach it without knowing theirs.
+//!
+//! **Invariant**: touched by one party at a time: kernel code, or a thread that holds off the tick.
+
+use crate::interrupts::Interrupts;
+use crate::list::Slot;
+use crate::stack::Stack;
+use crate::thread_id::ThreadId;
+use crate::timer::Timer;
+use std::cell::UnsafeCell;
+
+/// Why a thread ended before its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It panicked, with this message.
+    Panic(String),
+    /// It needed more stack than it had.
+    StackOverflow,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) stack_bytes: usize,
+    /// By thread.
+    pub(crate) stacks: Box<[Option<Stack>]>,
+    pub(crate) pool: Vec<Stack>,
+    pub(crate) failures: Vec<(ThreadId, Failure)>,
+    pub(crate) interrupts: Interrupts,
+    pub(crate) timer: Timer,
+}
+
+impl Side {
+    /// A thread has ended. Its stack is another one's, unless it failed there.
+    pub(crate) fn take_stack(&mut self, id: ThreadId) {
+        let stack = self.stacks[id.slot().index()].take();
+        let overflowed =
+            self.failures.last().is_some_and(|failed| *failed == (id, Failure::StackOverflow));
+        match stack {
+            Some(stack) if overflowed => std::mem::forget(stack),
+            Some(stack) => self.pool.push(stack),
+            None => {}
+        }
+    }
+
+    pub(crate) fn stack_of(&self, slot: Slot) -> Option<&Stack> {
+        self.stacks.get(slot.index())?.as_ref()
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        // Threads that have not come to their end stand there still.
+        self.stacks.iter_mut().for_each(|stack| std::mem::forget(stack.take()));
+    }
+}
+
+/// The side, as the doors have it.
+#[derive(Debug)]
+pub(crate) struct SideCell(pub(crate) UnsafeCell<Side>);

@@ -1,0 +1,151 @@
+//! The two signals that a kernel's OS thread takes: the timer's, and SIGSEGV of a stack that has
+//! overflowed.
+//!
+//! The timer's handler runs on the stack of the thread that it interrupts. If it may, it enters the
+//! kernel from there, and what the thread was doing stays in the signal's frame until the thread
+//! runs again. SIGSEGV has a stack of its own, as there is none left.
+//!
+//! **Invariant**: both do nothing but what async-signal-safe functions do, unless the thread is
+//! preemptible: then its code has promised that other threads may run.
+
+use crate::kernel::current;
+use crate::switch::{self, Doors};
+use crate::timer::SIGNAL;
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+
+thread_local! {
+    /// The kernel that runs on this OS thread.
+    static DOORS: Cell<*const Doors> = const { Cell::new(ptr::null()) };
+}
+
+/// Who handled SIGSEGV before.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// `si_code` if there was no room for a signal's frame.
+const SI_KERNEL: c_int = 0x80;
+/// More than such a frame needs.
+const FRAME_BYTES: usize = 16 << 10;
+const SIGNAL_STACK_BYTES: usize = 64 << 10;
+
+/// Takes the two signals, for all kernels of the process.
+pub(crate) fn install() {
+    BEFORE.get_or_init(|| {
+        // The timer's may come again while threads switch within its handler.
+        set(SIGNAL, on_timer as *const () as usize, libc::SA_RESTART | libc::SA_NODEFER);
+        set(libc::SIGSEGV, on_fault as *const () as usize, libc::SA_ONSTACK | libc::SA_NODEFER)
+    });
+}
+
+fn set(signal: c_int, handler: usize, flags: c_int) -> libc::sigaction {
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: all zeroes is a value of this C structure; the handlers have the form that
+    // SA_SIGINFO asks for.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler;
+        action.sa_flags = flags | libc::SA_SIGINFO;
+        let result = libc::sigaction(signal, &action, before.as_mut_ptr());
+        assert_eq!(result, 0, "sigaction of a signal that can be handled");
+        before.assume_init()
+    }
+}
+
+/// A kernel runs on this OS thread, as long as this lives.
+pub(crate) struct Kernel {
+    stack: Box<[u8]>,
+    stack_before: libc::stack_t,
+    doors_before: *const Doors,
+}
+
+impl Kernel {
+    pub(crate) fn enter(doors: *const Doors) -> Kernel {
+        let mut stack = vec![0; SIGNAL_STACK_BYTES].into_boxed_slice();
+        let new = libc::stack_t {
+            ss_sp: stack.as_mut_ptr().cast(),
+            ss_flags: 0,
+            ss_size: SIGNAL_STACK_BYTES,
+        };
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: the stack lives until `drop` has put the other one back.
+        let stack_before = unsafe {
+            libc::sigaltstack(&new, before.as_mut_ptr());
+            before.assume_init()
+        };
+        Kernel { stack, stack_before, doors_before: DOORS.replace(doors) }
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        DOORS.set(self.doors_before);
+        // SAFETY: what was there before `enter`.
+        unsafe { libc::sigaltstack(&self.stack_before, ptr::null_mut()) };
+        debug_assert_eq!(self.stack.len(), SIGNAL_STACK_BYTES);
+    }
+}
+
+extern "C" fn on_timer(_signal: c_int, _info: *mut libc::siginfo_t, _context: *mut c_void) {
+    // SAFETY: the doors of a kernel that runs (`Kernel`), or null.
+    let Some(doors) = (unsafe { DOORS.get().as_ref() }) else { return };
+    doors.pending.store(1, Relaxed);
+    if doors.in_kernel.load(Relaxed) != 0 || std::thread::panicking() {
+        return;
+    }
+    // SAFETY: the TCB of the current thread, which is outside of the kernel.
+    let tcb = unsafe { doors.tcbs.add(current(doors).index()) };
+    // SAFETY: the same; `Here` writes it.
+    if !unsafe { (&raw const (*tcb).preemptible).read_volatile() } {
+        return;
+    }
+    // SAFETY: errno is the OS thread's, so the other threads change it; and this is the current
+    // thread of that kernel, outside of it.
+    unsafe {
+        let errno = *libc::__errno_location();
+        switch::preempt(doors);
+        *libc::__errno_location() = errno;
+    }
+}
+
+extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: as in `on_timer`; the kernel has given a handler what it says that it does.
+    let overflow = unsafe {
+        let address = (*info).si_addr() as usize;
+        // No room for a signal's frame: the address is not told, but the stack pointer is near.
+        let is_frame = (*info).si_code == SI_KERNEL;
+        let address = if is_frame { switch::interrupted_at(context) } else { address };
+        let room = if is_frame { FRAME_BYTES } else { 0 };
+        DOORS.get().as_ref().and_then(|doors| stack_top(doors, address, room))
+    };
+    match overflow {
+        // SAFETY: the context of this handler, and the top of the stack of the thread.
+        Some(stack_top) => unsafe { switch::redirect(context, DOORS.get(), stack_top) },
+        None => {
+            // The fault comes again, to whoever handled it before.
+            if let Some(before) = BEFORE.get() {
+                // SAFETY: an action that `sigaction` has told us.
+                unsafe { libc::sigaction(signal, before, ptr::null_mut()) };
+            }
+        }
+    }
+}
+
+/// The top of the current thread's stack, if this address says that it has overflowed.
+///
+/// # Safety
+/// `doors` are those of the kernel that runs here.
+unsafe fn stack_top(doors: &Doors, address: usize, room: usize) -> Option<usize> {
+    if doors.in_kernel.load(Relaxed) != 0 {
+        return None;
+    }
+    // SAFETY: read only, and the thread that may have been at the side has been interrupted for
+    // good if this is an overflow.
+    let side = unsafe { &*doors.side.0.get() };
+    let stack = side.stack_of(current(doors))?;
+    let guard = stack.guard();
+    (guard.start..guard.end + room).contains(&address).then(|| stack.top())
+}

@@ -1,0 +1,669 @@
+//! aarch64.
+//!
+//! A thread that is not running, in `ipc` or `preempt`:
+//!
+//! ```text
+//!                         +--------------------+
+//!                         | the caller's frame |
+//!  Tcb.stack_pointer + 8  | x19                |
+//!  Tcb.stack_pointer -->  | x29                |
+//!                         +--------------------+
+//!  Tcb.resume: the instruction that loads them
+//! ```
+//!
+//! Registers of a message, into the kernel and out of it:
+//!
+//! ```text
+//!  x0 to x7  words 0 to 7
+//!  x8   tag
+//!  x9   to whom and how long; out: from whom, and above it an error
+//!  x10  from whom and how long
+//!  x11  the doors, in and out
+//!  x16  where to go on
+//! ```
+//!
+//! x12, x13 and x17 are scratch, x14 is the TCB of who entered, x15 of who leaves. All other
+//! registers are saved by the compiler around the entry if they hold anything. FPCR belongs to the
+//! thread and is loaded only if it differs; the fast paths compare what the TCBs say.
+
+use super::Doors;
+use crate::kernel;
+use crate::state::Decision;
+use crate::tcb::{Lending, Status, Tcb, Utcb};
+use crate::variant::{Assembly, Variant};
+use std::arch::{asm, naked_asm};
+use std::mem::offset_of;
+
+const CURRENT: usize = size_of::<Doors>() + offset_of!(Decision, current);
+const CEILING: usize = size_of::<Doors>() + offset_of!(Decision, ceiling);
+const RECEIVING: u16 = Status::Receiving as u16;
+const LENDING: u16 = RECEIVING | (Lending::Priority as u16) << 8;
+const READY: u16 = Status::Ready as u16;
+const _: () = assert!(offset_of!(Tcb, lending) == offset_of!(Tcb, status) + 1);
+const _: () = assert!(offset_of!(Doors, entry) == 0 && offset_of!(Utcb, words) == 0);
+const _: () = assert!(size_of::<Tcb>() == 1 << 7);
+
+/// Makes the IPC that `peer` and `receive` say. Returns when the thread runs again.
+///
+/// # Safety
+/// The caller is the current thread of the kernel that has these doors.
+#[inline(always)]
+pub(crate) unsafe fn ipc(
+    doors: *const Doors,
+    peer: &mut u64,
+    receive: u64,
+    tag: &mut u64,
+    words: &mut [u64; 8],
+) {
+    let [w0, w1, w2, w3, w4, w5, w6, w7] = words;
+    // SAFETY: the kernel switches stacks and comes back with this one as it was. x19 and x29 are on it;
+    // everything else is an operand or a clobber.
+    unsafe {
+        asm!(
+            "stp x29, x19, [sp, #-16]!",
+            "adr x16, 2f",
+            "ldr x17, [x11]",
+            "br x17",
+            "2:",
+            "ldp x29, x19, [sp], #16",
+            inout("x0") *w0,
+            inout("x1") *w1,
+            inout("x2") *w2,
+            inout("x3") *w3,
+            inout("x4") *w4,
+            inout("x5") *w5,
+            inout("x6") *w6,
+            inout("x7") *w7,
+            inout("x8") *tag,
+            inout("x9") *peer,
+            inout("x10") receive => _,
+            inout("x11") doors => _,
+            out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
+            out("x25") _, out("x26") _, out("x27") _, out("x28") _,
+            clobber_abi("C"),
+        );
+    }
+}
+
+/// Lets the kernel take the processor from the current thread. Returns when it runs again.
+///
+/// # Safety
+/// As for `ipc`; the thread is outside of the kernel.
+pub(crate) unsafe fn preempt(doors: *const Doors) {
+    // SAFETY: as in `ipc`.
+    unsafe {
+        asm!(
+            "stp x29, x19, [sp, #-16]!",
+            "adr x16, 2f",
+            "ldr x17, [x11, #{entry}]",
+            "br x17",
+            "2:",
+            "ldp x29, x19, [sp], #16",
+            entry = const offset_of!(Doors, preempt_entry),
+            inout("x11") doors => _,
+            out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
+            out("x25") _, out("x26") _, out("x27") _, out("x28") _,
+            clobber_abi("C"),
+        );
+    }
+}
+
+/// The address of a variant's entry.
+pub(crate) fn entry<K: Variant>() -> usize {
+    match K::ASSEMBLY {
+        Assembly::None => general_entry::<K> as *const () as usize,
+        Assembly::Direct => direct_entry::<K> as *const () as usize,
+        Assembly::Strict => strict_entry::<K> as *const () as usize,
+    }
+}
+
+/// The address of a variant's entry for threads that were interrupted.
+pub(crate) fn preempt_entry<K: Variant>() -> usize {
+    interrupted_entry::<K> as *const () as usize
+}
+
+/// The way in: x14 is the current TCB, which says where it stands.
+macro_rules! arrive {
+    () => {
+        concat!(
+            "mov w12, #1\n",
+            "str w12, [x11, #{in_kernel}]\n",
+            "ldr x14, [x11, #{current_tcb}]\n",
+            "mov x12, sp\n",
+            "str x12, [x14, #{stack}]\n",
+            "str x16, [x14, #{resume}]\n",
+        )
+    };
+}
+
+/// The way out to the thread x15, whose message is in the registers.
+macro_rules! depart {
+    () => {
+        concat!(
+            "ldr x12, [x15, #{stack}]\n",
+            "mov sp, x12\n",
+            "ldr x16, [x15, #{resume}]\n",
+            "str wzr, [x11, #{in_kernel}]\n",
+            "ldr w12, [x11, #{pending}]\n",
+            "cbnz w12, 8f\n",
+            "br x16\n",
+        )
+    };
+}
+
+/// x15 is the TCB of the thread that x9 names, or the slow path is taken.
+macro_rules! find_partner {
+    () => {
+        concat!(
+            "ldr w12, [x11, #{mask}]\n",
+            "and w12, w12, w9\n",
+            "ldr x13, [x11, #{tcbs}]\n",
+            "add x15, x13, x12, lsl #7\n",
+            "ldr w13, [x15, #{id}]\n",
+            "cmp w13, w9\n",
+            "b.ne 9f\n",
+            "and w13, w8, #0xff\n",
+            "cmp w13, #8\n",
+            "b.hi 9f\n",
+        )
+    };
+}
+
+/// The slow path is taken unless both threads want their floating point done the same way.
+macro_rules! compare_float_control {
+    () => {
+        concat!(
+            "ldr x13, [x14, #{float}]\n",
+            "ldr x17, [x15, #{float}]\n",
+            "cmp x13, x17\n",
+            "b.ne 9f\n",
+        )
+    };
+}
+
+/// The point of no return: the partner runs, the current thread waits for whom x10 names. w12 is
+/// the partner's slot still, w13 what the current thread does.
+macro_rules! hand_over {
+    () => {
+        concat!(
+            "strh w13, [x14, #{status}]\n",
+            "str w10, [x14, #{gate}]\n",
+            "str w10, [x14, #{partner}]\n",
+            "mov w13, #{READY}\n",
+            "strh w13, [x15, #{status}]\n",
+            "mov w13, #-1\n",
+            "str w13, [x15, #{gate}]\n",
+            "strh w12, [x11, #{current}]\n",
+            "str x15, [x11, #{current_tcb}]\n",
+            "ldr w9, [x14, #{id}]\n",
+        )
+    };
+}
+
+/// Call, and reply and wait, between two parties that are there, whoever else is ready.
+#[unsafe(naked)]
+unsafe extern "C" fn direct_entry<K: Variant>() {
+    naked_asm!(
+        arrive!(),
+        find_partner!(),
+        // Does it receive from me?
+        "ldr w13, [x15, #{gate}]",
+        "cbz w13, 2f",
+        "ldr w17, [x14, #{id}]",
+        "cmp w13, w17",
+        "b.ne 9f",
+        "2:",
+        compare_float_control!(),
+        "cmp x10, x9",
+        "b.ne 3f",
+        // A call. From here on nothing can fail.
+        "mov w13, #{RECEIVING}",
+        hand_over!(),
+        depart!(),
+        // Or it receives from all, of whom nobody is there.
+        "3:",
+        "cbnz x10, 9f",
+        "ldr w13, [x14, #{inbox}]",
+        "cbnz w13, 9f",
+        // From here on nothing can fail.
+        "mov w13, #{RECEIVING}",
+        hand_over!(),
+        depart!(),
+        "8: b {interrupted}",
+        "9: b {slow}",
+        in_kernel = const offset_of!(Doors, in_kernel),
+        pending = const offset_of!(Doors, pending),
+        tcbs = const offset_of!(Doors, tcbs),
+        mask = const offset_of!(Doors, mask),
+        current = const CURRENT,
+        current_tcb = const offset_of!(Doors, current_tcb),
+        stack = const offset_of!(Tcb, stack_pointer),
+        resume = const offset_of!(Tcb, resume),
+        id = const offset_of!(Tcb, id),
+        gate = const offset_of!(Tcb, gate),
+        partner = const offset_of!(Tcb, partner),
+        inbox = const offset_of!(Tcb, inbox),
+        status = const offset_of!(Tcb, status),
+        float = const offset_of!(Tcb, float_control),
+        RECEIVING = const RECEIVING,
+        READY = const READY,
+        slow = sym slow::<K>,
+        interrupted = sym interrupted_exit::<K>,
+    )
+}
+
+/// The same, if the thread that goes on is no lower than any other. In a call it inherits the
+/// caller's priority, and the caller is the highest: it runs. In a reply the priorities are
+/// compared.
+#[unsafe(naked)]
+unsafe extern "C" fn strict_entry<K: Variant>() {
+    naked_asm!(
+        arrive!(),
+        find_partner!(),
+        compare_float_control!(),
+        "ldr w17, [x15, #{gate}]",
+        "cmp x10, x9",
+        "b.ne 3f",
+        // A call: the server receives from all, and the place for its caller is free.
+        "ldr w13, [x15, #{caller}]",
+        "orr w13, w13, w17",
+        "cbnz w13, 9f",
+        "ldrb w17, [x14, #{priority}]",
+        "ldr w13, [x11, #{ceiling}]",
+        "cmp w17, w13",
+        "b.lt 9f",
+        // From here on nothing can fail.
+        "mov w13, #{LENDING}",
+        hand_over!(),
+        "str w9, [x15, #{caller}]",
+        "ldrb w13, [x15, #{priority}]",
+        "cmp w13, w17",
+        "csel w13, w17, w13, lo",
+        "strb w13, [x15, #{priority}]",
+        depart!(),
+        // A reply: nobody waits to send to me, and the partner is my one caller, or anybody who
+        // receives from all.
+        "3:",
+        "cbnz x10, 9f",
+        "ldr w13, [x14, #{inbox}]",
+        "cbnz w13, 9f",
+        "cbz w17, 4f",
+        "ldr w13, [x14, #{id}]",
+        "cmp w17, w13",
+        "b.ne 9f",
+        "ldr w13, [x14, #{caller}]",
+        "cmp w13, w9",
+        "b.ne 9f",
+        "4:",
+        "ldrb w13, [x15, #{priority}]",
+        "ldr w16, [x11, #{ceiling}]",
+        "cmp w13, w16",
+        "b.lt 9f",
+        // From here on nothing can fail.
+        "cbz w17, 5f",
+        "str wzr, [x14, #{caller}]",
+        "ldrb w13, [x14, #{floor}]",
+        "strb w13, [x14, #{priority}]",
+        "5:",
+        "mov w13, #{RECEIVING}",
+        hand_over!(),
+        depart!(),
+        "8: b {interrupted}",
+        "9: b {slow}",
+        in_kernel = const offset_of!(Doors, in_kernel),
+        pending = const offset_of!(Doors, pending),
+        tcbs = const offset_of!(Doors, tcbs),
+        mask = const offset_of!(Doors, mask),
+        current = const CURRENT,
+        current_tcb = const offset_of!(Doors, current_tcb),
+        ceiling = const CEILING,
+        stack = const offset_of!(Tcb, stack_pointer),
+        resume = const offset_of!(Tcb, resume),
+        id = const offset_of!(Tcb, id),
+        gate = const offset_of!(Tcb, gate),
+        partner = const offset_of!(Tcb, partner),
+        inbox = const offset_of!(Tcb, inbox),
+        caller = const offset_of!(Tcb, caller),
+        status = const offset_of!(Tcb, status),
+        priority = const offset_of!(Tcb, priority),
+        floor = const offset_of!(Tcb, floor),
+        float = const offset_of!(Tcb, float_control),
+        RECEIVING = const RECEIVING,
+        LENDING = const LENDING,
+        READY = const READY,
+        slow = sym slow::<K>,
+        interrupted = sym interrupted_exit::<K>,
+    )
+}
+
+/// Any IPC.
+#[unsafe(naked)]
+unsafe extern "C" fn general_entry<K: Variant>() {
+    naked_asm!(
+        arrive!(),
+        "b {slow}",
+        in_kernel = const offset_of!(Doors, in_kernel),
+        current_tcb = const offset_of!(Doors, current_tcb),
+        stack = const offset_of!(Tcb, stack_pointer),
+        resume = const offset_of!(Tcb, resume),
+        slow = sym slow::<K>,
+    )
+}
+
+/// Lays the message into the UTCB of the current thread, x14, and goes on in Rust.
+#[unsafe(naked)]
+unsafe extern "C" fn slow<K: Variant>() {
+    naked_asm!(
+        "mrs x12, fpcr",
+        "str x12, [x14, #{float}]",
+        "ldr x13, [x14, #{utcb}]",
+        "stp x0, x1, [x13]",
+        "stp x2, x3, [x13, #16]",
+        "stp x4, x5, [x13, #32]",
+        "stp x6, x7, [x13, #48]",
+        "str x8, [x13, #{tag}]",
+        "str x9, [x13, #{peer}]",
+        "str x10, [x13, #{receive}]",
+        "ldr x12, [x11, #{kernel_stack}]",
+        "mov sp, x12",
+        "mov x19, x11",
+        "mov x0, x11",
+        "bl {enter}",
+        "mov x11, x19",
+        "b {leave}",
+        float = const offset_of!(Tcb, float_control),
+        utcb = const offset_of!(Tcb, utcb),
+        tag = const offset_of!(Utcb, tag),
+        peer = const offset_of!(Utcb, peer),
+        receive = const offset_of!(Utcb, receive),
+        kernel_stack = const offset_of!(Doors, kernel_stack),
+        enter = sym kernel::enter::<K>,
+        leave = sym leave::<K>,
+    )
+}
+
+/// Loads the message registers of the thread whose TCB is in x0, and lets it run. No thread: back
+/// to who called `launch`.
+#[unsafe(naked)]
+unsafe extern "C" fn leave<K: Variant>() {
+    naked_asm!(
+        "cbz x0, 7f",
+        "mov x15, x0",
+        "str x15, [x11, #{current_tcb}]",
+        "mrs x12, fpcr",
+        "ldr x13, [x15, #{float}]",
+        "cmp x12, x13",
+        "b.eq 2f",
+        "msr fpcr, x13",
+        "2:",
+        "ldr x13, [x15, #{utcb}]",
+        "ldp x0, x1, [x13]",
+        "ldp x2, x3, [x13, #16]",
+        "ldp x4, x5, [x13, #32]",
+        "ldp x6, x7, [x13, #48]",
+        "ldr x8, [x13, #{tag}]",
+        "ldr x9, [x13, #{peer}]",
+        depart!(),
+        "7: b {land}",
+        "8: b {interrupted}",
+        current_tcb = const offset_of!(Doors, current_tcb),
+        float = const offset_of!(Tcb, float_control),
+        utcb = const offset_of!(Tcb, utcb),
+        tag = const offset_of!(Utcb, tag),
+        peer = const offset_of!(Utcb, peer),
+        stack = const offset_of!(Tcb, stack_pointer),
+        resume = const offset_of!(Tcb, resume),
+        in_kernel = const offset_of!(Doors, in_kernel),
+        pending = const offset_of!(Doors, pending),
+        interrupted = sym interrupted_exit::<K>,
+        land = sym land,
+    )
+}
+
+/// A signal came after the thread x15 was given its stack and its message, which are put back.
+#[unsafe(naked)]
+unsafe extern "C" fn interrupted_exit<K: Variant>() {
+    naked_asm!(
+        "mov w12, #1",
+        "str w12, [x11, #{in_kernel}]",
+        "mov x12, sp",
+        "str x12, [x15, #{stack}]",
+        "str x16, [x15, #{resume}]",
+        "ldr x13, [x15, #{utcb}]",
+        "stp x0, x1, [x13]",
+        "stp x2, x3, [x13, #16]",
+        "stp x4, x5, [x13, #32]",
+        "stp x6, x7, [x13, #48]",
+        "str x8, [x13, #{tag}]",
+        "str x9, [x13, #{peer}]",
+        "ldr x12, [x11, #{kernel_stack}]",
+        "mov sp, x12",
+        "mov x19, x11",
+        "mov x0, x11",
+        "bl {interrupted}",
+        "mov x11, x19",
+        "b {leave}",
+        in_kernel = const offset_of!(Doors, in_kernel),
+        stack = const offset_of!(Tcb, stack_pointer),
+        resume = const offset_of!(Tcb, resume),
+        utcb = const offset_of!(Tcb, utcb),
+        tag = const offset_of!(Utcb, tag),
+        peer = const offset_of!(Utcb, peer),
+        kernel_stack = const offset_of!(Doors, kernel_stack),
+        interrupted = sym kernel::interrupted::<K>,
+        leave = sym leave::<K>,
+    )
+}
+
+/// A signal came while the current thread was outside of the kernel.
+#[unsafe(naked)]
+unsafe extern "C" fn interrupted_entry<K: Variant>() {
+    naked_asm!(
+        arrive!(),
+        "mrs x12, fpcr",
+        "str x12, [x14, #{float}]",
+        "ldr x12, [x11, #{kernel_stack}]",
+        "mov sp, x12",
+        "mov x19, x11",
+        "mov x0, x11",
+        "bl {interrupted}",
+        "mov x11, x19",
+        "b {leave}",
+        in_kernel = const offset_of!(Doors, in_kernel),
+        current_tcb = const offset_of!(Doors, current_tcb),
+        stack = const offset_of!(Tcb, stack_pointer),
+        resume = const offset_of!(Tcb, resume),
+        float = const offset_of!(Tcb, float_control),
+        kernel_stack = const offset_of!(Doors, kernel_stack),
+        interrupted = sym kernel::interrupted::<K>,
+        leave = sym leave::<K>,
+    )
+}
+
+/// Runs the kernel's threads on this OS thread, until none can run any more.
+///
+/// ```text
+///  +--------------------------------+
+///  | d14 d15, d12 d13, d10 d11, d8 d9
+///  | x27 x28, x25 x26, ... x19 x20  |
+///  | x29 x30                        |  <-- Doors.kernel_stack, aligned to 16
+///  +--------------------------------+
+///  | frames of kernel code          |
+/// ```
+///
+/// # Safety
+/// `doors` begins a `Kernel<K>`, which is used by nobody else.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn launch<K: Variant>(doors: *const Doors) {
+    naked_asm!(
+        "sub sp, sp, #160",
+        "stp x29, x30, [sp]",
+        "stp x19, x20, [sp, #16]",
+        "stp x21, x22, [sp, #32]",
+        "stp x23, x24, [sp, #48]",
+        "stp x25, x26, [sp, #64]",
+        "stp x27, x28, [sp, #80]",
+        "stp d8, d9, [sp, #96]",
+        "stp d10, d11, [sp, #112]",
+        "stp d12, d13, [sp, #128]",
+        "stp d14, d15, [sp, #144]",
+        "mov x12, sp",
+        "str x12, [x0, #{kernel_stack}]",
+        "mrs x12, fpcr",
+        "str x12, [x0, #{host}]",
+        "mov x19, x0",
+        "bl {interrupted}",
+        "mov x11, x19",
+        "b {leave}",
+        kernel_stack = const offset_of!(Doors, kernel_stack),
+        host = const offset_of!(Doors, host_float_control),
+        interrupted = sym kernel::interrupted::<K>,
+        leave = sym leave::<K>,
+    )
+}
+
+/// Returns from `launch`.
+#[unsafe(naked)]
+unsafe extern "C" fn land() {
+    naked_asm!(
+        "ldr x12, [x11, #{host}]",
+        "msr fpcr, x12",
+        "ldr x12, [x11, #{kernel_stack}]",
+        "mov sp, x12",
+        "ldp x29, x30, [sp]",
+        "ldp x19, x20, [sp, #16]",
+        "ldp x21, x22, [sp, #32]",
+        "ldp x23, x24, [sp, #48]",
+        "ldp x25, x26, [sp, #64]",
+        "ldp x27, x28, [sp, #80]",
+        "ldp d8, d9, [sp, #96]",
+        "ldp d10, d11, [sp, #112]",
+        "ldp d12, d13, [sp, #128]",
+        "ldp d14, d15, [sp, #144]",
+        "add sp, sp, #160",
+        "ret",
+        kernel_stack = const offset_of!(Doors, kernel_stack),
+        host = const offset_of!(Doors, host_float_control),
+    )
+}
+
+/// Where a thread begins: at the top of its stack, which a backtrace finds no way beyond. Its body
+/// is in the first message register.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn begin() {
+    naked_asm!(
+        "mov x29, #0",
+        "mov x30, #0",
+        "mov x1, x0",
+        "mov x0, x11",
+        "b {body}",
+        body = sym kernel::body,
+    )
+}
+
+/// Where a thread whose stack has overflowed goes on, at the top of that stack.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn fail() {
+    naked_asm!(
+        "mov x29, #0",
+        "mov x30, #0",
+        "b {overflowed}",
+        overflowed = sym kernel::overflowed,
+    )
+}
+
+/// Lets the thread that a signal has interrupted go on at `fail`.
+///
+/// # Safety
+/// `context` is the third argument of a signal handler.
+pub(crate) unsafe fn redirect(context: *mut libc::c_void, doors: *const Doors, stack_top: usize) {
+    // SAFETY: the handler's context is ours to change until it returns.
+    let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
+    machine.pc = fail as *const () as u64;
+    machine.sp = stack_top as u64;
+    machine.regs[0] = doors as u64;
+}
+
+/// The stack pointer of what a signal has interrupted.
+///
+/// # Safety
+/// As for `redirect`.
+pub(crate) unsafe fn interrupted_at(context: *mut libc::c_void) -> usize {
+    // SAFETY: the handler's context.
+    unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.sp as usize }
+}
+
+/// The control words as they are.
+pub(crate) fn float_control() -> [u32; 2] {
+    let word: u64;
+    // SAFETY: reads a register.
+    unsafe { asm!("mrs {}, fpcr", out(reg) word, options(nomem, nostack)) };
+    [word as u32, (word >> 32) as u32]
+}
+
+/// The bare switch that IPC is compared with: a routine as a library has it, which saves what the
+/// ABI says and resumes by a jump.
+pub mod bare {
+    use std::arch::naked_asm;
+
+    /// Where a stack ends and where it goes on.
+    #[repr(C)]
+    #[derive(Debug)]
+    pub struct Place {
+        stack_pointer: usize,
+        resume: usize,
+    }
+
+    impl Place {
+        /// A place that begins with `body` on this stack, which is aligned to 16. `body` does not
+        /// return.
+        ///
+        /// # Safety
+        /// There is room for twenty words, and then for what `body` does.
+        pub unsafe fn beginning(stack_top: *mut usize, body: extern "C" fn() -> !) -> Place {
+            Place { stack_pointer: stack_top.wrapping_sub(20) as usize, resume: body as usize }
+        }
+
+        /// A place to leave from.
+        pub const fn empty() -> Place {
+            Place { stack_pointer: 0, resume: 0 }
+        }
+    }
+
+    /// Leaves to another place, until somebody leaves for this one.
+    ///
+    /// # Safety
+    /// `there` is a place that was left, or a beginning.
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn switch(here: *mut Place, there: *const Place) {
+        naked_asm!(
+            "sub sp, sp, #160",
+            "stp x29, x30, [sp]",
+            "stp x19, x20, [sp, #16]",
+            "stp x21, x22, [sp, #32]",
+            "stp x23, x24, [sp, #48]",
+            "stp x25, x26, [sp, #64]",
+            "stp x27, x28, [sp, #80]",
+            "stp d8, d9, [sp, #96]",
+            "stp d10, d11, [sp, #112]",
+            "stp d12, d13, [sp, #128]",
+            "stp d14, d15, [sp, #144]",
+            "mov x9, sp",
+            "stp x9, x30, [x0]",
+            "ldp x9, x10, [x1]",
+            "mov sp, x9",
+            "ldp x29, x30, [sp]",
+            "ldp x19, x20, [sp, #16]",
+            "ldp x21, x22, [sp, #32]",
+            "ldp x23, x24, [sp, #48]",
+            "ldp x25, x26, [sp, #64]",
+            "ldp x27, x28, [sp, #80]",
+            "ldp d8, d9, [sp, #96]",
+            "ldp d10, d11, [sp, #112]",
+            "ldp d12, d13, [sp, #128]",
+            "ldp d14, d15, [sp, #144]",
+            "add sp, sp, #160",
+            "br x10",
+        )
+    }
+}

@@ -1,0 +1,640 @@
+//! x86-64.
+//!
+//! A thread that is not running, in `ipc` or `preempt`:
+//!
+//! ```text
+//!                         +--------------------+
+//!                         | the caller's frame |
+//!  Tcb.stack_pointer + 8  | rbp                |
+//!  Tcb.stack_pointer -->  | rbx                |
+//!                         +--------------------+
+//!  Tcb.resume: the instruction that pops them
+//! ```
+//!
+//! Registers of a message, into the kernel and out of it:
+//!
+//! ```text
+//!  rdi  the doors, in and out
+//!  rax  to whom and how long; out: from whom, and above it an error
+//!  rcx  from whom and how long
+//!  rdx  tag
+//!  rsi r8 r9 r10 r11 r12 r13 r14   words 0 to 7
+//!  r15  where to go on
+//! ```
+//!
+//! rbx and rbp are the kernel's while it runs: rbp is the TCB of who entered, rbx of who leaves. All
+//! other registers are saved by the compiler around the entry, as around a call, if they hold
+//! anything. MXCSR and the x87 control word belong to the thread and are loaded only if they differ:
+//! loading takes longer than everything else here. Even to store MXCSR takes a quarter of an IPC, so
+//! the fast paths compare what the TCBs say (`Here::float_control_changed`).
+
+use super::Doors;
+use crate::kernel;
+use crate::state::Decision;
+use crate::tcb::{Lending, Status, Tcb, Utcb};
+use crate::variant::{Assembly, Variant};
+use std::arch::{asm, naked_asm};
+use std::mem::offset_of;
+
+const CURRENT: usize = size_of::<Doors>() + offset_of!(Decision, current);
+const CEILING: usize = size_of::<Doors>() + offset_of!(Decision, ceiling);
+const READY: u16 = Status::Ready as u16;
+const RECEIVING: u16 = Status::Receiving as u16;
+const LENDING: u16 = RECEIVING | (Lending::Priority as u16) << 8;
+const _: () = assert!(offset_of!(Tcb, lending) == offset_of!(Tcb, status) + 1);
+const _: () = assert!(offset_of!(Doors, entry) == 0 && offset_of!(Utcb, words) == 0);
+const _: () = assert!(size_of::<Tcb>() == 1 << 7);
+
+/// Makes the IPC that `peer` and `receive` say. Returns when the thread runs again.
+///
+/// # Safety
+/// The caller is the current thread of the kernel that has these doors.
+#[inline(always)]
+pub(crate) unsafe fn ipc(
+    doors: *const Doors,
+    peer: &mut u64,
+    receive: u64,
+    tag: &mut u64,
+    words: &mut [u64; 8],
+) {
+    let [w0, w1, w2, w3, w4, w5, w6, w7] = words;
+    // SAFETY: the kernel switches stacks and comes back with this one as it was. rbx and rbp are on it;
+    // everything else is an operand or a clobber. The red zone is not used around it (no `nostack`).
+    unsafe {
+        asm!(
+            "push rbp",
+            "push rbx",
+            "lea r15, [rip + 2f]",
+            "jmp qword ptr [rdi]",
+            "2:",
+            "pop rbx",
+            "pop rbp",
+            in("rdi") doors,
+            inout("rax") *peer,
+            inout("rcx") receive => _,
+            inout("rdx") *tag,
+            inout("rsi") *w0,
+            inout("r8") *w1,
+            inout("r9") *w2,
+            inout("r10") *w3,
+            inout("r11") *w4,
+            inout("r12") *w5,
+            inout("r13") *w6,
+            inout("r14") *w7,
+            out("r15") _,
+            clobber_abi("sysv64"),
+        );
+    }
+}
+
+/// Lets the kernel take the processor from the current thread. Returns when it runs again.
+///
+/// # Safety
+/// As for `ipc`; the thread is outside of the kernel.
+pub(crate) unsafe fn preempt(doors: *const Doors) {
+    // SAFETY: as in `ipc`.
+    unsafe {
+        asm!(
+            "push rbp",
+            "push rbx",
+            "lea r15, [rip + 2f]",
+            "jmp qword ptr [rdi + {entry}]",
+            "2:",
+            "pop rbx",
+            "pop rbp",
+            entry = const offset_of!(Doors, preempt_entry),
+            in("rdi") doors,
+            out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+            clobber_abi("sysv64"),
+        );
+    }
+}
+
+/// The address of a variant's entry.
+pub(crate) fn entry<K: Variant>() -> usize {
+    match K::ASSEMBLY {
+        Assembly::None => general_entry::<K> as *const () as usize,
+        Assembly::Direct => direct_entry::<K> as *const () as usize,
+        Assembly::Strict => strict_entry::<K> as *const () as usize,
+    }
+}
+
+/// The address of a variant's entry for threads that were interrupted.
+pub(crate) fn preempt_entry<K: Variant>() -> usize {
+    interrupted_entry::<K> as *const () as usize
+}
+
+/// The way in: rbp is the current TCB, which says where it stands.
+macro_rules! arrive {
+    () => {
+        concat!(
+            "mov dword ptr [rdi + {in_kernel}], 1\n",
+            "mov rbp, [rdi + {current_tcb}]\n",
+            "mov [rbp + {stack}], rsp\n",
+            "mov [rbp + {resume}], r15\n",
+        )
+    };
+}
+
+/// The way out to the thread rbx, whose message is in the registers.
+macro_rules! depart {
+    () => {
+        concat!(
+            "mov rsp, [rbx + {stack}]\n",
+            "mov r15, [rbx + {resume}]\n",
+            "mov dword ptr [rdi + {in_kernel}], 0\n",
+            "cmp dword ptr [rdi + {pending}], 0\n",
+            "jne {interrupted}\n",
+            "jmp r15\n",
+        )
+    };
+}
+
+/// rbx is the TCB of the thread that rax names, or the slow path is taken.
+macro_rules! find_partner {
+    () => {
+        concat!(
+            "mov ebx, eax\n",
+            "and ebx, [rdi + {mask}]\n",
+            "shl rbx, 7\n",
+            "add rbx, [rdi + {tcbs}]\n",
+            "cmp [rbx + {id}], eax\n",
+            "jne {slow}\n",
+            "cmp dl, 8\n",
+            "ja {slow}\n",
+        )
+    };
+}
+
+/// The slow path is taken unless both threads want their floating point done the same way.
+macro_rules! compare_float_control {
+    () => {
+        concat!("mov r15, [rbp + {float}]\n", "cmp r15, [rbx + {float}]\n", "jne {slow}\n",)
+    };
+}
+
+/// The point of no return: the partner runs, the current thread waits for whom rcx names.
+macro_rules! hand_over {
+    () => {
+        concat!(
+            "mov [rbp + {gate}], ecx\n",
+            "mov [rbp + {partner}], ecx\n",
+            "mov word ptr [rbx + {status}], {READY}\n",
+            "mov dword ptr [rbx + {gate}], -1\n",
+            "and eax, [rdi + {mask}]\n",
+            "mov [rdi + {current}], ax\n",
+            "mov [rdi + {current_tcb}], rbx\n",
+            "mov eax, [rbp + {id}]\n",
+        )
+    };
+}
+
+/// Call, and reply and wait, between two parties that are there, whoever else is ready.
+#[unsafe(naked)]
+unsafe extern "C" fn direct_entry<K: Variant>() {
+    naked_asm!(
+        arrive!(),
+        find_partner!(),
+        // Does it receive from me?
+        "mov r15d, [rbx + {gate}]",
+        "test r15d, r15d",
+        "jz 2f",
+        "cmp r15d, [rbp + {id}]",
+        "jne {slow}",
+        "2:",
+        compare_float_control!(),
+        "cmp rcx, rax",
+        "jne 3f",
+        // A call. From here on nothing can fail.
+        "mov word ptr [rbp + {status}], {RECEIVING}",
+        hand_over!(),
+        depart!(),
+        // Or it receives from all, of whom nobody is there.
+        "3:",
+        "test rcx, rcx",
+        "jnz {slow}",
+        "cmp dword ptr [rbp + {inbox}], 0",
+        "jne {slow}",
+        // From here on nothing can fail.
+        "mov word ptr [rbp + {status}], {RECEIVING}",
+        hand_over!(),
+        depart!(),
+        in_kernel = const offset_of!(Doors, in_kernel),
+        pending = const offset_of!(Doors, pending),
+        tcbs = const offset_of!(Doors, tcbs),
+        mask = const offset_of!(Doors, mask),
+        current = const CURRENT,
+        current_tcb = const offset_of!(Doors, current_tcb),
+        stack = const offset_of!(Tcb, stack_pointer),
+        resume = const offset_of!(Tcb, resume),
+        id = const offset_of!(Tcb, id),
+        gate = const offset_of!(Tcb, gate),
+        partner = const offset_of!(Tcb, partner),
+        inbox = const offset_of!(Tcb, inbox),
+        status = const offset_of!(Tcb, status),
+        float = const offset_of!(Tcb, float_control),
+        RECEIVING = const RECEIVING,
+        READY = const READY,
+        slow = sym slow::<K>,
+        interrupted = sym interrupted_exit::<K>,
+    )
+}
+
+/// The same, if the thread that goes on is no lower than any other. In a call it inherits the
+/// caller's priority, and the caller is the highest: it runs. In a reply the priorities are
+/// compared.
+#[unsafe(naked)]
+unsafe extern "C" fn strict_entry<K: Variant>() {
+    naked_asm!(
+        arrive!(),
+        find_partner!(),
+        compare_float_control!(),
+        "mov r15d, [rbx + {gate}]",
+        "cmp rcx, rax",
+        "jne 3f",
+        // A call: the server receives from all, and the place for its caller is free.
+        "or r15d, [rbx + {caller}]",
+        "jnz {slow}",
+        "movzx r15d, byte ptr [rbp + {priority}]",
+        "cmp r15d, [rdi + {ceiling}]",
+        "jl {slow}",
+        // From here on nothing can fail.
+        "mov word ptr [rbp + {status}], {LENDING}",
+        hand_over!(),
+        "mov [rbx + {caller}], eax",
+        "movzx ecx, byte ptr [rbx + {priority}]",
+        "cmp ecx, r15d",
+        "cmovb ecx, r15d",
+        "mov [rbx + {priority}], cl",
+        depart!(),
+        // A reply: nobody waits to send to me, and the partner is my one caller, or anybody who
+        // receives from all.
+        "3:",
+        "test rcx, rcx",
+        "jnz {slow}",
+        "cmp dword ptr [rbp + {inbox}], 0",
+        "jne {slow}",
+        "test r15d, r15d",
+        "jz 4f",
+        "cmp r15d, [rbp + {id}]",
+        "jne {slow}",
+        "cmp [rbp + {caller}], eax",
+        "jne {slow}",
+        "4:",
+        // rcx is 0, and is again for the slow path.
+        "movzx ecx, byte ptr [rbx + {priority}]",
+        "cmp ecx, [rdi + {ceiling}]",
+        "mov ecx, 0",
+        "jl {slow}",
+        // From here on nothing can fail.
+        "test r15d, r15d",
+        "jz 5f",
+        "mov [rbp + {caller}], ecx",
+        "movzx r15d, byte ptr [rbp + {floor}]",
+        "mov [rbp + {priority}], r15b",
+        "5:",
+        "mov word ptr [rbp + {status}], {RECEIVING}",
+        hand_over!(),
+        depart!(),
+        in_kernel = const offset_of!(Doors, in_kernel),
+        pending = const offset_of!(Doors, pending),
+        tcbs = const offset_of!(Doors, tcbs),
+        mask = const offset_of!(Doors, mask),
+        current = const CURRENT,
+        current_tcb = const offset_of!(Doors, current_tcb),
+        ceiling = const CEILING,
+        stack = const offset_of!(Tcb, stack_pointer),
+        resume = const offset_of!(Tcb, resume),
+        id = const offset_of!(Tcb, id),
+        gate = const offset_of!(Tcb, gate),
+        partner = const offset_of!(Tcb, partner),
+        inbox = const offset_of!(Tcb, inbox),
+        caller = const offset_of!(Tcb, caller),
+        status = const offset_of!(Tcb, status),
+        priority = const offset_of!(Tcb, priority),
+        floor = const offset_of!(Tcb, floor),
+        float = const offset_of!(Tcb, float_control),
+        RECEIVING = const RECEIVING,
+        LENDING = const LENDING,
+        READY = const READY,
+        slow = sym slow::<K>,
+        interrupted = sym interrupted_exit::<K>,
+    )
+}
+
+/// Any IPC.
+#[unsafe(naked)]
+unsafe extern "C" fn general_entry<K: Variant>() {
+    naked_asm!(
+        arrive!(),
+        "jmp {slow}",
+        in_kernel = const offset_of!(Doors, in_kernel),
+        current_tcb = const offset_of!(Doors, current_tcb),
+        stack = const offset_of!(Tcb, stack_pointer),
+        resume = const offset_of!(Tcb, resume),
+        slow = sym slow::<K>,
+    )
+}
+
+/// Lays the message into the UTCB of the current thread, rbp, and goes on in Rust.
+#[unsafe(naked)]
+unsafe extern "C" fn slow<K: Variant>() {
+    naked_asm!(
+        "stmxcsr [rbp + {float}]",
+        "fnstcw [rbp + {float} + 4]",
+        "mov r15, [rbp + {utcb}]",
+        "mov [r15], rsi",
+        "mov [r15 + 8], r8",
+        "mov [r15 + 16], r9",
+        "mov [r15 + 24], r10",
+        "mov [r15 + 32], r11",
+        "mov [r15 + 40], r12",
+        "mov [r15 + 48], r13",
+        "mov [r15 + 56], r14",
+        "mov [r15 + {tag}], rdx",
+        "mov [r15 + {peer}], rax",
+        "mov [r15 + {receive}], rcx",
+        "mov rsp, [rdi + {kernel_stack}]",
+        "mov rbx, rdi",
+        "call {enter}",
+        "mov rdi, rbx",
+        "jmp {leave}",
+        float = const offset_of!(Tcb, float_control),
+        utcb = const offset_of!(Tcb, utcb),
+        tag = const offset_of!(Utcb, tag),
+        peer = const offset_of!(Utcb, peer),
+        receive = const offset_of!(Utcb, receive),
+        kernel_stack = const offset_of!(Doors, kernel_stack),
+        enter = sym kernel::enter::<K>,
+        leave = sym leave::<K>,
+    )
+}
+
+/// Loads the message registers of the thread whose TCB is in rax, and lets it run. No thread: back
+/// to who called `launch`.
+#[unsafe(naked)]
+unsafe extern "C" fn leave<K: Variant>() {
+    naked_asm!(
+        "test rax, rax",
+        "jz {land}",
+        "mov rbx, rax",
+        "mov [rdi + {current_tcb}], rbx",
+        "stmxcsr [rsp - 8]",
+        "mov ecx, [rsp - 8]",
+        "cmp ecx, [rbx + {float}]",
+        "je 2f",
+        "ldmxcsr [rbx + {float}]",
+        "2:",
+        "fnstcw [rsp - 8]",
+        "movzx ecx, word ptr [rsp - 8]",
+        "cmp cx, [rbx + {float} + 4]",
+        "je 3f",
+        "fldcw [rbx + {float} + 4]",
+        "3:",
+        "mov rcx, [rbx + {utcb}]",
+        "mov rsi, [rcx]",
+        "mov r8, [rcx + 8]",
+        "mov r9, [rcx + 16]",
+        "mov r10, [rcx + 24]",
+        "mov r11, [rcx + 32]",
+        "mov r12, [rcx + 40]",
+        "mov r13, [rcx + 48]",
+        "mov r14, [rcx + 56]",
+        "mov rdx, [rcx + {tag}]",
+        "mov rax, [rcx + {peer}]",
+        depart!(),
+        current_tcb = const offset_of!(Doors, current_tcb),
+        float = const offset_of!(Tcb, float_control),
+        utcb = const offset_of!(Tcb, utcb),
+        tag = const offset_of!(Utcb, tag),
+        peer = const offset_of!(Utcb, peer),
+        stack = const offset_of!(Tcb, stack_pointer),
+        resume = const offset_of!(Tcb, resume),
+        in_kernel = const offset_of!(Doors, in_kernel),
+        pending = const offset_of!(Doors, pending),
+        interrupted = sym interrupted_exit::<K>,
+        land = sym land,
+    )
+}
+
+/// A signal came after the thread rbx was given its stack and its message, which are put back.
+#[unsafe(naked)]
+unsafe extern "C" fn interrupted_exit<K: Variant>() {
+    naked_asm!(
+        "mov dword ptr [rdi + {in_kernel}], 1",
+        "mov [rbx + {stack}], rsp",
+        "mov [rbx + {resume}], r15",
+        "mov rcx, [rbx + {utcb}]",
+        "mov [rcx], rsi",
+        "mov [rcx + 8], r8",
+        "mov [rcx + 16], r9",
+        "mov [rcx + 24], r10",
+        "mov [rcx + 32], r11",
+        "mov [rcx + 40], r12",
+        "mov [rcx + 48], r13",
+        "mov [rcx + 56], r14",
+        "mov [rcx + {tag}], rdx",
+        "mov [rcx + {peer}], rax",
+        "mov rsp, [rdi + {kernel_stack}]",
+        "mov rbx, rdi",
+        "call {interrupted}",
+        "mov rdi, rbx",
+        "jmp {leave}",
+        in_kernel = const offset_of!(Doors, in_kernel),
+        stack = const offset_of!(Tcb, stack_pointer),
+        resume = const offset_of!(Tcb, resume),
+        utcb = const offset_of!(Tcb, utcb),
+        tag = const offset_of!(Utcb, tag),
+        peer = const offset_of!(Utcb, peer),
+        kernel_stack = const offset_of!(Doors, kernel_stack),
+        interrupted = sym kernel::interrupted::<K>,
+        leave = sym leave::<K>,
+    )
+}
+
+/// A signal came while the current thread was outside of the kernel.
+#[unsafe(naked)]
+unsafe extern "C" fn interrupted_entry<K: Variant>() {
+    naked_asm!(
+        arrive!(),
+        "stmxcsr [rbp + {float}]",
+        "fnstcw [rbp + {float} + 4]",
+        "mov rsp, [rdi + {kernel_stack}]",
+        "mov rbx, rdi",
+        "call {interrupted}",
+        "mov rdi, rbx",
+        "jmp {leave}",
+        in_kernel = const offset_of!(Doors, in_kernel),
+        current_tcb = const offset_of!(Doors, current_tcb),
+        stack = const offset_of!(Tcb, stack_pointer),
+        resume = const offset_of!(Tcb, resume),
+        float = const offset_of!(Tcb, float_control),
+        kernel_stack = const offset_of!(Doors, kernel_stack),
+        interrupted = sym kernel::interrupted::<K>,
+        leave = sym leave::<K>,
+    )
+}
+
+/// Runs the kernel's threads on this OS thread, until none can run any more.
+///
+/// ```text
+///  +--------------------------------+
+///  | return address                 |
+///  | rbx rbp r12 r13 r14 r15        |
+///  | padding                        |  <-- Doors.kernel_stack, aligned to 16
+///  +--------------------------------+
+///  | frames of kernel code          |
+/// ```
+///
+/// # Safety
+/// `doors` begins a `Kernel<K>`, which is used by nobody else.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn launch<K: Variant>(doors: *const Doors) {
+    naked_asm!(
+        "push rbx",
+        "push rbp",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "sub rsp, 8",
+        "mov [rdi + {kernel_stack}], rsp",
+        "stmxcsr [rdi + {host}]",
+        "fnstcw [rdi + {host} + 4]",
+        "mov rbx, rdi",
+        "call {interrupted}",
+        "mov rdi, rbx",
+        "jmp {leave}",
+        kernel_stack = const offset_of!(Doors, kernel_stack),
+        host = const offset_of!(Doors, host_float_control),
+        interrupted = sym kernel::interrupted::<K>,
+        leave = sym leave::<K>,
+    )
+}
+
+/// Returns from `launch`.
+#[unsafe(naked)]
+unsafe extern "C" fn land() {
+    naked_asm!(
+        "ldmxcsr [rdi + {host}]",
+        "fldcw [rdi + {host} + 4]",
+        "mov rsp, [rdi + {kernel_stack}]",
+        "add rsp, 8",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbp",
+        "pop rbx",
+        "ret",
+        kernel_stack = const offset_of!(Doors, kernel_stack),
+        host = const offset_of!(Doors, host_float_control),
+    )
+}
+
+/// Where a thread begins: at the top of its stack, which a backtrace finds no way beyond. Its body
+/// is in the first message register.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn begin() {
+    naked_asm!("xor ebp, ebp", "push 0", "jmp {body}", body = sym kernel::body)
+}
+
+/// Where a thread whose stack has overflowed goes on, at the top of that stack.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn fail() {
+    naked_asm!("xor ebp, ebp", "push 0", "jmp {overflowed}", overflowed = sym kernel::overflowed)
+}
+
+/// Lets the thread that a signal has interrupted go on at `fail`.
+///
+/// # Safety
+/// `context` is the third argument of a signal handler.
+pub(crate) unsafe fn redirect(context: *mut libc::c_void, doors: *const Doors, stack_top: usize) {
+    let context = context.cast::<libc::ucontext_t>();
+    // SAFETY: the handler's context is ours to change until it returns.
+    let registers = unsafe { &mut (*context).uc_mcontext.gregs };
+    registers[libc::REG_RIP as usize] = fail as *const () as i64;
+    registers[libc::REG_RSP as usize] = stack_top as i64;
+    registers[libc::REG_RDI as usize] = doors as i64;
+}
+
+/// The stack pointer of what a signal has interrupted.
+///
+/// # Safety
+/// As for `redirect`.
+pub(crate) unsafe fn interrupted_at(context: *mut libc::c_void) -> usize {
+    // SAFETY: the handler's context.
+    unsafe {
+        (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RSP as usize] as usize
+    }
+}
+
+/// The control words as they are.
+pub(crate) fn float_control() -> [u32; 2] {
+    let (mut mxcsr, mut x87) = (0_u32, 0_u16);
+    // SAFETY: each stores into a variable of its size.
+    unsafe {
+        asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack));
+        asm!("fnstcw [{}]", in(reg) &raw mut x87, options(nostack));
+    }
+    [mxcsr, u32::from(x87)]
+}
+
+/// The bare switch that IPC is compared with: a routine as a library has it, which saves what the
+/// ABI says and resumes by a jump.
+pub mod bare {
+    use std::arch::naked_asm;
+
+    /// Where a stack ends and where it goes on.
+    #[repr(C)]
+    #[derive(Debug)]
+    pub struct Place {
+        stack_pointer: usize,
+        resume: usize,
+    }
+
+    impl Place {
+        /// A place that begins with `body` on this stack, which is aligned to 16. `body` does not
+        /// return.
+        ///
+        /// # Safety
+        /// There is room for six words, and then for what `body` does.
+        pub unsafe fn beginning(stack_top: *mut usize, body: extern "C" fn() -> !) -> Place {
+            // The return address that a function expects lies above what `switch` takes away.
+            Place { stack_pointer: stack_top.wrapping_sub(7) as usize, resume: body as usize }
+        }
+
+        /// A place to leave from.
+        pub const fn empty() -> Place {
+            Place { stack_pointer: 0, resume: 0 }
+        }
+    }
+
+    /// Leaves to another place, until somebody leaves for this one.
+    ///
+    /// # Safety
+    /// `there` is a place that was left, or a beginning.
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn switch(here: *mut Place, there: *const Place) {
+        naked_asm!(
+            "pop rax",
+            "push rbp",
+            "push rbx",
+            "push r12",
+            "push r13",
+            "push r14",
+            "push r15",
+            "mov [rdi], rsp",
+            "mov [rdi + 8], rax",
+            "mov rsp, [rsi]",
+            "mov rax, [rsi + 8]",
+            "pop r15",
+            "pop r14",
+            "pop r13",
+            "pop r12",
+            "pop rbx",
+            "pop rbp",
+            "jmp rax",
+        )
+    }
+}
