@@ -172,6 +172,20 @@ impl Here {
         priority: u8,
         body: impl FnOnce(Here) + 'static,
     ) -> io::Result<ThreadId> {
+        let id = self.create(priority, body)?;
+        self.request(Request::Start(id));
+        Ok(id)
+    }
+
+    /// A new thread, which begins when it is started (`Request::Start`).
+    ///
+    /// # Errors
+    /// As for `spawn`.
+    pub fn create(
+        &mut self,
+        priority: u8,
+        body: impl FnOnce(Here) + 'static,
+    ) -> io::Result<ThreadId> {
         let Request::Created(id) = self.request(Request::Create { priority }) else {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
@@ -179,7 +193,6 @@ impl Here {
             // SAFETY: the tick is held off, so nobody else is at the kernel's side.
             unsafe { kernel::furnish(here.doors(), id, Box::new(body)) }
         })?;
-        self.request(Request::Start(id));
         Ok(id)
     }
 

@@ -44,7 +44,7 @@ impl Timeout {
     const ZERO: u64 = 1;
     const AT: u64 = 2;
 
-    pub(crate) fn kind(self) -> u64 {
+    fn kind(self) -> u64 {
         match self {
             Timeout::Never => Timeout::NEVER,
             Timeout::Zero => Timeout::ZERO,
@@ -52,7 +52,15 @@ impl Timeout {
         }
     }
 
-    pub(crate) fn of_kind(kind: u64, deadline_ns: u64) -> Timeout {
+    pub(crate) fn of_send(peer: u64, deadline_ns: u64) -> Timeout {
+        Timeout::of_kind(peer >> 32, deadline_ns)
+    }
+
+    pub(crate) fn of_receive(receive: u64, deadline_ns: u64) -> Timeout {
+        Timeout::of_kind(receive >> 34, deadline_ns)
+    }
+
+    fn of_kind(kind: u64, deadline_ns: u64) -> Timeout {
         match kind & 3 {
             Timeout::NEVER => Timeout::Never,
             Timeout::ZERO => Timeout::Zero,
@@ -95,7 +103,9 @@ impl Ipc {
             None => u64::from(raw::NOBODY),
         };
         let receive = match self.receive {
-            Some((from, timeout)) => timeout.kind() << 32 | u64::from(from.raw()),
+            // Not where the other one is: the fast paths take equal words for a call without
+            // timeouts.
+            Some((from, timeout)) => timeout.kind() << 34 | u64::from(from.raw()),
             None => u64::from(raw::NOBODY),
         };
         (peer, receive)

@@ -90,7 +90,7 @@ impl<K: Variant> Pair<K> {
         if let (Step::Request(_), Some(me)) = (step, me)
             && let Some(utcb) = self.state.utcb(me)
         {
-            assert_eq!(Some(utcb.request), self.model.answer);
+            assert_eq!(Some(utcb.request), self.model.threads[&me].answer);
         }
         self.compare();
     }

@@ -44,11 +44,11 @@ enum Found {
 }
 
 fn send_timeout(utcb: &Utcb) -> Timeout {
-    Timeout::of_kind(utcb.peer >> 32, utcb.send_deadline_ns)
+    Timeout::of_send(utcb.peer, utcb.send_deadline_ns)
 }
 
 fn receive_timeout(utcb: &Utcb) -> Timeout {
-    Timeout::of_kind(utcb.receive >> 32, utcb.receive_deadline_ns)
+    Timeout::of_receive(utcb.receive, utcb.receive_deadline_ns)
 }
 
 impl<K: Variant> State<K> {

@@ -130,9 +130,10 @@ impl<K: Variant> State<K> {
     /// Makes a thread ready that was blocked. It is on no queue and has no deadline from here on.
     fn unblock(&mut self, slot: Slot) {
         self.cancel_deadline(slot);
+        // Before its priority changes, which would have to move it in a send queue.
+        self.tcbs[slot].status = Status::Ready;
         self.take_back(slot);
         let tcb = &mut self.tcbs[slot];
-        tcb.status = Status::Ready;
         tcb.gate = raw::SHUT;
         tcb.partner = raw::NOBODY;
     }

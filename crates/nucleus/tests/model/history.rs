@@ -111,12 +111,17 @@ pub fn step(model: &Model, now_ns: u64, number: u64, random: &mut Random) -> Ste
         1 => Step::Expire(now_ns),
         2 => Step::Tick,
         _ if model.current.is_none() => Step::Interrupt(random.below(3) as u8),
-        3..6 => Step::Request(request(model, random)),
-        _ => {
-            let length = if random.one_in(4) { random.below(65) } else { random.below(10) };
-            let words = (0..length as u64).map(|word| number << 8 | word).collect();
-            let tag = Tag { label: number as u32, length: length as u8 };
-            Step::Ipc(ipc(model, now_ns, random), tag, words)
-        }
+        _ => own_step(model, now_ns, number, random),
     }
+}
+
+/// What the current thread does next.
+pub fn own_step(model: &Model, now_ns: u64, number: u64, random: &mut Random) -> Step {
+    if random.one_in(5) {
+        return Step::Request(request(model, random));
+    }
+    let length = if random.one_in(4) { random.below(65) } else { random.below(10) };
+    let words = (0..length as u64).map(|word| number << 8 | word).collect();
+    let tag = Tag { label: number as u32, length: length as u8 };
+    Step::Ipc(ipc(model, now_ns, random), tag, words)
 }

@@ -4,6 +4,8 @@
 //! The model does not know lazy from eager queueing, nor one kind of priority queue from another:
 //! those must not be seen.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 pub mod history;
 
 use baton_nucleus::request::Request;
@@ -28,6 +30,8 @@ pub struct Thread {
     calls: bool,
     pub continues: bool,
     pub outcome: Outcome,
+    /// To its last request.
+    pub answer: Option<Request>,
     deadline_ns: Option<u64>,
     slice_left_ticks: u32,
     notices: u64,
@@ -62,7 +66,6 @@ pub struct Model {
     /// Senders and their receivers, the oldest first.
     pub senders: Vec<(ThreadId, ThreadId)>,
     pub handlers: BTreeMap<u8, ThreadId>,
-    pub answer: Option<Request>,
     /// Whose message the kernel has taken in this step, if it was a choice among equals.
     pub taken: Option<ThreadId>,
 }
@@ -87,7 +90,6 @@ impl Model {
             current: None,
             senders: Vec::new(),
             handlers: BTreeMap::new(),
-            answer: None,
             taken: None,
         }
     }
@@ -103,6 +105,7 @@ impl Model {
             calls: false,
             continues: false,
             outcome: Ok(None),
+            answer: None,
             deadline_ns: None,
             slice_left_ticks: self.slice_ticks,
             notices: 0,
@@ -435,10 +438,19 @@ impl Model {
     }
 
     fn request(&mut self, request: Request) -> Choice {
+        let me = self.current;
+        let (choice, answer) = self.perform(request);
+        if let Some(thread) = me.and_then(|me| self.threads.get_mut(&me)) {
+            thread.answer = Some(answer);
+        }
+        choice
+    }
+
+    fn perform(&mut self, request: Request) -> (Choice, Request) {
         let threads: BTreeSet<ThreadId> = self.threads.keys().copied().collect();
         let exists = |id| threads.contains(&id);
-        self.answer = Some(Request::Done);
-        match request {
+        let mut answer = Request::Done;
+        let choice = match request {
             Request::Start(id) if exists(id) && self.threads[&id].status == Status::Created => {
                 self.start(id)
             }
@@ -471,15 +483,16 @@ impl Model {
             }
             Request::ExchangeUserWord(id, word) if exists(id) => {
                 let old = std::mem::replace(&mut self.thread(id).user_word, word);
-                self.answer = Some(Request::Word(old));
+                answer = Request::Word(old);
                 only(self.current)
             }
             Request::End => self.end(),
             _ => {
-                self.answer = Some(Request::Refused);
+                answer = Request::Refused;
                 only(self.current)
             }
-        }
+        };
+        (choice, answer)
     }
 
     /// A thread whose priority changes is the youngest of its new one, unless order is by age.
