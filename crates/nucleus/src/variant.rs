@@ -71,7 +71,7 @@ pub enum Assembly {
 }
 
 /// A kernel.
-pub trait Variant: 'static {
+pub trait Variant: Clone + std::fmt::Debug + 'static {
     /// Its name in table 3.1.
     const NAME: &'static str;
     /// Who runs after an IPC.

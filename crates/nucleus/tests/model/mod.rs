@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod history;
+pub mod pair;
 
 use baton_nucleus::request::Request;
 use baton_nucleus::tcb::Status;
