@@ -5,6 +5,7 @@
 //! - [`tester`] and [`add_ints`]: two experiments of others, each an [`experiment`].
 //! - [`latency`]: how late threads wake up, and where a call's time goes.
 //! - [`rt`]: real-time callers among ordinary ones, with a directory of its own.
+//! - [`nucleus`]: Greenaway's experiments, on the kernels of the nucleus.
 //! - [`pages`]: what superpages would gain; [`memory`], [`scene`]: what it plays with.
 //! - [`system`]: what can be measured, with one file each in `systems`; [`service`]: what a server
 //!   does; [`payload`]: what an echo carries.
@@ -34,6 +35,7 @@ pub mod latency;
 pub mod load;
 pub mod machine;
 pub mod memory;
+pub mod nucleus;
 pub mod pages;
 pub mod pair;
 pub mod party;
@@ -66,6 +68,8 @@ pub enum Bench {
     AddInts(experiment::ExperimentArgs),
     /// Measure what superpages would gain: a drawing loop, and a large parcel
     Pages(pages::PagesArgs),
+    /// Measure IPC and scheduling of the nucleus's kernels
+    Nucleus(nucleus::NucleusArgs),
     /// Measure how late a real-time thread wakes up, and a call's way there and back
     Latency(latency::LatencyArgs),
     /// Measure how late a real-time caller is served among ordinary ones
@@ -87,6 +91,7 @@ impl Bench {
             Bench::Tester(args) => tester::tester(&args),
             Bench::AddInts(args) => add_ints::add_ints(&args),
             Bench::Pages(args) => pages::pages(&args),
+            Bench::Nucleus(args) => nucleus::nucleus(&args),
             Bench::Latency(args) => latency::latency(&args),
             Bench::Rt(args) => rt::rt(&args),
             Bench::RtRole(args) => rt::role::role(&args),

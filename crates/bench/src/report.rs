@@ -71,6 +71,11 @@ pub enum Detail {
         /// The priority of the server's thread.
         served_at: String,
     },
+    /// Threads of a kernel: potatoes in a ring, or senders in a queue.
+    Parties {
+        /// How many.
+        parties: usize,
+    },
     /// A server whose other lanes are idle.
     Lanes {
         /// How many there are in all.

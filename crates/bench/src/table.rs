@@ -111,7 +111,7 @@ pub fn title(row: &Row) -> String {
         Some(Detail::Delay { delay_us }) => {
             format!("{delay_us} us between calls, {processors}{bytes}")
         }
-        None | Some(Detail::Point { .. } | Detail::Latency { .. }) => {
+        None | Some(Detail::Point { .. } | Detail::Latency { .. } | Detail::Parties { .. }) => {
             format!("{processors}{bytes}")
         }
     }

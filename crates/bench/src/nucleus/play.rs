@@ -1,0 +1,192 @@
+//! The experiments themselves: threads of a kernel that exchange messages, and what an IPC took of each
+//! batch, in picoseconds.
+
+use crate::service::now_ns;
+use baton_nucleus::request::Request;
+use baton_nucleus::variant::Variant;
+use baton_nucleus::{
+    Here, Ipc, IpcError, Kernel, Message, Options, Sender, Source, Tag, ThreadId, Timeout,
+};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+
+/// IPCs that are timed together: the clock takes as long as several of them.
+const BATCH: u64 = 1000;
+/// Threads of the hot potato's ring (section 4.3.2).
+const RING: usize = 250;
+/// The same, of a ring.
+const RING_BATCH: u64 = 25 * BATCH;
+/// A label that ends a server.
+const STOP: u32 = 1;
+
+fn kernel<K: Variant>(n_threads: usize) -> io::Result<Box<Kernel<K>>> {
+    // No tick: nothing here lasts as long, and what it costs is not what is asked.
+    Kernel::new(Options { n_threads, tick: None, ..Options::default() })
+}
+
+/// What a thread of the experiment has found.
+type Found = Rc<RefCell<Vec<u64>>>;
+
+fn found(found: &Found) -> Vec<u64> {
+    std::mem::take(&mut found.borrow_mut())
+}
+
+fn picoseconds(start_ns: u64, n_ipcs: u64) -> u64 {
+    (now_ns() - start_ns) * 1000 / n_ipcs
+}
+
+/// Answers each caller with what it has sent.
+fn echo(mut here: Here) {
+    let Ok((mut sender, mut message)) = here.receive(Source::Any, Timeout::Never) else { return };
+    while let Sender::Thread(client) = sender
+        && message.tag.label != STOP
+    {
+        let Ok(next) = here.reply_and_wait(client, &mut message) else { return };
+        sender = next;
+    }
+}
+
+/// A client calls a server of the same priority (section 4.3.1); each time is that of one IPC, half
+/// a call.
+pub fn ping_pong<K: Variant>(n_words: u8, n_batches: u64) -> io::Result<Vec<u64>> {
+    let mut kernel = kernel::<K>(2)?;
+    let server = kernel.spawn(100, echo)?;
+    let times = Found::default();
+    let ours = Rc::clone(&times);
+    kernel.spawn(100, move |mut here| {
+        let mut message = Message { tag: Tag::of_length(n_words), ..Message::default() };
+        for batch in 0..n_batches {
+            let start_ns = now_ns();
+            for call in 0..BATCH {
+                message.words[0] = call;
+                if here.call(server, &mut message).is_err() || message.words[0] != call {
+                    return;
+                }
+            }
+            // The first finds nothing in the caches.
+            if batch > 0 {
+                ours.borrow_mut().push(picoseconds(start_ns, 2 * BATCH));
+            }
+        }
+        let tag = Tag { label: STOP, length: 0 };
+        let _ = here.send(server, Timeout::Zero, &Message { tag, ..message });
+    })?;
+    kernel.run();
+    Ok(found(&times))
+}
+
+/// Numbers from 0 in an order that is always the same.
+fn shuffled(n: usize) -> Vec<usize> {
+    let mut numbers: Vec<usize> = (0..n).collect();
+    let mut random = 12345_u64;
+    for last in (1..n).rev() {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        numbers.swap(last, (random >> 33) as usize % (last + 1));
+    }
+    numbers
+}
+
+/// Threads of all priorities hand potatoes round a ring (section 4.3.2); each time is that of one
+/// handing over.
+pub fn hot_potato<K: Variant>(n_potatoes: usize, n_batches: u64) -> io::Result<Vec<u64>> {
+    let mut kernel = kernel::<K>(256)?;
+    let times = Found::default();
+    let ring = Rc::new(RefCell::new(Vec::<ThreadId>::new()));
+    let n_handed = Rc::new(Cell::new(0_u64));
+    let last = RING_BATCH * (n_batches + 1);
+    for (place, priority) in shuffled(RING).into_iter().enumerate() {
+        // Potatoes are spread over the ring.
+        let has_potato = place * n_potatoes / RING != (place + 1) * n_potatoes / RING;
+        let (all, count) = (Rc::clone(&ring), Rc::clone(&n_handed));
+        let ours = (place == 0).then(|| Rc::clone(&times));
+        let id = kernel.spawn(priority as u8 + 1, move |mut here| {
+            let next = all.borrow()[(place + 1) % RING];
+            let _ = hand_on(&mut here, next, has_potato, &count, last, ours.as_ref());
+            // Who still waits would wait for ever.
+            for &other in all.borrow().iter() {
+                here.request(Request::Abort(other));
+            }
+        })?;
+        ring.borrow_mut().push(id);
+    }
+    kernel.run();
+    Ok(found(&times))
+}
+
+/// What each thread of the ring does; one of them looks at the clock.
+fn hand_on(
+    here: &mut Here,
+    next: ThreadId,
+    has_potato: bool,
+    n_handed: &Cell<u64>,
+    last: u64,
+    times: Option<&Found>,
+) -> Result<(), IpcError> {
+    let mut message = Message::of([7]);
+    if !has_potato {
+        here.receive(Source::Any, Timeout::Never)?;
+    }
+    // The first batch finds nothing in the caches.
+    let mut begun = (RING_BATCH, 0);
+    while n_handed.get() < last {
+        let n = n_handed.get() + 1;
+        n_handed.set(n);
+        if let Some(times) = times
+            && n >= begun.0 + RING_BATCH
+        {
+            times.borrow_mut().push(picoseconds(begun.1, n - begun.0));
+            begun = (n, now_ns());
+        } else if begun.1 == 0 && n >= begun.0 {
+            begun = (n, now_ns());
+        }
+        let receive = Some((Source::Any, Timeout::Never));
+        here.ipc(Ipc { send: Some((next, Timeout::Never)), receive }, &mut message)?;
+    }
+    Ok(())
+}
+
+/// So many threads wait in one server's send queue, and then it takes them all (section 4.3.3);
+/// each time is that of one sender: woken, queued, and served.
+pub fn queueing<K: Variant>(n_senders: usize, n_batches: u64) -> io::Result<Vec<u64>> {
+    let mut kernel = kernel::<K>(256)?;
+    let times = Found::default();
+    let senders = Rc::new(RefCell::new(Vec::<ThreadId>::new()));
+    let (ours, all) = (Rc::clone(&times), Rc::clone(&senders));
+    // The server is below its senders, so each is queued as soon as it is woken.
+    let server = kernel.spawn(1, move |mut here| {
+        for batch in 0..=n_batches {
+            let start_ns = now_ns();
+            for &sender in all.borrow().iter() {
+                if here.send(sender, Timeout::Never, &Message::default()).is_err() {
+                    return;
+                }
+            }
+            for _ in 0..n_senders {
+                let taken = here.receive(Source::Any, Timeout::Never);
+                let Ok((Sender::Thread(sender), message)) = taken else { return };
+                if here.send(sender, Timeout::Zero, &message).is_err() {
+                    return;
+                }
+            }
+            if batch > 0 {
+                ours.borrow_mut().push(picoseconds(start_ns, n_senders as u64));
+            }
+        }
+        for &sender in all.borrow().iter() {
+            here.request(Request::Abort(sender));
+        }
+    })?;
+    for place in shuffled(n_senders) {
+        let id = kernel.spawn(place as u8 + 2, move |mut here| {
+            while here.receive(Source::Thread(server), Timeout::Never).is_ok() {
+                if here.call(server, &mut Message::of([1])).is_err() {
+                    return;
+                }
+            }
+        })?;
+        senders.borrow_mut().push(id);
+    }
+    kernel.run();
+    Ok(found(&times))
+}
