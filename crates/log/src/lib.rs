@@ -47,7 +47,9 @@ pub use record::{MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES};
 
 #[cfg(not(loom))]
 pub use {
-    files::place::{DIRECTORY_VARIABLE, SYSTEM_DIRECTORY, directory},
+    files::cleared::clear,
+    files::layout::{MAX_RING_BYTES, MIN_RING_BYTES},
+    files::place::{DIRECTORY_VARIABLE, SYSTEM_DIRECTORY, directory, make_directory},
     files::reclaim::reclaim,
     files::settings::Settings,
     read::item::{Content, Item, Loss, Lost, Record},

@@ -129,3 +129,33 @@ fn a_reader_has_the_buffers_and_the_beginning_that_it_asked_for() {
     logger.writer().write_event(Buffer::Events, 3, b"");
     assert_eq!((messages(newest), messages(events)), (vec!["new".into()], vec!["event 3".into()]));
 }
+
+#[test]
+fn what_was_cleared_is_not_read_and_what_comes_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let logger = open(directory.path());
+    let writer = logger.writer();
+    let write = |message: &str| {
+        for buffer in [Buffer::Main, Buffer::Crash] {
+            writer.write(buffer, Priority::Info, b"tag", message.as_bytes());
+        }
+    };
+    let read = || {
+        let mut reader = Reader::open(directory.path()).unwrap();
+        let mut found = Vec::new();
+        while let Some(Item::Record(record)) = reader.next_item() {
+            let Content::Text { message, .. } = record.content else { panic!() };
+            found.push((record.buffer, String::from_utf8_lossy(message).into_owned()));
+        }
+        found
+    };
+    (0..1000).for_each(|number| write(&format!("old {number}")));
+    baton_log::clear(directory.path(), &[Buffer::Main]).unwrap();
+    write("new");
+    let found = read();
+    assert_eq!(found.len(), 1002);
+    let main: Vec<_> = found.iter().filter(|(buffer, _)| *buffer == Buffer::Main).collect();
+    assert_eq!(main, [&(Buffer::Main, "new".to_owned())]);
+    baton_log::clear(directory.path(), &Buffer::ALL).unwrap();
+    assert_eq!(read(), []);
+}

@@ -1,10 +1,12 @@
 //! Files of the log: one for each process that writes, in one directory.
 //!
-//! - [`place`]: where the directory is, and whom it lets do what; [`settings`]: how large things are.
+//! - [`place`]: where the directory is, and whom it lets do what; [`settings`]: how large things are; [`cleared`]: what is not
+//!   to be read.
 //! - `layout`: what a process's file has where; `file`: making one; `opened`: looking at others'.
 //! - `lock`: whose a file is, and whether they live; `fork`: what a child has to do with it.
 //! - [`reclaim`]: what the dead have left. `watch`: whether somebody waits for news.
 
+pub(crate) mod cleared;
 pub(crate) mod file;
 pub(crate) mod fork;
 pub(crate) mod layout;

@@ -50,6 +50,11 @@ fn may_write(directory: &Path) -> bool {
         .is_ok()
 }
 
+/// Makes the log's directory, for this user alone, if there is none: for who waits for the first record.
+pub fn make_directory(path: &Path) -> Result<(), Errno> {
+    Directory::open_to_write(path).map(drop)
+}
+
 /// A directory that the log may be in.
 pub(crate) struct Directory {
     pub path: PathBuf,
@@ -111,6 +116,23 @@ impl Directory {
     /// Whether this process is its owner's.
     pub fn is_ours(&self) -> bool {
         self.owner == rustix::process::geteuid().as_raw()
+    }
+
+    /// Puts a short file in place of the one of that name, for everybody to read. Only the directory's owner does: `EPERM`.
+    pub fn write(&self, name: &str, text: &str) -> Result<(), Errno> {
+        if !self.is_ours() {
+            return Err(Errno::PERM);
+        }
+        let aside = self.path.join(format!(".{name}-{}", rustix::process::getpid()));
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(CWD, &aside, flags, self.mode_of_files())?;
+        rustix::fs::fchmod(&file, self.mode_of_files() | Mode::ROTH)?;
+        let written = rustix::io::write(&file, text.as_bytes())?;
+        if written < text.len() {
+            return Err(Errno::NOSPC);
+        }
+        rustix::fs::rename(&aside, self.path.join(name))
     }
 
     /// Reads a short file that the directory's owner has made. `None` if there is none, or it may be of another.

@@ -5,7 +5,6 @@
 use crate::buffer::{Buffer, N_BUFFERS};
 use crate::files::layout::is_ring_size;
 use crate::files::place::Directory;
-use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::path::Path;
 
@@ -42,21 +41,7 @@ impl Settings {
 
     /// Makes them those of a directory, for rings that come into being from now on. Only its owner can.
     pub fn write(&self, path: &Path) -> Result<(), Errno> {
-        let directory = Directory::open_to_write(path)?;
-        if !directory.is_ours() {
-            return Err(Errno::PERM);
-        }
-        let aside = path.join(format!(".{NAME}-{}", rustix::process::getpid()));
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(CWD, &aside, flags, directory.mode_of_files())?;
-        rustix::fs::fchmod(&file, directory.mode_of_files() | Mode::ROTH)?;
-        let text = self.text();
-        let written = rustix::io::write(&file, text.as_bytes())?;
-        if written < text.len() {
-            return Err(Errno::NOSPC);
-        }
-        rustix::fs::rename(&aside, path.join(NAME))
+        Directory::open_to_write(path)?.write(NAME, &self.text())
     }
 
     fn text(&self) -> String {
@@ -83,6 +68,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::Mode;
 
     #[test]
     fn what_means_nothing_changes_nothing() {

@@ -5,6 +5,7 @@
 //! one since. Whatever was there when a look began comes in order; a writer that is halted between its stamp and its record may come late.
 
 use crate::buffer::{Buffer, N_BUFFERS};
+use crate::files::cleared;
 use crate::files::place::Directory;
 use crate::files::reclaim::is_name_of_a_file;
 use crate::moment::Moment;
@@ -40,6 +41,8 @@ pub enum Start {
 pub struct Reader {
     directory: Directory,
     wanted: [bool; N_BUFFERS],
+    /// What is older was cleared.
+    cleared_ns: [u64; N_BUFFERS],
     authors: BTreeMap<usize, Author>,
     /// Files by name: which author's, or none of ours.
     known: HashMap<CString, Option<usize>>,
@@ -73,8 +76,10 @@ impl Reader {
 
     /// Reads some buffers of a log.
     pub fn open_from(path: &Path, buffers: &[Buffer], start: Start) -> Result<Reader, Errno> {
+        let directory = Directory::open_to_read(path)?;
         let mut reader = Reader {
-            directory: Directory::open_to_read(path)?,
+            cleared_ns: cleared::read(&directory),
+            directory,
             wanted: std::array::from_fn(|index| {
                 buffers.iter().any(|&buffer| buffer as usize == index)
             }),
@@ -97,14 +102,7 @@ impl Reader {
 
     /// What comes next, `None` if there is nothing now. Within what one look has found, in the order of time.
     pub fn next_item(&mut self) -> Option<Item<'_>> {
-        self.refill();
-        if !self.is_ready() {
-            self.look();
-        }
-        if !self.is_ready() && !self.fronts.is_empty() {
-            // What was copied is younger than that look, and older than this one.
-            self.look();
-        }
+        self.pass_cleared();
         if let Some((author, buffer, n_records, moment)) = self.unlogged.pop_front() {
             let origin = &self.authors.get(&author)?.origin;
             let loss = Loss::Unlogged { n_records };
@@ -113,6 +111,34 @@ impl Reader {
         let Reverse((_, author, track)) = self.fronts.pop()?;
         self.taken_from = Some((author, track));
         item(self.authors.get_mut(&author)?, track)
+    }
+
+    /// Looks, if nothing can be handed out without.
+    fn get_ready(&mut self) {
+        self.refill();
+        if !self.is_ready() {
+            self.look();
+        }
+        if !self.is_ready() && !self.fronts.is_empty() {
+            // What was copied is younger than that look, and older than this one.
+            self.look();
+        }
+    }
+
+    /// Gets ready, and passes over what was cleared.
+    fn pass_cleared(&mut self) {
+        loop {
+            self.get_ready();
+            let Some(&Reverse((moment_ns, number, track))) = self.fronts.peek() else { return };
+            let Some(author) = self.authors.get_mut(&number) else { return };
+            let buffer = author.tracks[track].place.buffer;
+            if moment_ns >= self.cleared_ns[buffer as usize] {
+                return;
+            }
+            self.fronts.pop();
+            self.taken_from = Some((number, track));
+            author.tracks[track].take();
+        }
     }
 
     /// Hands out what there is and what comes, until told to stop.
