@@ -6,6 +6,7 @@
 //! - [`ps`], [`contexts`]: what the broker knows, asked through [`observer`].
 //! - [`rt`]: programs in real time.
 //! - [`services`]: Android's `service` tool, over [`parcel`].
+//! - [`logcat`], [`log`]: Android's tools of these names, over the log in shared memory.
 //! - `bench`: the benchmarks, a crate of their own.
 //! - [`failure`]: exit codes and messages.
 #![deny(unsafe_code)]
@@ -15,6 +16,8 @@ mod broker;
 mod contexts;
 mod devices;
 mod failure;
+mod log;
+mod logcat;
 mod observer;
 mod parcel;
 mod program;
@@ -76,6 +79,10 @@ enum Command {
     Ping(services::NameArgs),
     /// Call a service with arguments, and show the reply
     Call(services::CallArgs),
+    /// Show the log, as Android's logcat does
+    Logcat(Box<logcat::LogcatArgs>),
+    /// Write to the log
+    Log(log::LogArgs),
     /// Run programs in real time: frequency, idle states, memory, priority
     #[command(subcommand)]
     Rt(rt::RtCommand),
@@ -99,6 +106,8 @@ fn main() -> ExitCode {
         Command::Check(args) => services::check(&args, &socket),
         Command::Ping(args) => services::ping(&args, &socket),
         Command::Call(args) => services::call(&args, &socket),
+        Command::Logcat(args) => logcat::logcat(&args),
+        Command::Log(args) => log::log(&args),
         Command::Rt(command) => rt::rt(command),
         // A broker of its own, and an outcome that is no failure of the command.
         Command::Latency(args) => return Bench::Latency(args).run(),

@@ -1,0 +1,71 @@
+//! `baton log`: writes to the log from the command line, as Android's `log` does.
+
+use crate::failure::{Failure, Kind};
+use baton_log::{Buffer, Options, Priority, Writer};
+use clap::Args;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+
+/// What is to be logged.
+#[derive(Args, Debug)]
+pub struct LogArgs {
+    /// V, D, I, W, E or F
+    #[arg(short, long, default_value = "I", value_parser = priority)]
+    priority: Priority,
+    /// Who says it
+    #[arg(short, long, default_value = "log")]
+    tag: String,
+    /// main, system, radio or crash
+    #[arg(short, long, default_value = "main", value_parser = buffer)]
+    buffer: Buffer,
+    /// The log's directory [default: $BATON_LOG_DIR, else the system's or the user's one]
+    #[arg(long, value_name = "DIR")]
+    log_directory: Option<PathBuf>,
+    /// What is said; without it, each line of standard input
+    #[arg(value_name = "TEXT")]
+    words: Vec<String>,
+}
+
+fn priority(letter: &str) -> Result<Priority, String> {
+    let mut letters = letter.chars();
+    let found = letters.next().and_then(Priority::lettered).filter(|_| letters.next().is_none());
+    found.ok_or_else(|| "one of V, D, I, W, E and F".to_owned())
+}
+
+fn buffer(name: &str) -> Result<Buffer, String> {
+    let found = Buffer::named(name).filter(|buffer| *buffer != Buffer::Events);
+    found.ok_or_else(|| "one of main, system, radio and crash".to_owned())
+}
+
+/// Logs the words, or standard input.
+pub fn log(args: &LogArgs) -> Result<(), Failure> {
+    let directory = args.log_directory.clone().unwrap_or_else(baton_log::directory);
+    let logger = Options::new().directory(&directory).open();
+    let writer = logger.writer();
+    if !writer.prepare(args.buffer) {
+        return Err(Failure::new(
+            "log",
+            format!("there is no room for it in {}", directory.display()),
+        )
+        .advice("the directory must be yours or root's, and you must be allowed to write there"));
+    }
+    if !args.words.is_empty() {
+        put(&writer, args, args.words.join(" ").as_bytes());
+        return Ok(());
+    }
+    let tried = "read standard input";
+    let mut input = BufReader::new(std::io::stdin());
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = input.read_until(b'\n', &mut line);
+        if read.map_err(|error| Failure::new(tried, error).kind(Kind::Failed))? == 0 {
+            return Ok(());
+        }
+        put(&writer, args, line.strip_suffix(b"\n").unwrap_or(&line));
+    }
+}
+
+fn put(writer: &Writer, args: &LogArgs, message: &[u8]) {
+    writer.write(args.buffer, args.priority, args.tag.as_bytes(), message);
+}

@@ -1,0 +1,329 @@
+//! `baton logcat`: Android's logcat, over the log in shared memory.
+//!
+//! - [`args`]: the command line. [`session`]: what is done with each entry; [`output`]: where it goes.
+//! - [`sizes`], [`statistics`]: `-g`, `-G` and `-S`.
+//!
+//! What its text looks like is the crate `baton-logcat`'s.
+
+mod args;
+mod output;
+mod session;
+mod sizes;
+mod statistics;
+
+use crate::failure::{Failure, Kind};
+pub use args::LogcatArgs;
+use args::{From, Size};
+use baton_log::{Item, Loss, Lost, Reader};
+use baton_logcat::divider::{Dividers, Which};
+use baton_logcat::entry::{Buffer, Entry};
+use baton_logcat::resume::Resume;
+use baton_logcat::tags::Tags;
+use baton_logcat::wire::Entries;
+use jiff::tz::TimeZone;
+use output::{Output, Rotation};
+use rustix::io::Errno;
+use session::{Form, Session, Wanted};
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const TRIED: &str = "show the log";
+/// Where systems have their own.
+const TAGS_FILES: [&str; 2] = ["/etc/event-log-tags", "/system/etc/event-log-tags"];
+
+/// Shows the log, or does with it what the arguments say.
+pub fn logcat(args: &LogcatArgs) -> Result<(), Failure> {
+    let buffers = args.buffers()?;
+    if args.clear {
+        return clear(args, &buffers);
+    }
+    match (args.size(), args.statistics) {
+        (Some(Size::Show), _) => return sizes::show(args, &buffers),
+        (Some(Size::Set(bytes)), _) => return sizes::set(&args.directory(), &buffers, bytes),
+        (None, true) => return statistics::show(args, &buffers),
+        (None, false) => {}
+    }
+    let zone = TimeZone::system();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut session = session(args, &zone)?;
+    let from = match (args.from(now, &zone)?, &args.file) {
+        (None, Some(path)) => resume(path, now, &zone).map_or(From::Beginning, From::Time),
+        (from, _) => from.unwrap_or(From::Beginning),
+    };
+    let shown = match args.last {
+        true => last(args, &buffers, from, &mut session)?,
+        false => {
+            let reader = open_or_make(args, &buffers)?;
+            follow(args, reader, from, &mut session)
+        }
+    };
+    match shown {
+        // Whoever reads has seen enough.
+        Err(Ended::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(Ended::Output(error)) => Err(unwritten(args, error)),
+        Err(Ended::Log(errno)) => Err(Failure::new("follow the log", errno)),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn session(args: &LogcatArgs, zone: &TimeZone) -> Result<Session, Failure> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let format = args.format(zone.clone(), &variable)?;
+    let selection = args.selection(&variable)?;
+    let output = match &args.file {
+        Some(path) => {
+            let count = args.rotate_count;
+            let rotation = args.rotate_kbytes.map(|kibibytes| Rotation { kibibytes, count });
+            Output::file(path, rotation).map_err(|error| unwritten(args, error))?
+        }
+        None => Output::standard(),
+    };
+    let users = if format.uid { users() } else { HashMap::new() };
+    let which = if args.dividers { Which::Switches } else { Which::Beginnings };
+    let form = match (args.binary, args.json) {
+        (true, _) => Form::Binary,
+        (_, true) => Form::Json,
+        _ => Form::Text(format, Dividers::new(which)),
+    };
+    let tags = tags(args.event_log_tags.as_deref())?;
+    let mut session = Session::new(selection, form, tags, output);
+    session.users = users;
+    Ok(session)
+}
+
+/// The log, if there is one and it may be read.
+fn open(directory: &Path, buffers: &[Buffer]) -> Result<Reader, Failure> {
+    Reader::open_from(directory, buffers, baton_log::Start::Oldest)
+        .map_err(|errno| unreadable(TRIED, directory, errno))
+}
+
+/// The same. Who waits for entries may come before whoever logs the first one.
+fn open_or_make(args: &LogcatArgs, buffers: &[Buffer]) -> Result<Reader, Failure> {
+    let directory = args.directory();
+    if !args.ends() && !directory.exists() {
+        baton_log::make_directory(&directory)
+            .map_err(|errno| unreadable("make a log", &directory, errno))?;
+    }
+    open(&directory, buffers)
+}
+
+fn unreadable(tried: impl Display, directory: &Path, errno: Errno) -> Failure {
+    let failure = |wrong: &str| Failure::new(&tried, format!("{}: {wrong}", directory.display()));
+    match errno {
+        Errno::NOENT => failure("nobody has logged there").advice(
+            "give another directory with --log-directory or BATON_LOG_DIR, or log something: baton log WORDS",
+        ),
+        Errno::ACCESS | Errno::PERM => failure("you may not read this log")
+            .advice("who may read the directory may read the log: ask its owner"),
+        errno => failure(&errno.to_string()),
+    }
+}
+
+fn unwritten(args: &LogcatArgs, error: io::Error) -> Failure {
+    let Some(path) = &args.file else { return Failure::new("write to standard output", error) };
+    let failure = Failure::new(format!("write the log to {}", path.display()), &error);
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => failure.advice(
+            "the last entry in the file is whole; make room and run this again, which goes on from there, or bound the \
+             files with -r and -n",
+        ),
+        _ => failure,
+    }
+}
+
+/// Why a run ended early.
+enum Ended {
+    Output(io::Error),
+    Log(Errno),
+}
+
+impl std::convert::From<io::Error> for Ended {
+    fn from(error: io::Error) -> Ended {
+        Ended::Output(error)
+    }
+}
+
+/// Which entries there are to show of those at the beginning.
+struct Beginning<'a> {
+    args: &'a LogcatArgs,
+    from: From,
+    /// The last ones, if so many of the last ones are wanted.
+    last: VecDeque<Entry>,
+}
+
+impl<'a> Beginning<'a> {
+    fn new(args: &'a LogcatArgs, from: From) -> Beginning<'a> {
+        Beginning { args, from, last: VecDeque::new() }
+    }
+
+    fn take(&mut self, entry: Entry, session: &mut Session) -> io::Result<Wanted> {
+        match self.from {
+            _ if !is_meant(self.args, &entry) => {}
+            From::Time(time) if entry.wall < time => {}
+            From::Last(count) => {
+                self.last.push_back(entry);
+                if self.last.len() as u64 > count {
+                    self.last.pop_front();
+                }
+            }
+            From::Time(_) | From::Beginning => return session.take(&entry),
+        }
+        Ok(Wanted::More)
+    }
+
+    fn end(self, session: &mut Session) -> io::Result<Wanted> {
+        for entry in &self.last {
+            if session.take(entry)? == Wanted::Nothing {
+                return Ok(Wanted::Nothing);
+            }
+        }
+        Ok(Wanted::More)
+    }
+}
+
+/// Shows what there is and, if that is wanted, what comes.
+fn follow(
+    args: &LogcatArgs,
+    mut reader: Reader,
+    from: From,
+    session: &mut Session,
+) -> Result<(), Ended> {
+    let taken = present(args, &mut reader, from, session);
+    session.output.flush()?;
+    if taken? == Wanted::Nothing || args.ends() {
+        return Ok(());
+    }
+    loop {
+        let taken = news(args, &mut reader, session);
+        session.output.flush()?;
+        if taken? == Wanted::Nothing {
+            return Ok(());
+        }
+        reader.wait(None).map_err(Ended::Log)?;
+    }
+}
+
+/// What is there at the beginning. That some of it has been overwritten is a log's ordinary course.
+fn present(
+    args: &LogcatArgs,
+    reader: &mut Reader,
+    from: From,
+    session: &mut Session,
+) -> io::Result<Wanted> {
+    let mut beginning = Beginning::new(args, from);
+    while let Some(item) = reader.next_item() {
+        let Item::Record(record) = item else { continue };
+        if beginning.take(Entry::from(&record), session)? == Wanted::Nothing {
+            return Ok(Wanted::Nothing);
+        }
+    }
+    beginning.end(session)
+}
+
+/// What has come since. What this reader was too slow for is told.
+fn news(args: &LogcatArgs, reader: &mut Reader, session: &mut Session) -> io::Result<Wanted> {
+    while let Some(item) = reader.next_item() {
+        let entry = match item {
+            Item::Record(record) => Entry::from(&record),
+            Item::Lost(lost) => {
+                eprintln!("baton: {}", told(&lost));
+                continue;
+            }
+        };
+        if is_meant(args, &entry) && session.take(&entry)? == Wanted::Nothing {
+            return Ok(Wanted::Nothing);
+        }
+    }
+    Ok(Wanted::More)
+}
+
+/// Shows what was kept from before the machine's last start.
+fn last(
+    args: &LogcatArgs,
+    buffers: &[Buffer],
+    from: From,
+    session: &mut Session,
+) -> Result<Result<(), Ended>, Failure> {
+    let bytes = std::fs::read(&args.last_file).map_err(|error| {
+        let failure = Failure::new(format!("read {}", args.last_file.display()), error);
+        failure.advice(
+            "nothing is kept across starts unless the kernel has pstore's ramoops, and `baton logcat -B -f /dev/pmsg0` ran",
+        )
+    })?;
+    let mut beginning = Beginning::new(args, from);
+    let show = || {
+        for entry in Entries::new(&bytes).filter(|entry| buffers.contains(&entry.buffer)) {
+            if beginning.take(entry, session)? == Wanted::Nothing {
+                break;
+            }
+        }
+        beginning.end(session)?;
+        session.output.flush().map_err(Ended::Output)
+    };
+    Ok(show())
+}
+
+fn is_meant(args: &LogcatArgs, entry: &Entry) -> bool {
+    args.pid.is_none_or(|pid| pid == entry.pid)
+        && (args.uids.is_empty() || args.uids.contains(&entry.uid))
+}
+
+fn told(lost: &Lost<'_>) -> String {
+    let (buffer, origin) = (lost.buffer.name(), lost.origin);
+    let what = match lost.loss {
+        Loss::Overwritten { n_records, .. } => {
+            format!("{n_records} entries were overwritten before they could be read")
+        }
+        Loss::Unlogged { n_records } => format!("{n_records} entries found no room"),
+        Loss::Damaged { .. } => "a damaged ring: some entries cannot be read".to_owned(),
+    };
+    let program = plain(&origin.program);
+    format!("{what}: {buffer}, process {} ({program}), user {}", origin.process, origin.user)
+}
+
+/// Another process's words without what would move a terminal's cursor.
+fn plain(words: &str) -> String {
+    words.replace(|letter: char| letter.is_control(), "?")
+}
+
+fn tags(path: Option<&Path>) -> Result<Tags, Failure> {
+    let known = || TAGS_FILES.iter().map(Path::new).find(|path| path.exists());
+    let Some(path) = path.or_else(known) else { return Ok(Tags::default()) };
+    let failed = |wrong: &dyn Display| {
+        Failure::new(format!("read what events mean from {}", path.display()), wrong)
+            .kind(Kind::Usage)
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
+    Tags::parse(&text).map_err(|error| failed(&error))
+}
+
+/// What users are called, as far as the machine's own file tells.
+fn users() -> HashMap<u32, String> {
+    let text = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let parse = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        Some((fields.nth(1)?.parse().ok()?, name.to_owned()))
+    };
+    text.lines().rev().filter_map(parse).collect()
+}
+
+/// From when on entries are not in the file, or in the newest one beside it that tells.
+fn resume(path: &Path, now: Duration, zone: &TimeZone) -> Option<Duration> {
+    output::files(path).ok()?.iter().take(2).find_map(|path| {
+        let text = std::fs::read(path).ok()?;
+        let mut resume = Resume::new(now, zone);
+        String::from_utf8_lossy(&text).lines().for_each(|line| resume.line(line));
+        resume.from()
+    })
+}
+
+/// Empties the files, or the buffers.
+fn clear(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
+    let Some(path) = &args.file else { return sizes::clear(&args.directory(), buffers) };
+    let failed = |error: io::Error| Failure::new(format!("clear {}", path.display()), error);
+    output::files(path).map_err(failed)?.iter().try_for_each(std::fs::remove_file).map_err(failed)
+}

@@ -1,0 +1,355 @@
+//! The command line of Android's logcat, as people type it from habit.
+
+use crate::failure::{Failure, Kind};
+use baton_logcat::entry::{Buffer, DEFAULT_BUFFERS};
+use baton_logcat::filter::Filter;
+use baton_logcat::format::{Format, Verb, Word};
+use baton_logcat::{size, time};
+use clap::Args;
+use jiff::tz::TimeZone;
+use regex::bytes::Regex;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Filters for when none are given.
+const TAGS_VARIABLE: &str = "ANDROID_LOG_TAGS";
+/// The format for when none is given.
+const FORMAT_VARIABLE: &str = "ANDROID_PRINTF_LOG";
+/// The beginning of what is wrong with a command line.
+const TRIED: &str = "show the log";
+
+/// What of the log, and how.
+#[derive(Args, Debug, Default)]
+#[command(after_help = "\
+A FILTERSPEC is TAG:P, with P of V D I W E F for this priority and what is above, and S for none; TAG alone \
+is TAG:V, *:P is for all other tags, * alone is *:D. Without any, $ANDROID_LOG_TAGS is one, or else \
+everything is shown.
+Formats: brief, process, tag, thread, raw, time, threadtime (the default), long. Modifiers, which may be \
+added: color, descriptive, epoch, monotonic, printable, uid, usec, nsec, UTC, year, zone, or a time zone's \
+name. Without -v: $ANDROID_PRINTF_LOG.
+A TIME is 'MM-DD hh:mm:ss.mmm', 'YYYY-MM-DD hh:mm:ss.mmm' or seconds since 1970.")]
+pub struct LogcatArgs {
+    /// Buffers, with commas between them: main, system, radio, events, crash, default, all
+    #[arg(short, long = "buffer", value_name = "BUFFER")]
+    buffers: Vec<String>,
+    /// Format and modifiers of lines, with commas between them
+    #[arg(short = 'v', long = "format", value_name = "FORMAT")]
+    formats: Vec<String>,
+    /// Show what is there, and end
+    #[arg(short)]
+    pub dump: bool,
+    /// The last so many entries, or those since a time; and end
+    #[arg(short = 't', long = "tail", value_name = "COUNT|TIME", allow_hyphen_values = true)]
+    tail: Option<String>,
+    /// The last so many entries, or those since a time; and go on
+    #[arg(short = 'T', value_name = "COUNT|TIME", conflicts_with = "tail")]
+    tail_on: Option<String>,
+    /// Show nothing but what filterspecs name, as *:S does
+    #[arg(short)]
+    silent: bool,
+    /// Only entries whose message has a match
+    #[arg(short = 'e', long, visible_alias = "grep", value_name = "REGEX")]
+    regex: Option<String>,
+    /// End after so many entries
+    #[arg(short, long, visible_alias = "head", value_name = "COUNT", conflicts_with = "tail",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    max_count: Option<u64>,
+    /// With -e and -m: show all entries, count those that match
+    #[arg(long, requires = "regex", requires = "max_count")]
+    print: bool,
+    /// Only this process
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Only these users, by number, with commas between them
+    #[arg(long = "uid", value_name = "UID", value_delimiter = ',')]
+    pub uids: Vec<u32>,
+    /// A line wherever the entries of another buffer begin
+    #[arg(short = 'D', long)]
+    pub dividers: bool,
+    /// Entries as Android's struct logger_entry, in binary
+    #[arg(short = 'B', long, conflicts_with = "json")]
+    pub binary: bool,
+    /// Entries, sizes and statistics as JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+    /// Append to a file; entries that it has are not repeated
+    #[arg(short, long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Begin another file after so many KiB
+    #[arg(short, long, value_name = "KBYTES", requires = "file",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub rotate_kbytes: Option<u64>,
+    /// Keep so many older files, FILE.1 and so on
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub rotate_count: u32,
+    /// Forget what is in the buffers, or with -f what is in the files, and end
+    #[arg(short, long)]
+    pub clear: bool,
+    /// Show how large the buffers are, and end
+    #[arg(short = 'g')]
+    size: bool,
+    /// Set how large the buffers are, as 256K or 4M, and end
+    #[arg(short = 'G', value_name = "SIZE", value_parser = parse_size)]
+    pub set_size: Option<u64>,
+    /// As -g, or with a size as -G
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, num_args = 0..=1,
+          require_equals = true, conflicts_with_all = ["size", "set_size"])]
+    buffer_size: Option<Option<u64>>,
+    /// Show who logs how much, and end
+    #[arg(short = 'S', long, conflicts_with = "file")]
+    pub statistics: bool,
+    /// Show what `logcat -B -f /dev/pmsg0` has kept from before the machine's last start
+    #[arg(short = 'L', long, conflicts_with_all = ["clear", "size", "set_size", "buffer_size", "statistics"])]
+    pub last: bool,
+    /// Where -L looks: a file with entries in binary
+    #[arg(long, value_name = "FILE", default_value = "/sys/fs/pstore/pmsg-ramoops-0")]
+    pub last_file: PathBuf,
+    /// Names and descriptions of binary events [default: /etc/event-log-tags, else /system/etc/event-log-tags]
+    #[arg(long, value_name = "FILE")]
+    pub event_log_tags: Option<PathBuf>,
+    /// The log's directory [default: $BATON_LOG_DIR, else the system's or the user's one]
+    #[arg(long, value_name = "DIR")]
+    log_directory: Option<PathBuf>,
+    /// TAG, TAG:PRIORITY or *:PRIORITY
+    #[arg(value_name = "FILTERSPEC")]
+    filters: Vec<String>,
+}
+
+/// From where on entries are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// The oldest.
+    Beginning,
+    /// The last so many.
+    Last(u64),
+    /// The first one not before this time, since 1970.
+    Time(Duration),
+}
+
+/// What to do with sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// Tell them.
+    Show,
+    /// Make each buffer's this many bytes.
+    Set(u64),
+}
+
+/// Which entries are shown, in words.
+#[derive(Debug)]
+pub struct Selection {
+    pub filter: Filter,
+    pub regex: Option<Regex>,
+    /// After so many entries there is enough.
+    pub most: Option<u64>,
+    /// Those that do not match are shown, too, and not counted.
+    pub others: bool,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    size::parse(text).ok_or_else(|| "a number of bytes, or one with K, M or G".to_owned())
+}
+
+fn usage(wrong: impl std::fmt::Display) -> Failure {
+    Failure::new(TRIED, wrong).kind(Kind::Usage)
+}
+
+impl LogcatArgs {
+    /// The buffers that are meant.
+    pub fn buffers(&self) -> Result<Vec<Buffer>, Failure> {
+        let is_between = |letter: char| ",:; \t\n\r\x0c".contains(letter);
+        let mut found = Vec::new();
+        let names = self.buffers.iter().flat_map(|names| names.split(is_between));
+        for name in names.filter(|name| !name.is_empty()) {
+            match (name, Buffer::named(name)) {
+                ("all", _) => found.extend(Buffer::ALL),
+                ("default", _) => found.extend(DEFAULT_BUFFERS),
+                (_, Some(buffer)) => found.push(buffer),
+                (_, None) => {
+                    return Err(usage(format!("there is no buffer '{name}'"))
+                        .advice("buffers are main, system, radio, events and crash"));
+                }
+            }
+        }
+        if found.is_empty() {
+            found.extend(DEFAULT_BUFFERS);
+        }
+        found.sort();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// The format of lines. `variable` tells of the environment.
+    pub fn format(&self, zone: TimeZone, variable: Variable<'_>) -> Result<Format, Failure> {
+        let mut format = Format::new(Verb::ThreadTime, zone);
+        let mut verb = false;
+        for words in &self.formats {
+            verb |= format.add(words).map_err(usage)? == Word::Verb;
+        }
+        if let Some(words) = variable(FORMAT_VARIABLE).filter(|_| !verb)
+            && let Err(wrong) = format.add(&words)
+        {
+            eprintln!("baton: {FORMAT_VARIABLE}: {wrong}");
+        }
+        Ok(format)
+    }
+
+    /// Which entries are shown. `variable` tells of the environment.
+    pub fn selection(&self, variable: Variable<'_>) -> Result<Selection, Failure> {
+        let mut filter = Filter::default();
+        if self.silent {
+            filter.silence();
+        }
+        match &self.filters[..] {
+            [] => {
+                let rules = variable(TAGS_VARIABLE).unwrap_or_default();
+                filter.add(&rules).map_err(|rule| usage(format!("{TAGS_VARIABLE}: {rule}")))?;
+            }
+            rules => rules.iter().try_for_each(|rules| filter.add(rules)).map_err(usage)?,
+        }
+        let regex = self.regex.as_deref().map(Regex::new).transpose().map_err(usage)?;
+        Ok(Selection { filter, regex, most: self.max_count, others: self.print })
+    }
+
+    /// The log's directory.
+    pub fn directory(&self) -> PathBuf {
+        self.log_directory.clone().unwrap_or_else(baton_log::directory)
+    }
+
+    /// From where on entries are shown; `None` if nobody says so.
+    pub fn from(&self, now: Duration, zone: &TimeZone) -> Result<Option<From>, Failure> {
+        let Some(text) = self.tail.as_deref().or(self.tail_on.as_deref()) else { return Ok(None) };
+        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            let count: u64 = text.parse().map_err(usage)?;
+            return Ok(Some(From::Last(count.max(1))));
+        }
+        match time::parse(text, now, zone) {
+            Some((time, "")) => Ok(Some(From::Time(time))),
+            _ => Err(usage(format!("'{text}' is neither a count nor a time"))
+                .advice("a time is 'MM-DD hh:mm:ss.mmm', with a year before it or not, or seconds since 1970")),
+        }
+    }
+
+    /// Whether to end at the end of what is there.
+    pub fn ends(&self) -> bool {
+        self.dump || self.tail.is_some() || self.last
+    }
+
+    /// What to do with sizes, if anything.
+    pub fn size(&self) -> Option<Size> {
+        let set = self.set_size.or(self.buffer_size.flatten());
+        let shown = self.size || self.buffer_size.is_some();
+        set.map(Size::Set).or(shown.then_some(Size::Show))
+    }
+}
+
+/// A variable of the environment, by its name.
+pub type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_logcat::entry::Level;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: LogcatArgs,
+    }
+
+    fn args(line: &str) -> LogcatArgs {
+        let words = std::iter::once("logcat").chain(line.split_whitespace());
+        Line::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).args
+    }
+
+    fn refused(line: &str) {
+        let words = std::iter::once("logcat").chain(line.split_whitespace());
+        assert!(Line::try_parse_from(words).is_err(), "{line}");
+    }
+
+    #[test]
+    fn lines_as_people_type_them() {
+        let typed = args("-d -v time -v color -s ActivityManager:I *:E");
+        assert!(typed.ends() && typed.silent);
+        let format = typed.format(TimeZone::UTC, &|_| None).unwrap();
+        assert_eq!((format.verb, format.color), (Verb::Time, true));
+        let shows = |tag: &str, priority| {
+            typed.selection(&|_| None).unwrap().filter.shows(tag.as_bytes(), priority)
+        };
+        assert!(shows("ActivityManager", Level::INFO) && shows("Other", Level::ERROR));
+        assert!(!shows("ActivityManager", Level::DEBUG) && !shows("Other", Level::WARN));
+    }
+
+    #[test]
+    fn buffers() {
+        let buffers = |line| args(line).buffers().map_err(drop);
+        assert_eq!(buffers(""), Ok(vec![Buffer::Main, Buffer::System, Buffer::Crash]));
+        assert_eq!(buffers("-b main,system"), Ok(vec![Buffer::Main, Buffer::System]));
+        assert_eq!(buffers("-b events -b main"), Ok(vec![Buffer::Main, Buffer::Events]));
+        assert_eq!(buffers("-b all -b main"), Ok(Buffer::ALL.to_vec()));
+        assert_eq!(buffers("-bradio"), Ok(vec![Buffer::Radio]));
+        assert_eq!(buffers("-b kernel"), Err(()));
+    }
+
+    #[test]
+    fn beginnings() {
+        let from = |words: &[&str]| {
+            let words = std::iter::once(&"logcat").chain(words);
+            let args = Line::try_parse_from(words).unwrap().args;
+            let from = args.from(Duration::from_secs(1_710_028_800), &TimeZone::UTC);
+            (from.map_err(drop), args.ends())
+        };
+        let time = Duration::new(1_709_985_600, 123_000_000);
+        assert_eq!(from(&["-t", "5"]), (Ok(Some(From::Last(5))), true));
+        assert_eq!(from(&["-t5"]), (Ok(Some(From::Last(5))), true));
+        assert_eq!(from(&["-T", "0"]), (Ok(Some(From::Last(1))), false));
+        assert_eq!(from(&["-T", "03-09 12:00:00.123"]), (Ok(Some(From::Time(time))), false));
+        assert_eq!(from(&["-t", "1709985600.123"]), (Ok(Some(From::Time(time))), true));
+        assert_eq!(from(&["-t", "yesterday"]).0, Err(()));
+        assert_eq!(from(&["-t", "03-09 12:00:00.123 or so"]).0, Err(()));
+        assert_eq!(from(&[]), (Ok(None), false));
+    }
+
+    #[test]
+    fn the_environment_is_for_what_the_line_leaves_open() {
+        let variable = |name: &str| {
+            let value = match name {
+                TAGS_VARIABLE => "*:E",
+                FORMAT_VARIABLE => "brief",
+                _ => return None,
+            };
+            Some(value.to_owned())
+        };
+        let shows =
+            |line| args(line).selection(&variable).unwrap().filter.shows(b"Tag", Level::INFO);
+        assert!(!shows("") && shows("Tag:I"));
+        let verb = |line| args(line).format(TimeZone::UTC, &variable).unwrap().verb;
+        assert_eq!(
+            (verb(""), verb("-v color"), verb("-v long")),
+            (Verb::Brief, Verb::Brief, Verb::Long)
+        );
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(args("-g").size(), Some(Size::Show));
+        assert_eq!(args("--buffer-size").size(), Some(Size::Show));
+        assert_eq!(args("-G 1M").size(), Some(Size::Set(1 << 20)));
+        assert_eq!(args("--buffer-size=64K").size(), Some(Size::Set(65536)));
+        assert_eq!(args("").size(), None);
+    }
+
+    #[test]
+    fn lines_that_mean_nothing_are_refused() {
+        for line in
+            ["-r 5", "-m 0", "-t 5 -m 5", "-G 0", "-G x", "--pid x", "-n 0", "--print", "-B --json"]
+        {
+            refused(line);
+        }
+        assert!(args("Tag:x").selection(&|_| None).is_err());
+        assert!(args("-e (").selection(&|_| None).is_err());
+        assert!(args("-v nonsense/words").format(TimeZone::UTC, &|_| None).is_err());
+    }
+}

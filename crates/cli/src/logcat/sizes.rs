@@ -1,0 +1,93 @@
+//! `-g`, `-G` and `-c`: how large the buffers are, and what is in them.
+
+use super::{LogcatArgs, open, unreadable};
+use crate::failure::Failure;
+use baton_log::{Buffer, Item, MAX_RING_BYTES, MIN_RING_BYTES, Settings};
+use baton_logcat::entry::Entry;
+use baton_logcat::size;
+use baton_logcat::wire::{self, MAX_ENTRY_BYTES, MAX_PAYLOAD_BYTES};
+use rustix::io::Errno;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Tells what each buffer has.
+pub fn show(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
+    let directory = args.directory();
+    let settings = Settings::read(&directory);
+    let settings =
+        settings.map_err(|errno| unreadable("read the log's settings", &directory, errno))?;
+    let mut text = String::new();
+    for &buffer in buffers {
+        let ring_bytes = settings.ring_bytes[buffer as usize] as u64;
+        let (n_rings, readable) = readable(&directory, buffer)?;
+        // What the threads' rings take together.
+        let consumed = ring_bytes * n_rings as u64;
+        let name = buffer.name();
+        text += &match args.json {
+            true => {
+                let object = json!({
+                    "buffer": name, "ring_bytes": ring_bytes, "rings": n_rings,
+                    "consumed_bytes": consumed, "readable_bytes": readable,
+                });
+                format!("{object}\n")
+            }
+            false => format!(
+                "{name}: ring buffer is {} ({} consumed, {} readable), max entry is {MAX_ENTRY_BYTES} B, \
+                 max payload is {MAX_PAYLOAD_BYTES} B\n",
+                size::show(ring_bytes),
+                size::show(consumed),
+                size::show(readable)
+            ),
+        };
+    }
+    crate::show(&text)
+}
+
+/// Rings that have entries, and the entries' bytes.
+fn readable(directory: &Path, buffer: Buffer) -> Result<(usize, u64), Failure> {
+    let mut reader = open(directory, &[buffer])?;
+    let (mut rings, mut bytes) = (BTreeSet::new(), 0);
+    while let Some(item) = reader.next_item() {
+        if let Item::Record(record) = item {
+            rings.insert((record.origin.file.clone(), record.ring));
+            bytes += wire::encode(&Entry::from(&record)).len() as u64;
+        }
+    }
+    Ok((rings.len(), bytes))
+}
+
+/// Makes each thread's ring in these buffers so large, from the next thread on.
+pub fn set(directory: &Path, buffers: &[Buffer], bytes: u64) -> Result<(), Failure> {
+    let tried = "set the size of buffers";
+    let failed = |errno: Errno| match errno {
+        Errno::PERM | Errno::ACCESS => Failure::new(tried, "not permitted")
+            .advice("this is for the owner of the log's directory"),
+        errno => unreadable(tried, directory, errno),
+    };
+    let mut settings = match Settings::read(directory) {
+        Err(Errno::NOENT) => Settings::default(),
+        known => known.map_err(failed)?,
+    };
+    let wanted = usize::try_from(bytes).ok().and_then(usize::checked_next_power_of_two);
+    let ring_bytes = wanted.unwrap_or(usize::MAX).clamp(MIN_RING_BYTES, MAX_RING_BYTES);
+    if ring_bytes as u64 != bytes {
+        eprintln!(
+            "baton: rings have a power of two from 64K to 1G: {}",
+            size::show(ring_bytes as u64)
+        );
+    }
+    for &buffer in buffers {
+        settings.ring_bytes[buffer as usize] = ring_bytes;
+    }
+    settings.write(directory).map_err(failed)
+}
+
+/// Has nobody read what is in these buffers now.
+pub fn clear(directory: &Path, buffers: &[Buffer]) -> Result<(), Failure> {
+    baton_log::clear(directory, buffers).map_err(|errno| match errno {
+        Errno::PERM | Errno::ACCESS => Failure::new("clear the log", "not permitted")
+            .advice("this is for the owner of the log's directory"),
+        errno => unreadable("clear the log", directory, errno),
+    })
+}

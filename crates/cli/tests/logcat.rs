@@ -1,0 +1,288 @@
+//! `baton logcat` and `baton log` as people use them: between processes, and with files that fill a disk.
+
+use baton_log::{Buffer, Options, Priority};
+use baton_logcat::entry::{Body, Level};
+use baton_logcat::wire::Entries;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+const BATON: &str = env!("CARGO_BIN_EXE_baton");
+
+/// A log of its own.
+struct Log {
+    directory: tempfile::TempDir,
+}
+
+impl Log {
+    fn new() -> Log {
+        Log { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(BATON);
+        command.args(words).env("BATON_LOG_DIR", self.path("log")).env("TZ", "UTC0");
+        for name in ["ANDROID_LOG_TAGS", "ANDROID_PRINTF_LOG"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    fn run(&self, line: &str) -> Output {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        self.command(&words).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// What it prints. It succeeds, and has nothing to complain of.
+    fn print(&self, line: &str) -> String {
+        let output = self.run(line);
+        assert!(output.status.success() && output.stderr.is_empty(), "{line}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Logs lines of one process.
+    fn write(&self, lines: &[String]) {
+        let mut writer = self.command(&["log", "-t", "T"]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut input = writer.stdin.take().unwrap();
+        lines.iter().for_each(|line| writeln!(input, "{line}").unwrap());
+        drop(input);
+        assert!(writer.wait().unwrap().success());
+    }
+}
+
+/// A logcat that goes on.
+struct Following {
+    process: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Following {
+    fn new(mut command: Command) -> Following {
+        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap());
+        Following { process, lines }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn what_is_logged_is_shown() {
+    let log = Log::new();
+    log.print("log -p w -t Sensors three of them");
+    log.print("log -b system quietly");
+    log.print("log -b crash -p F -t Dead gone");
+    let expected = "--------- beginning of main\nW/Sensors : three of them\n\
+                    --------- beginning of system\nI/log     : quietly\n\
+                    --------- beginning of crash\nF/Dead    : gone\n";
+    assert_eq!(log.print("logcat -d -v tag"), expected);
+    assert_eq!(log.print("logcat -d -v raw -b crash"), "--------- beginning of crash\ngone\n");
+    let quiet = "--------- beginning of system\nquietly\n";
+    assert_eq!(log.print("logcat -d -v raw -s log:I"), quiet);
+    assert_eq!(log.print("logcat -d -v raw -e ^qu.*ly$"), quiet);
+    assert_eq!(log.print("logcat -t 1 -v raw *:I"), "--------- beginning of crash\ngone\n");
+    assert_eq!(log.print("logcat -d -v raw -m 1"), "--------- beginning of main\nthree of them\n");
+    assert_eq!(log.print("logcat -d -b radio"), "");
+    assert_eq!(log.print("logcat -d --pid 1"), "");
+    let environment = log.command(&["logcat", "-d"]).env("ANDROID_LOG_TAGS", "*:F").output();
+    assert!(environment.unwrap().stdout.ends_with(b" F Dead    : gone\n"));
+}
+
+#[test]
+fn times_divide_the_log() {
+    let log = Log::new();
+    log.write(&["one".to_owned(), "two".to_owned(), "three".to_owned()]);
+    let lines = log.print("logcat -d -v threadtime,epoch,nsec");
+    let times: Vec<&str> =
+        lines.lines().skip(1).map(|line| line.split_whitespace().next().unwrap()).collect();
+    let since = log.print(&format!("logcat -v raw -t {}", times[1]));
+    assert_eq!(since, "--------- beginning of main\ntwo\nthree\n");
+}
+
+#[test]
+fn who_follows_sees_what_comes() {
+    let log = Log::new();
+    // There is no log yet.
+    let mut following = Following::new(log.command(&["logcat", "-v", "raw"]));
+    log.print("log first");
+    assert_eq!(following.line(), "--------- beginning of main\n");
+    assert_eq!(following.line(), "first\n");
+    log.print("log -b system second");
+    assert_eq!(following.line(), "--------- beginning of system\n");
+    assert_eq!(following.line(), "second\n");
+    let mut counting = Following::new(log.command(&["logcat", "-v", "raw", "-T", "1", "-m", "2"]));
+    assert_eq!(
+        (counting.line(), counting.line()),
+        ("--------- beginning of system\n".to_owned(), "second\n".to_owned())
+    );
+    log.print("log third");
+    assert_eq!(
+        (counting.line(), counting.line()),
+        ("--------- beginning of main\n".to_owned(), "third\n".to_owned())
+    );
+    assert!(counting.process.wait().unwrap().success());
+    assert_eq!(following.line(), "third\n");
+}
+
+#[test]
+fn cleared_entries_are_gone_and_later_ones_are_not() {
+    let log = Log::new();
+    log.print("log old");
+    log.print("log -b system kept");
+    log.print("logcat -c -b main");
+    log.print("log new");
+    let expected = "--------- beginning of system\nkept\n--------- beginning of main\nnew\n";
+    assert_eq!(log.print("logcat -d -v raw"), expected);
+}
+
+#[test]
+fn files_go_on_where_they_end() {
+    let log = Log::new();
+    let file = log.path("file");
+    let line = format!("logcat -d -v raw,threadtime,usec -f {}", file.display());
+    log.write(&["one".to_owned(), "two".to_owned()]);
+    log.print(&line);
+    let first = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(first.lines().count(), 3);
+    log.print(&line);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), first, "nothing is new");
+    log.write(&["three".to_owned()]);
+    log.print(&line);
+    let second = std::fs::read_to_string(&file).unwrap();
+    let added = second.strip_prefix(&first).unwrap();
+    assert!(added.ends_with(": three\n") && added.lines().count() == 2, "{added}");
+    log.print(&format!("logcat -c -f {}", file.display()));
+    assert!(!file.exists());
+}
+
+#[test]
+fn files_are_rotated() {
+    let log = Log::new();
+    let file = log.path("file");
+    let words: Vec<String> = (0..100).map(|index| format!("{index:0>100}")).collect();
+    log.write(&words);
+    log.print(&format!("logcat -d -v raw -f {} -r 2 -n 2", file.display()));
+    let read = |name: &str| std::fs::read_to_string(log.path(name)).unwrap();
+    let kept = read("file.2") + &read("file.1") + &read("file");
+    assert!(!log.path("file.3").exists());
+    let last = words[100 - kept.lines().count()..].join("\n") + "\n";
+    assert_eq!(kept, last);
+    assert!((2048..2200).contains(&read("file.1").len()));
+}
+
+#[test]
+fn a_disk_that_is_full_is_told_of_and_keeps_whole_entries() {
+    let log = Log::new();
+    let file = log.path("file");
+    let words: Vec<String> = (0..100).map(|index| format!("{index:0>100}")).collect();
+    log.write(&words);
+    // A file's greatest size, in blocks of 512 bytes, stands for the disk.
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 6; exec {BATON} logcat -d -v threadtime,nsec -f {}",
+        file.display()
+    );
+    let full = Command::new("sh")
+        .args(["-c", &script])
+        .env("BATON_LOG_DIR", log.path("log"))
+        .env("TZ", "UTC0")
+        .output()
+        .unwrap();
+    assert_eq!(full.status.code(), Some(1));
+    let said = String::from_utf8(full.stderr).unwrap();
+    assert!(
+        said.starts_with("baton: cannot write the log to ") && said.contains("too large"),
+        "{said}"
+    );
+    let kept = std::fs::read_to_string(&file).unwrap();
+    assert!(kept.ends_with('\n') && kept.len() > 2500 && kept.len() <= 3072, "{}", kept.len());
+    // With room again, the rest follows.
+    log.print(&format!("logcat -d -v threadtime,nsec -f {}", file.display()));
+    let all = std::fs::read_to_string(&file).unwrap();
+    let messages: Vec<&str> = all
+        .lines()
+        .filter_map(|line| line.rsplit_once("T       : "))
+        .map(|(_, message)| message)
+        .collect();
+    assert_eq!(messages, words);
+}
+
+#[test]
+fn binary_entries_and_what_was_kept_of_them() {
+    let log = Log::new();
+    let options = Options::new().directory(log.path("log"));
+    let logger = options.open();
+    logger.writer().write(Buffer::Main, Priority::Error, b"Tag", b"words");
+    logger.writer().write_event(Buffer::Events, 42, &[0, 5, 0, 0, 0]);
+    let output = log.run("logcat -d -B -b all");
+    let entries: Vec<_> = Entries::new(&output.stdout).collect();
+    let text = Body::Text { level: Level::ERROR, tag: b"Tag".into(), message: b"words".into() };
+    let event = Body::Event { tag: 42, payload: vec![0, 5, 0, 0, 0] };
+    assert_eq!(entries.iter().map(|entry| &entry.body).collect::<Vec<_>>(), [&text, &event]);
+    assert!(entries.iter().all(|entry| entry.pid == std::process::id()));
+    std::fs::write(log.path("pmsg"), &output.stdout[5..]).unwrap();
+    std::fs::write(log.path("tags"), "42 answer (value|1|2)\n").unwrap();
+    let line = "logcat -L -b events,main -v tag,descriptive";
+    let files = format!(
+        "--last-file {} --event-log-tags {}",
+        log.path("pmsg").display(),
+        log.path("tags").display()
+    );
+    let expected = "--------- beginning of events\nI/answer  : value=5B\n";
+    assert_eq!(log.print(&format!("{line} {files}")), expected);
+    let none = log.run("logcat -L --last-file /nonexistent");
+    assert!(String::from_utf8_lossy(&none.stderr).contains("pstore"), "{none:?}");
+}
+
+#[test]
+fn sizes_and_statistics() {
+    let log = Log::new();
+    log.print("logcat -G 128K -b main");
+    log.write(&["words".to_owned(), "more".to_owned()]);
+    assert_eq!(
+        log.print("logcat -g -b main"),
+        "main: ring buffer is 128 KiB (128 KiB consumed, 73 B readable), max entry is 5120 B, \
+         max payload is 4068 B\n"
+    );
+    let statistics: serde_json::Value =
+        serde_json::from_str(&log.print("logcat -S --json")).unwrap();
+    let expected = serde_json::json!({ "entries": 2, "bytes": 73, "lost": 0, "damaged_rings": 0 });
+    assert_eq!((&statistics["tags"]["T"], &statistics["buffers"]["main"]), (&expected, &expected));
+    let uid = rustix::process::getuid().as_raw().to_string();
+    assert_eq!(statistics["users"][uid], expected);
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    let log = Log::new();
+    for (line, code, words) in [
+        ("logcat -d", 1, "nobody has logged there"),
+        ("logcat -b kernel", 2, "there is no buffer 'kernel'"),
+        ("logcat Tag:x", 2, "'Tag:x' is no filter"),
+        ("logcat -v nonsense/words", 2, "'nonsense/words' is no format"),
+        ("logcat -t never", 2, "'never' is neither a count nor a time"),
+        ("logcat -e (", 2, "regex"),
+        ("log -p X words", 2, "one of V, D, I, W, E and F"),
+        ("log -b events words", 2, "one of main, system, radio and crash"),
+        ("log --log-directory /proc/nowhere words", 1, "no room for it in /proc/nowhere"),
+    ] {
+        let output = log.run(line);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(words), "{line}: {said}");
+        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
+    }
+}
