@@ -1,0 +1,176 @@
+//! Who writes a text: the log, standard error, or a function of the program's; and who ends the program.
+
+use crate::border::{guard, string};
+use crate::write::{Text, put};
+use jiff::tz::TimeZone;
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::io::Write;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// `struct __android_logger_data`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct LoggerData {
+    struct_size: usize,
+    buffer_id: c_int,
+    priority: c_int,
+    tag: *const c_char,
+    file: *const c_char,
+    line: c_uint,
+}
+
+/// `__android_logger_function`.
+pub type Logger = unsafe extern "C" fn(*const LoggerData, *const c_char);
+/// `__android_aborter_function`.
+pub type Aborter = unsafe extern "C" fn(*const c_char);
+
+/// Null for the log.
+static LOGGER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+/// Null for abort(3).
+static ABORTER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+/// Null for the program's name. What was set is never freed: another thread may read it.
+static DEFAULT_TAG: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Sets the tag of texts that have none.
+///
+/// # Safety
+/// A string of C's, or null for the program's name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __android_log_set_default_tag(tag: *const c_char) {
+    guard((), || {
+        // SAFETY: by this function's contract.
+        let tag = unsafe { string(tag) }.and_then(|tag| CString::new(tag).ok());
+        DEFAULT_TAG.store(tag.map_or(std::ptr::null_mut(), CString::into_raw), Ordering::Release);
+    });
+}
+
+/// The tag of texts that have none.
+fn default_tag() -> *const c_char {
+    unsafe extern "C" {
+        static program_invocation_short_name: *const c_char;
+    }
+    // Pairs with the store above.
+    let set = DEFAULT_TAG.load(Ordering::Acquire);
+    // SAFETY: set by the C library before the program's first function, and not changed since.
+    if set.is_null() { unsafe { program_invocation_short_name } } else { set }
+}
+
+/// Has all texts written by a function of the program's.
+#[unsafe(no_mangle)]
+pub extern "C" fn __android_log_set_logger(logger: Option<Logger>) {
+    LOGGER
+        .store(logger.map_or(std::ptr::null_mut(), |logger| logger as *mut ()), Ordering::Release);
+}
+
+/// Has a function of the program's end it.
+#[unsafe(no_mangle)]
+pub extern "C" fn __android_log_set_aborter(aborter: Option<Aborter>) {
+    let aborter = aborter.map_or(std::ptr::null_mut(), |aborter| aborter as *mut ());
+    ABORTER.store(aborter, Ordering::Release);
+}
+
+/// Ends the program, by the function that is set for that.
+///
+/// # Safety
+/// A string of C's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __android_log_call_aborter(message: *const c_char) {
+    let aborter = ABORTER.load(Ordering::Acquire);
+    if aborter.is_null() {
+        std::process::abort();
+    }
+    // SAFETY: a function of this type was stored; the message is as this function's contract has it.
+    unsafe { std::mem::transmute::<*mut (), Aborter>(aborter)(message) };
+}
+
+/// Ends the program.
+#[unsafe(no_mangle)]
+pub extern "C" fn __android_log_default_aborter(_message: *const c_char) {
+    std::process::abort();
+}
+
+/// Hands a text to whoever writes texts.
+pub(crate) fn hand_over(buffer: c_int, priority: c_int, tag: *const c_char, text: *const c_char) {
+    let mut data = LoggerData {
+        struct_size: size_of::<LoggerData>(),
+        buffer_id: buffer,
+        priority,
+        tag,
+        file: std::ptr::null(),
+        line: 0,
+    };
+    // SAFETY: just made, with a string that the caller has.
+    unsafe { __android_log_write_logger_data(&raw mut data, text) };
+}
+
+/// Writes a text, or has it written.
+///
+/// # Safety
+/// `data` is null or one, with strings of C's or null in it, as is `text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __android_log_write_logger_data(
+    data: *mut LoggerData,
+    text: *const c_char,
+) {
+    // SAFETY: by this function's contract.
+    let Some(data) = (unsafe { data.as_mut() }) else { return };
+    if data.tag.is_null() {
+        data.tag = default_tag();
+    }
+    let logger = LOGGER.load(Ordering::Acquire);
+    if logger.is_null() {
+        // SAFETY: by this function's contract.
+        return unsafe { __android_log_logd_logger(data, text) };
+    }
+    // SAFETY: a function of this type was stored; the data is as this function's contract has it.
+    unsafe { std::mem::transmute::<*mut (), Logger>(logger)(data, text) };
+}
+
+/// Writes a text to the log.
+///
+/// # Safety
+/// `data` is null or one, with strings of C's or null in it, as is `text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __android_log_logd_logger(data: *const LoggerData, text: *const c_char) {
+    guard((), || {
+        // SAFETY: by this function's contract.
+        let Some(data) = (unsafe { data.as_ref() }) else { return };
+        // SAFETY: as above.
+        let (tag, message) = unsafe { (string(data.tag), string(text)) };
+        let (tag, message) = (tag.unwrap_or_default(), message.unwrap_or_default());
+        put(data.buffer_id, &Text { priority: data.priority, tag, message });
+    });
+}
+
+/// Writes a text to standard error.
+///
+/// # Safety
+/// `data` is null or one, with strings of C's or null in it, as is `text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __android_log_stderr_logger(data: *const LoggerData, text: *const c_char) {
+    guard((), || {
+        // SAFETY: by this function's contract.
+        let Some(data) = (unsafe { data.as_ref() }) else { return };
+        let words = |string: *const c_char| {
+            // SAFETY: as above.
+            (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_string_lossy())
+        };
+        let letter = usize::try_from(data.priority).ok().and_then(|at| "XXVDIWEF ".chars().nth(at));
+        let tag = words(data.tag).unwrap_or("nullptr".into());
+        let time = jiff::Timestamp::now().to_zoned(TimeZone::system()).strftime("%m-%d %H:%M:%S");
+        // SAFETY: answers.
+        let (pid, tid) = unsafe { (libc::getpid(), libc::gettid()) };
+        let place = words(data.file).map_or(String::new(), |file| format!(" {file}:{}", data.line));
+        let line = format!(
+            "{tag} {} {time} {pid:>5} {tid:>5}{place}] {}\n",
+            letter.unwrap_or('?'),
+            words(text).unwrap_or_default()
+        );
+        // Who has no standard error hears nothing.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    });
+}
+
+/// There is nothing to close.
+#[unsafe(no_mangle)]
+pub extern "C" fn __android_log_close() {}

@@ -1,0 +1,259 @@
+//! Values of a binary event, one call after the other.
+//!
+//! Each list begins with an element of its own and ends with a stop. One more stop follows the end of the payload, and
+//! then unknown elements that are complete. A payload that is broken gives an unknown element.
+
+use crate::border::{BAD_BUFFER, bytes, guard};
+use crate::list::{Context, MAX_BYTES, MAX_DEPTH};
+use baton_logcat::event::{Value, Values};
+use std::ffi::{c_char, c_int};
+
+const INT: u32 = 0;
+const LONG: u32 = 1;
+const STRING: u32 = 2;
+const LIST: u32 = 3;
+const FLOAT: u32 = 4;
+/// `EVENT_TYPE_LIST_STOP`
+const STOP: u32 = b'\n' as u32;
+/// `EVENT_TYPE_UNKNOWN`
+const UNKNOWN: u32 = b'?' as u32;
+
+/// `android_log_list_element`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Element {
+    kind: u32,
+    complete: u16,
+    n_bytes: u16,
+    data: Data,
+}
+
+/// Its value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+union Data {
+    int: i32,
+    long: i64,
+    string: *const c_char,
+    float: f32,
+}
+
+impl Element {
+    fn new(kind: u32, complete: bool) -> Element {
+        Element { kind, complete: complete.into(), n_bytes: 0, data: Data { long: 0 } }
+    }
+}
+
+/// A payload that is being read.
+#[derive(Clone, Debug)]
+pub struct Parser {
+    /// Never moves: strings are lent from it.
+    payload: Box<[u8]>,
+    at: Position,
+}
+
+/// How far it has been read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Position {
+    read: usize,
+    depth: usize,
+    /// Values that each open list still has, the payload itself first.
+    left: [u32; MAX_DEPTH + 1],
+    /// The innermost list is at its end.
+    stops: bool,
+}
+
+impl Position {
+    /// A value of the innermost list was read.
+    fn count(&mut self) {
+        let left = &mut self.left[self.depth];
+        *left = left.saturating_sub(1);
+        self.stops |= *left == 0;
+    }
+
+    fn is_last(&self) -> bool {
+        self.depth == 0 && self.left[0] == 0
+    }
+
+    /// Leaves the innermost list.
+    fn stop(&mut self, next: Option<u8>) {
+        // Some writers end lists by a newline, too.
+        self.read += usize::from(next == Some(b'\n'));
+        self.stops = self.depth > 0;
+        if self.depth > 0 {
+            self.depth -= 1;
+            self.stops = self.left[self.depth] == 0;
+        }
+    }
+}
+
+impl Parser {
+    fn new(payload: &[u8]) -> Parser {
+        let payload = payload[..payload.len().min(MAX_BYTES)].into();
+        Parser { payload, at: Position::default() }
+    }
+
+    /// The next element, and where it ends.
+    fn next(&self) -> (Element, Position) {
+        let mut at = self.at;
+        if at.depth > MAX_DEPTH {
+            return (Element::new(UNKNOWN, true), at);
+        }
+        let next = self.payload.get(at.read).copied();
+        if at.stops {
+            let outer = at.depth == 0 || (at.depth == 1 && at.left[1] == 0);
+            let complete = at.left[0] == 0 && outer;
+            at.stop(next);
+            return (Element::new(STOP, complete), at);
+        }
+        match next {
+            None => (Element::new(UNKNOWN, true), at),
+            Some(b'\n') => {
+                at.read += 1;
+                let kind = if at.depth > 0 { STOP } else { UNKNOWN };
+                let element = Element::new(kind, at.depth == 0);
+                at.depth = at.depth.saturating_sub(1);
+                (element, at)
+            }
+            Some(_) => self.value(at),
+        }
+    }
+
+    /// Says what the payload's end has cut, as Android's does.
+    fn broken(&self) -> Element {
+        let cut = u32::from(self.payload[self.at.read]);
+        let n_bytes = match cut {
+            INT | FLOAT => 4,
+            LONG => 8,
+            _ => 0,
+        };
+        Element { n_bytes, ..Element::new(UNKNOWN, [STRING, LIST].contains(&cut)) }
+    }
+
+    fn value(&self, mut at: Position) -> (Element, Position) {
+        let before = at;
+        let mut values = Values::new(&self.payload[at.read..]);
+        let Ok((value, _)) = values.read() else { return (self.broken(), before) };
+        at.read = self.payload.len() - values.rest().len();
+        let mut element = Element::new(kind(&value), at.is_last());
+        match value {
+            Value::Int(int) => (element.n_bytes, element.data.int) = (4, int),
+            Value::Float(float) => (element.n_bytes, element.data.float) = (4, float),
+            Value::Long(long) => (element.n_bytes, element.data.long) = (8, long),
+            Value::String(string) => {
+                let said = u32::from_le_bytes(
+                    self.payload[before.read + 1..][..4].try_into().expect("four bytes"),
+                );
+                if said >= u32::from(u16::MAX) || (string.is_empty() && said > 0) {
+                    return (Element::new(UNKNOWN, said < u32::from(u16::MAX)), before);
+                }
+                element.n_bytes = string.len() as u16;
+                element.data.string = string.as_ptr().cast();
+            }
+            Value::List(count) => {
+                element.complete = (at.depth >= MAX_DEPTH).into();
+                at.left[at.depth] = at.left[at.depth].saturating_sub(1);
+                at.depth += 1;
+                at.stops = count == 0;
+                if let Some(left) = at.left.get_mut(at.depth) {
+                    *left = count.max(0).unsigned_abs().into();
+                }
+                return (element, at);
+            }
+        }
+        at.count();
+        (element, at)
+    }
+}
+
+fn kind(value: &Value<'_>) -> u32 {
+    match value {
+        Value::Int(_) => INT,
+        Value::Long(_) => LONG,
+        Value::String(_) => STRING,
+        Value::List(_) => LIST,
+        Value::Float(_) => FLOAT,
+    }
+}
+
+/// Whether a look counts.
+#[derive(PartialEq, Eq)]
+enum Look {
+    Read,
+    Peek,
+}
+
+/// # Safety
+/// Null, or a context in use here alone.
+unsafe fn look(context: *mut Context, look: Look) -> Element {
+    guard(Element::new(UNKNOWN, true), || {
+        // SAFETY: by this function's contract.
+        let parser = match unsafe { context.as_mut() } {
+            Some(Context::Parser(parser)) => parser,
+            Some(Context::Writer(_)) => return Element::new(STOP, true),
+            None => return Element::new(UNKNOWN, true),
+        };
+        let (element, at) = parser.next();
+        if look == Look::Read {
+            parser.at = at;
+        }
+        element
+    })
+}
+
+/// A context for reading this payload (without the event's number), of which it makes a copy.
+///
+/// # Safety
+/// So many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn create_android_log_parser(
+    payload: *const c_char,
+    n_bytes: usize,
+) -> *mut Context {
+    guard(std::ptr::null_mut(), || {
+        // SAFETY: by this function's contract.
+        let payload = unsafe { bytes(payload, n_bytes) };
+        Box::into_raw(Box::new(Context::Parser(Parser::new(payload))))
+    })
+}
+
+/// Has the context read another payload.
+///
+/// # Safety
+/// Null, or a context in use here alone; so many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn android_log_parser_reset(
+    context: *mut Context,
+    payload: *const c_char,
+    n_bytes: usize,
+) -> c_int {
+    guard(BAD_BUFFER, || {
+        // SAFETY: by this function's contract.
+        let Some(Context::Parser(parser)) = (unsafe { context.as_mut() }) else {
+            return BAD_BUFFER;
+        };
+        // SAFETY: as above.
+        *parser = Parser::new(unsafe { bytes(payload, n_bytes) });
+        0
+    })
+}
+
+/// The next element.
+///
+/// # Safety
+/// Null, or a context in use here alone. A string is good until the context changes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn android_log_read_next(context: *mut Context) -> Element {
+    // SAFETY: by this function's contract.
+    unsafe { look(context, Look::Read) }
+}
+
+/// The next element, which stays the next one.
+///
+/// # Safety
+/// As [`android_log_read_next`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn android_log_peek_next(context: *mut Context) -> Element {
+    // SAFETY: by this function's contract.
+    unsafe { look(context, Look::Peek) }
+}

@@ -1,0 +1,96 @@
+//! Texts.
+
+use crate::border::{NOT_PERMITTED, guard};
+use crate::loggable::is_loggable;
+use crate::logger::hand_over;
+use ring_log::{Buffer, Priority};
+use std::ffi::{CStr, c_char, c_int};
+
+const VERBOSE: c_int = 2;
+/// `LOG_ID_DEFAULT`.
+const DEFAULT_BUFFER: c_int = -1;
+/// What liblog answers when it has written.
+const WRITTEN: c_int = 1;
+
+/// A text for the log.
+pub(crate) struct Text<'a> {
+    pub priority: c_int,
+    pub tag: &'a [u8],
+    pub message: &'a [u8],
+}
+
+/// Writes a text to the log. There are no texts in the buffer of events.
+pub(crate) fn put(buffer: c_int, text: &Text<'_>) {
+    let buffer = match buffer {
+        DEFAULT_BUFFER => Some(Buffer::Main),
+        number => u8::try_from(number).ok().and_then(Buffer::numbered),
+    };
+    if let Some(buffer) = buffer.filter(|buffer| *buffer != Buffer::Events) {
+        ring_log::write(buffer, priority(text.priority), text.tag, text.message);
+    }
+}
+
+/// The nearest one: the log has those that mean something.
+fn priority(number: c_int) -> Priority {
+    let number = number.clamp(Priority::Verbose as c_int, Priority::Fatal as c_int);
+    Priority::numbered(number as u8).unwrap_or(Priority::Fatal)
+}
+
+/// Writes a text to a buffer.
+///
+/// # Safety
+/// Strings of C's, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __android_log_buf_write(
+    buffer: c_int,
+    priority: c_int,
+    tag: *const c_char,
+    text: *const c_char,
+) -> c_int {
+    guard(NOT_PERMITTED, || {
+        if !is_loggable(priority, VERBOSE) {
+            return NOT_PERMITTED;
+        }
+        hand_over(buffer, priority, tag, text);
+        WRITTEN
+    })
+}
+
+/// Writes a text to the buffer `main`.
+///
+/// # Safety
+/// Strings of C's, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __android_log_write(
+    priority: c_int,
+    tag: *const c_char,
+    text: *const c_char,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    unsafe { __android_log_buf_write(Buffer::Main as c_int, priority, tag, text) }
+}
+
+const STATS: c_int = 5;
+const NAMES: [&CStr; 8] =
+    [c"main", c"radio", c"events", c"system", c"crash", c"stats", c"security", c"kernel"];
+
+/// A buffer's name, `unexpected log_id` for none. It has names for buffers, too, that only Android's own log has.
+#[unsafe(no_mangle)]
+pub extern "C" fn android_log_id_to_name(buffer: c_int) -> *const c_char {
+    let name = usize::try_from(buffer).ok().and_then(|at| NAMES.get(at));
+    name.unwrap_or(&c"unexpected log_id").as_ptr()
+}
+
+/// The number of the buffer with this name, which may be a path's last part; -1 for none.
+///
+/// # Safety
+/// A string of C's, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn android_name_to_log_id(name: *const c_char) -> c_int {
+    // SAFETY: by this function's contract.
+    let name = unsafe { crate::border::string(name) }.unwrap_or_default();
+    let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    NAMES.iter().position(|known| known.to_bytes() == last).map_or(-1, |at| at as c_int)
+}
+
+const _: () = assert!(STATS as usize + 3 == NAMES.len());
