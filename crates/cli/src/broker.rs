@@ -2,13 +2,12 @@
 
 use crate::background;
 use crate::failure::Failure;
+use crate::stop;
 use baton_broker::limits::Limits;
 use baton_broker::{Config, RunError};
 use clap::Args;
 use rustix::fd::OwnedFd;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::ffi::OsString;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// How the broker is to run.
@@ -53,7 +52,7 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
         listener: passed_listener(),
         until_idle: args.until_idle,
         contexts: args.contexts,
-        stop: Some(stop_signals().map_err(|error| Failure::new(tried, error))?),
+        stop: Some(stop::signals().map_err(|error| Failure::new(tried, error))?),
         limits: Limits::default(),
         grace: baton_broker::GRACE,
         real_time_limits: args.real_time_limits.iter().copied().collect(),
@@ -114,13 +113,4 @@ fn passed_listener() -> Option<OwnedFd> {
     // systemd passes it blocking, and the broker waits for nobody.
     rustix::io::ioctl_fionbio(&listener, true).ok()?;
     Some(listener)
-}
-
-/// Readable once SIGTERM or SIGINT has come.
-fn stop_signals() -> Result<OwnedFd, std::io::Error> {
-    let (stop, signalled) = UnixStream::pair()?;
-    for signal in [SIGTERM, SIGINT] {
-        signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
-    }
-    Ok(stop.into())
 }

@@ -1,5 +1,7 @@
 //! `baton log`: writes to the log from the command line, as Android's `log` does.
 
+mod syslog;
+
 use crate::failure::{Failure, Kind};
 use baton_log::{Buffer, Options, Priority, Writer};
 use clap::Args;
@@ -21,6 +23,10 @@ pub struct LogArgs {
     /// The log's directory [default: $BATON_LOG_DIR, else the system's or the user's one]
     #[arg(long, value_name = "DIR")]
     log_directory: Option<PathBuf>,
+    /// Log what programs say to this socket of syslog [default: /dev/log]
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = "/dev/log",
+          conflicts_with_all = ["priority", "tag", "buffer", "words"])]
+    syslog: Option<PathBuf>,
     /// What is said; without it, each line of standard input
     #[arg(value_name = "TEXT")]
     words: Vec<String>,
@@ -48,6 +54,11 @@ pub fn log(args: &LogArgs) -> Result<(), Failure> {
             format!("there is no room for it in {}", directory.display()),
         )
         .advice("the directory must be yours or root's, and you must be allowed to write there"));
+    }
+    if let Some(path) = &args.syslog {
+        return syslog::run(path, &logger, || {
+            let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
+        });
     }
     if !args.words.is_empty() {
         put(&writer, args, args.words.join(" ").as_bytes());

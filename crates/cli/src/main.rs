@@ -8,7 +8,7 @@
 //! - [`services`]: Android's `service` tool, over [`parcel`].
 //! - [`logcat`], [`log`]: Android's tools of these names, over the log in shared memory.
 //! - `bench`: the benchmarks, a crate of their own.
-//! - [`failure`]: exit codes and messages.
+//! - [`failure`]: exit codes and messages. [`stop`]: the end of what goes on until then.
 #![deny(unsafe_code)]
 
 mod background;
@@ -25,6 +25,7 @@ mod ps;
 mod rt;
 mod run;
 mod services;
+mod stop;
 
 use baton_bench::Bench;
 use clap::{Args, Parser, Subcommand};

@@ -4,6 +4,7 @@ use baton_log::{Buffer, Options, Priority};
 use baton_logcat::entry::{Body, Level};
 use baton_logcat::wire::Entries;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -285,4 +286,53 @@ fn what_cannot_be_is_told() {
         assert!(said.contains(words), "{line}: {said}");
         assert_eq!(output.status.code(), Some(code), "{line}: {said}");
     }
+}
+
+/// A bridge that has said that it takes datagrams.
+fn bridge(log: &Log) -> Child {
+    let notified = log.path("notify");
+    let _ = std::fs::remove_file(&notified);
+    let notifications = UnixDatagram::bind(&notified).unwrap();
+    let socket = log.path("syslog");
+    let mut command = log.command(&["log", "--syslog", socket.to_str().unwrap()]);
+    let process = command.env("NOTIFY_SOCKET", &notified).spawn().unwrap();
+    let mut said = [0; 64];
+    let n_bytes = notifications.recv(&mut said).unwrap();
+    assert_eq!(&said[..n_bytes], b"READY=1\n");
+    process
+}
+
+#[test]
+fn what_programs_say_to_syslog_is_logged() {
+    let log = Log::new();
+    // Somebody has left this behind.
+    drop(UnixDatagram::bind(log.path("syslog")).unwrap());
+    let mut process = bridge(&log);
+    let mut following = Following::new(log.command(&["logcat", "-v", "tag"]));
+    let me = std::process::id();
+    let sender = UnixDatagram::unbound().unwrap();
+    sender.connect(log.path("syslog")).unwrap();
+    for (said, expected) in [
+        (
+            "<12>Feb  5 17:32:18 app[1]: words\n",
+            ["--------- beginning of main\n", "W/app[ME]: words\n"],
+        ),
+        (
+            "<27>1 2003-10-11T22:14:15.003Z host app - - - others",
+            ["--------- beginning of system\n", "E/app[ME]: others\n"],
+        ),
+    ] {
+        sender.send(said.as_bytes()).unwrap();
+        for expected in expected {
+            assert_eq!(following.line(), expected.replace("ME", &me.to_string()));
+        }
+    }
+    let second = log.run(&format!("log --syslog {}", log.path("syslog").display()));
+    assert!(
+        String::from_utf8_lossy(&second.stderr).contains("somebody takes datagrams there already")
+    );
+    let pid = rustix::process::Pid::from_child(&process);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(process.wait().unwrap().success());
+    assert!(!log.path("syslog").exists());
 }

@@ -1,0 +1,112 @@
+//! `baton log --syslog`: what programs say to `/dev/log` goes to the log.
+//!
+//! The log's records are the bridge's own; who said it stands in the tag, as `sshd[77]`. The process's number there is what the
+//! kernel says of the sender, not what the datagram does.
+
+use crate::failure::Failure;
+use crate::stop;
+use baton_log::{Logger, MAX_TEXT_BYTES};
+use baton_logcat::syslog::{self, Message};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::AsFd;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_passcred;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::io::IoSliceMut;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+
+/// What a datagram says beyond what a record has room for is cut with it.
+const MAX_DATAGRAM_BYTES: usize = MAX_TEXT_BYTES + 256;
+
+/// The socket, which goes when the bridge ends.
+struct Place<'a> {
+    path: &'a Path,
+    socket: UnixDatagram,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.path);
+    }
+}
+
+/// Takes datagrams, until SIGTERM or SIGINT. `ready` is called once they can come.
+pub fn run(path: &Path, logger: &Logger, ready: impl FnOnce()) -> Result<(), Failure> {
+    let place = listen(path)?;
+    let tried = "take datagrams of syslog";
+    let stop = stop::signals().map_err(|error| Failure::new(tried, error))?;
+    ready();
+    let writer = logger.writer();
+    let mut bytes = vec![0; MAX_DATAGRAM_BYTES];
+    loop {
+        let mut fds =
+            [PollFd::new(&place.socket, PollFlags::IN), PollFd::new(&stop, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Err(Errno::INTR) => continue,
+            done => done.map_err(|errno| Failure::new(tried, errno))?,
+        };
+        if !fds[1].revents().is_empty() {
+            return Ok(());
+        }
+        match receive(&place.socket, &mut bytes) {
+            Ok((n_bytes, process)) => {
+                let message = syslog::parse(&bytes[..n_bytes]);
+                let tag = tag(&message, process);
+                writer.write(message.buffer, message.priority, &tag, message.text);
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(Failure::new(tried, errno)),
+        }
+    }
+}
+
+fn tag(message: &Message<'_>, process: Option<u32>) -> Vec<u8> {
+    match process.or(message.process) {
+        Some(process) => [message.tag, format!("[{process}]").as_bytes()].concat(),
+        None => message.tag.to_vec(),
+    }
+}
+
+/// The datagram's bytes, and the sender's process.
+fn receive(socket: impl AsFd, bytes: &mut [u8]) -> Result<(usize, Option<u32>), Errno> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(bytes)];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(socket, &mut parts, &mut control, flags)?;
+    let process = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmCredentials(sender) => {
+            Some(sender.pid.as_raw_nonzero().get().unsigned_abs())
+        }
+        _ => None,
+    });
+    Ok((received.bytes, process))
+}
+
+/// Takes the socket's path, unless somebody listens there.
+fn listen(path: &Path) -> Result<Place<'_>, Failure> {
+    let failed = |wrong: &dyn std::fmt::Display| {
+        Failure::new(format!("listen at {}", path.display()), wrong)
+    };
+    let bind = || UnixDatagram::bind(path);
+    let socket = match bind() {
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            let asks = UnixDatagram::unbound().map_err(|error| failed(&error))?;
+            if asks.connect(path).is_ok() {
+                return Err(failed(&"somebody takes datagrams there already")
+                    .advice("end that one, journald or another syslog, or give another path"));
+            }
+            std::fs::remove_file(path).and_then(|()| bind())
+        }
+        bound => bound,
+    };
+    let socket = socket.map_err(|error| failed(&error))?;
+    let place = Place { path, socket };
+    let everybody = Mode::from_raw_mode(0o666);
+    rustix::fs::chmod(path, everybody)
+        .and_then(|()| set_socket_passcred(&place.socket, true))
+        .map_err(|errno| failed(&errno))?;
+    Ok(place)
+}
