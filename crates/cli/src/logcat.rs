@@ -6,6 +6,7 @@
 //! What its text looks like is the crate `baton-logcat`'s.
 
 mod args;
+mod json;
 mod output;
 mod session;
 mod sizes;
@@ -24,8 +25,9 @@ use jiff::tz::TimeZone;
 use output::{Output, Rotation};
 use rustix::io::Errno;
 use session::{Form, Session, Wanted};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt::Display;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -73,24 +75,31 @@ fn session(args: &LogcatArgs, zone: &TimeZone) -> Result<Session, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
     let format = args.format(zone.clone(), &variable)?;
     let selection = args.selection(&variable)?;
-    let output = match &args.file {
-        Some(path) => {
+    let output = match (&args.file, &args.trace) {
+        (_, Some(path)) => {
+            // Another trace is no beginning of this one.
+            File::create(path)
+                .and_then(|_| Output::file(path, None))
+                .map_err(|error| unwritten(args, error))?
+        }
+        (Some(path), None) => {
             let count = args.rotate_count;
             let rotation = args.rotate_kbytes.map(|kibibytes| Rotation { kibibytes, count });
             Output::file(path, rotation).map_err(|error| unwritten(args, error))?
         }
-        None => Output::standard(),
+        (None, None) => Output::standard(),
     };
     let users = if format.uid { users() } else { HashMap::new() };
     let which = if args.dividers { Which::Switches } else { Which::Beginnings };
-    let form = match (args.binary, args.json) {
-        (true, _) => Form::Binary,
-        (_, true) => Form::Json,
+    let form = match (args.binary, args.json, &args.trace) {
+        (true, ..) => Form::Binary,
+        (_, true, _) => Form::Json,
+        (.., Some(_)) => Form::Trace(BTreeSet::new()),
         _ => Form::Text(format, Dividers::new(which)),
     };
     let tags = tags(args.event_log_tags.as_deref())?;
     let mut session = Session::new(selection, form, tags, output);
-    session.users = users;
+    session.names.users = users;
     Ok(session)
 }
 
@@ -123,7 +132,9 @@ fn unreadable(tried: impl Display, directory: &Path, errno: Errno) -> Failure {
 }
 
 fn unwritten(args: &LogcatArgs, error: io::Error) -> Failure {
-    let Some(path) = &args.file else { return Failure::new("write to standard output", error) };
+    let Some(path) = args.file.as_ref().or(args.trace.as_ref()) else {
+        return Failure::new("write to standard output", error);
+    };
     let failure = Failure::new(format!("write the log to {}", path.display()), &error);
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => failure.advice(
@@ -191,19 +202,14 @@ fn follow(
     from: From,
     session: &mut Session,
 ) -> Result<(), Ended> {
-    let taken = present(args, &mut reader, from, session);
-    session.output.flush()?;
-    if taken? == Wanted::Nothing || args.ends() {
-        return Ok(());
-    }
-    loop {
-        let taken = news(args, &mut reader, session);
+    let mut taken = present(args, &mut reader, from, session)?;
+    while taken == Wanted::More && !args.ends() {
         session.output.flush()?;
-        if taken? == Wanted::Nothing {
-            return Ok(());
-        }
         reader.wait(None).map_err(Ended::Log)?;
+        taken = news(args, &mut reader, session)?;
     }
+    session.end()?;
+    Ok(())
 }
 
 /// What is there at the beginning. That some of it has been overwritten is a log's ordinary course.
@@ -216,6 +222,7 @@ fn present(
     let mut beginning = Beginning::new(args, from);
     while let Some(item) = reader.next_item() {
         let Item::Record(record) = item else { continue };
+        session.meet(record.origin.process, &record.origin.program);
         if beginning.take(Entry::from(&record), session)? == Wanted::Nothing {
             return Ok(Wanted::Nothing);
         }
@@ -227,7 +234,10 @@ fn present(
 fn news(args: &LogcatArgs, reader: &mut Reader, session: &mut Session) -> io::Result<Wanted> {
     while let Some(item) = reader.next_item() {
         let entry = match item {
-            Item::Record(record) => Entry::from(&record),
+            Item::Record(record) => {
+                session.meet(record.origin.process, &record.origin.program);
+                Entry::from(&record)
+            }
             Item::Lost(lost) => {
                 eprintln!("baton: {}", told(&lost));
                 continue;
@@ -261,7 +271,7 @@ fn last(
             }
         }
         beginning.end(session)?;
-        session.output.flush().map_err(Ended::Output)
+        session.end().map_err(Ended::Output)
     };
     Ok(show())
 }

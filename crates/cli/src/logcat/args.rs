@@ -72,6 +72,9 @@ pub struct LogcatArgs {
     /// Entries, sizes and statistics as JSON, one object a line
     #[arg(long)]
     pub json: bool,
+    /// Write a trace for Perfetto (ui.perfetto.dev) or chrome://tracing to a file, of the time that -t, -T and -d tell
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["binary", "json", "file", "clear"])]
+    pub trace: Option<PathBuf>,
     /// Append to a file; entries that it has are not repeated
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,

@@ -1,14 +1,14 @@
 //! What is done with each entry that comes: whether it is shown, in which form, where to.
 
 use super::args::Selection;
+use super::json;
 use super::output::Output;
 use baton_logcat::divider::Dividers;
-use baton_logcat::entry::{Body, Entry, Shown};
+use baton_logcat::entry::{Entry, Shown};
 use baton_logcat::format::Format;
 use baton_logcat::tags::Tags;
 use baton_logcat::wire;
-use serde_json::json;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 /// In which form entries are shown.
@@ -19,6 +19,8 @@ pub enum Form {
     Binary,
     /// An object a line.
     Json,
+    /// Events of a trace, and the processes that it has named.
+    Trace(BTreeSet<u32>),
 }
 
 /// Whether more entries are wanted.
@@ -28,23 +30,61 @@ pub enum Wanted {
     Nothing,
 }
 
+/// What numbers are called.
+#[derive(Debug, Default)]
+pub struct Names {
+    pub users: HashMap<u32, String>,
+    /// By process.
+    pub programs: HashMap<u32, String>,
+}
+
 /// A run of logcat.
 #[derive(Debug)]
 pub struct Session {
     pub selection: Selection,
     pub form: Form,
     pub tags: Tags,
-    /// What users are called.
-    pub users: HashMap<u32, String>,
+    pub names: Names,
     pub output: Output,
     /// How many have been shown, or have matched.
     counted: u64,
 }
 
+impl Form {
+    fn text(&mut self, entry: &Entry, shown: &Shown<'_>, names: &Names) -> Vec<u8> {
+        match self {
+            Form::Text(format, dividers) => {
+                let mut text = dividers.before(entry.buffer).unwrap_or_default().into_bytes();
+                text.extend(format.lines(entry, shown, &|uid| names.users.get(&uid).cloned()));
+                text
+            }
+            Form::Trace(named) => {
+                let begins = named.is_empty();
+                let mut text =
+                    if begins { json::TRACE_BEGINS } else { json::TRACE_GOES_ON }.to_owned();
+                if named.insert(entry.pid) {
+                    let program = names.programs.get(&entry.pid).map_or("?", String::as_str);
+                    text += &json::process(entry.pid, program).to_string();
+                    text += json::TRACE_GOES_ON;
+                }
+                (text + &json::instant(entry, shown).to_string()).into_bytes()
+            }
+            Form::Json | Form::Binary => json::object(entry, shown).into_bytes(),
+        }
+    }
+}
+
 impl Session {
     /// Nothing has been shown yet.
     pub fn new(selection: Selection, form: Form, tags: Tags, output: Output) -> Session {
-        Session { selection, form, tags, users: HashMap::new(), output, counted: 0 }
+        Session { selection, form, tags, names: Names::default(), output, counted: 0 }
+    }
+
+    /// Learns what a process is called.
+    pub fn meet(&mut self, pid: u32, program: &str) {
+        if matches!(self.form, Form::Trace(_)) && !self.names.programs.contains_key(&pid) {
+            self.names.programs.insert(pid, program.to_owned());
+        }
     }
 
     /// Takes an entry.
@@ -64,17 +104,19 @@ impl Session {
         let matches =
             self.selection.regex.as_ref().is_none_or(|regex| regex.is_match(&shown.message));
         if matches || self.selection.others {
-            let text = match &mut self.form {
-                Form::Text(format, dividers) => {
-                    let mut text = dividers.before(entry.buffer).unwrap_or_default().into_bytes();
-                    text.extend(format.lines(entry, &shown, &|uid| self.users.get(&uid).cloned()));
-                    text
-                }
-                _ => object(entry, &shown),
-            };
+            let text = self.form.text(entry, &shown, &self.names);
             self.output.put(&text)?;
         }
         Ok(self.count(matches))
+    }
+
+    /// Nothing more comes.
+    pub fn end(&mut self) -> io::Result<()> {
+        if let Form::Trace(named) = &self.form {
+            let begin = if named.is_empty() { json::TRACE_BEGINS } else { "" };
+            self.output.put((begin.to_owned() + json::TRACE_ENDS).as_bytes())?;
+        }
+        self.output.flush()
     }
 
     fn count(&mut self, counts: bool) -> Wanted {
@@ -86,35 +128,16 @@ impl Session {
     }
 }
 
-/// The entry as a line of JSON. What is not UTF-8 has replacement characters.
-fn object(entry: &Entry, shown: &Shown<'_>) -> Vec<u8> {
-    let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut object = json!({
-        "buffer": entry.buffer.name(),
-        "wall_ns": entry.wall.as_nanos() as u64,
-        "monotonic_ns": entry.monotonic.as_nanos() as u64,
-        "uid": entry.uid,
-        "pid": entry.pid,
-        "tid": entry.tid,
-        "priority": shown.level.letter().to_string(),
-        "tag": words(&shown.tag),
-        "message": words(&shown.message),
-    });
-    if let Body::Event { tag, .. } = &entry.body {
-        object["event"] = json!(tag);
-    }
-    (object.to_string() + "\n").into_bytes()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use baton_logcat::divider::Which;
-    use baton_logcat::entry::{Buffer, Level};
+    use baton_logcat::entry::{Body, Buffer, Level};
     use baton_logcat::filter::Filter;
     use baton_logcat::format::Verb;
     use jiff::tz::TimeZone;
     use regex::bytes::Regex;
+    use serde_json::json;
     use std::time::Duration;
 
     fn entry(buffer: Buffer, letter: char, tag: &str, message: &str) -> Entry {
@@ -146,7 +169,7 @@ mod tests {
                 break;
             }
         }
-        session.output.flush().unwrap();
+        session.end().unwrap();
         (std::fs::read(file.path()).unwrap(), taken)
     }
 
@@ -199,6 +222,20 @@ mod tests {
             "tid": 13, "priority": "W", "tag": "T", "message": "a \"word\"",
         });
         assert_eq!(object, expected);
+    }
+
+    #[test]
+    fn traces_are_arrays_that_name_each_process_once() {
+        let entries = ["one", "two\nlines"].map(|words| entry(Buffer::Main, 'W', "T", words));
+        let (text, _) = shown(everything(), Form::Trace(BTreeSet::new()), &entries);
+        let events: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
+        assert_eq!(events.len(), 3);
+        assert_eq!((&events[0]["ph"], &events[0]["args"]["name"]), (&json!("M"), &json!("?")));
+        let name = |event: &serde_json::Value| event["name"].as_str().unwrap().to_owned();
+        assert_eq!((name(&events[1]), name(&events[2])), ("T: one".into(), "T: two".into()));
+        assert_eq!((&events[2]["ts"], &events[2]["tid"]), (&json!(0.007), &json!(13)));
+        let (empty, _) = shown(everything(), Form::Trace(BTreeSet::new()), &[]);
+        assert_eq!(serde_json::from_slice::<Vec<serde_json::Value>>(&empty).unwrap().len(), 0);
     }
 
     #[test]
