@@ -17,6 +17,7 @@
 //! when its thread gets a ring, and at most once a millisecond to wake those who follow. See docs/log.md.
 //!
 //! - [`Logger`], [`Writer`]: writing; [`write()`], [`write_event`]: the same, to the process's own log. Modules in `write`.
+//! - `adapter`: for the crates `log` and `tracing`, by the features of these names.
 //! - [`Reader`]: reading, [`Item`] by [`Item`]. Modules in `read`.
 //! - `ring`: the writer's half of a ring; `cursor`: a reader's; `memory`: what lies between them; `record`: what is in it. [`moment`]:
 //!   stamps, and what they mean.
@@ -24,6 +25,8 @@
 //!
 //! **Invariant**: neither a writer nor a reader maps what a stranger can shrink.
 
+#[cfg(all(not(loom), any(feature = "log", feature = "tracing")))]
+pub mod adapter;
 mod buffer;
 mod cursor;
 #[cfg(not(loom))]

@@ -1,0 +1,137 @@
+//! The crate `tracing`: a layer for its subscribers.
+//!
+//! ```no_run
+//! use tracing_subscriber::layer::SubscriberExt;
+//! use tracing_subscriber::util::SubscriberInitExt;
+//!
+//! tracing_subscriber::registry().with(baton_log::adapter::tracing::Layer::default()).init();
+//! tracing::info!(target: "sensors", found = 3, "done");
+//! ```
+//!
+//! An event's text is its message and fields, behind the spans that it is in: `request{id=7}: done found=3`.
+
+use super::{Words, put};
+use crate::{Buffer, Priority};
+use std::fmt::{self, Write};
+use tracing_core::field::{Field, Visit};
+use tracing_core::span::{Attributes, Id, Record};
+use tracing_core::{Event, Level, Subscriber};
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+/// Writes a program's events to its log. The target is the tag.
+#[derive(Clone, Copy, Debug)]
+pub struct Layer {
+    buffer: Buffer,
+}
+
+impl Default for Layer {
+    /// To the buffer `main`.
+    fn default() -> Layer {
+        Layer::new(Buffer::Main)
+    }
+}
+
+impl Layer {
+    /// To this buffer.
+    pub const fn new(buffer: Buffer) -> Layer {
+        Layer { buffer }
+    }
+}
+
+/// A span's fields, as they are shown.
+struct Fields(String);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Layer {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut fields = Fields(String::new());
+        attributes.record(&mut Shown(&mut fields.0));
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().replace(fields);
+        }
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        if let Some(fields) = span.extensions_mut().get_mut::<Fields>() {
+            values.record(&mut Shown(&mut fields.0));
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let metadata = event.metadata();
+        put(self.buffer, priority(*metadata.level()), metadata.target(), |words| {
+            // Words take whatever comes.
+            let _ = spans(words, event, &context);
+            let start = words.0.len();
+            let mut message = Message { words, others: String::new() };
+            event.record(&mut message);
+            let Message { words, others } = message;
+            let between = if words.0.len() > start && !others.is_empty() { " " } else { "" };
+            let _ = write!(words, "{between}{others}");
+        });
+    }
+}
+
+fn priority(level: Level) -> Priority {
+    match level {
+        Level::ERROR => Priority::Error,
+        Level::WARN => Priority::Warn,
+        Level::INFO => Priority::Info,
+        Level::DEBUG => Priority::Debug,
+        Level::TRACE => Priority::Verbose,
+    }
+}
+
+/// `outer{id=7}:inner: `
+fn spans<S: Subscriber + for<'a> LookupSpan<'a>>(
+    words: &mut Words,
+    event: &Event<'_>,
+    context: &Context<'_, S>,
+) -> fmt::Result {
+    let Some(scope) = context.event_scope(event) else { return Ok(()) };
+    for span in scope.from_root() {
+        words.write_str(span.name())?;
+        let extensions = span.extensions();
+        if let Some(Fields(fields)) =
+            extensions.get().filter(|fields: &&Fields| !fields.0.is_empty())
+        {
+            write!(words, "{{{fields}}}")?;
+        }
+        words.write_str(":")?;
+    }
+    words.write_str(" ")
+}
+
+/// Fields as `name=value`, with blanks between them.
+struct Shown<'a>(&'a mut String);
+
+impl Visit for Shown<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let between = if self.0.is_empty() { "" } else { " " };
+        let _ = write!(self.0, "{between}{field}={value:?}");
+    }
+}
+
+/// An event's message, and apart from it its other fields.
+struct Message<'a> {
+    words: &'a mut Words,
+    others: String,
+}
+
+impl Visit for Message<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "message" => drop(write!(self.words, "{value:?}")),
+            _ => Shown(&mut self.others).record_debug(field, value),
+        }
+    }
+}
