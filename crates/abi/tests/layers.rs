@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-log", &["baton-shm"]),
     ("baton-nucleus", &[]),
     ("baton-preload", &["baton-abi", "baton-driver"]),
+    ("baton-preload", &["baton-abi", "baton-driver", "baton-log"]),
     ("baton-capi", &["baton-driver"]),
     ("baton-logcat", &["baton-log"]),
     ("baton-liblog", &["baton-log", "baton-logcat"]),

@@ -5,10 +5,14 @@ use crate::failure::Failure;
 use crate::stop;
 use baton_broker::limits::Limits;
 use baton_broker::{Config, RunError};
+use baton_log::Buffer;
 use clap::Args;
 use rustix::fd::OwnedFd;
 use std::ffi::OsString;
 use std::path::Path;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// How the broker is to run.
 #[derive(Args)]
@@ -45,8 +49,7 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
         let _ = rustix::process::setsid();
     }
     let tried = "run the broker";
-    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).without_time();
-    log.with_target(false).with_ansi(false).init();
+    begin_log();
     let config = Config {
         socket: socket.to_owned(),
         listener: passed_listener(),
@@ -65,6 +68,14 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
         }
     };
     baton_broker::run(config, ready).map_err(|error| explain(tried, &error))
+}
+
+/// What the broker has to say goes to standard error, and to the log, where there is one.
+fn begin_log() {
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).without_time();
+    let lines = lines.with_target(false).with_ansi(false);
+    let log = baton_log::adapter::tracing::Layer::new(Buffer::System).tag("baton-broker");
+    tracing_subscriber::registry().with(lines).with(log).with(LevelFilter::INFO).init();
 }
 
 fn arguments(args: &BrokerArgs, socket: &Path) -> Vec<OsString> {

@@ -3,6 +3,7 @@
 use baton_log::{Buffer, Options, Priority};
 use baton_logcat::entry::{Body, Level};
 use baton_logcat::wire::Entries;
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -335,4 +336,43 @@ fn what_programs_say_to_syslog_is_logged() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(process.wait().unwrap().success());
     assert!(!log.path("syslog").exists());
+}
+
+/// A broker that somebody says nonsense to, and what it says about that on standard error.
+fn offended_broker(log: &Log, directory: &std::path::Path) -> String {
+    let socket = log.path("broker");
+    let notified = log.path("notify");
+    let _ = std::fs::remove_file(&notified);
+    let notifications = UnixDatagram::bind(&notified).unwrap();
+    let mut command =
+        log.command(&["broker", "--until-idle", "--socket", socket.to_str().unwrap()]);
+    command.env("BATON_LOG_DIR", directory).env("NOTIFY_SOCKET", &notified);
+    let mut broker = command.stderr(Stdio::piped()).spawn().unwrap();
+    notifications.recv(&mut [0; 64]).unwrap();
+    let client = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::connect(&client, &SocketAddrUnix::new(&socket).unwrap()).unwrap();
+    rustix::net::send(&client, b"nonsense", SendFlags::empty()).unwrap();
+    let mut line = String::new();
+    BufReader::new(broker.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let _ = rustix::process::kill_process(
+        rustix::process::Pid::from_child(&broker),
+        rustix::process::Signal::TERM,
+    );
+    assert!(broker.wait().unwrap().success());
+    line
+}
+
+#[test]
+fn the_broker_says_in_the_log_what_it_says_on_standard_error() {
+    let log = Log::new();
+    let said = offended_broker(&log, &log.path("log"));
+    let (_, words) = said.trim_end().split_once("WARN ").unwrap();
+    let logged = log.print("logcat -d -b system -v tag");
+    assert_eq!(logged, format!("--------- beginning of system\nW/baton-broker: {words}\n"));
+    assert!(words.starts_with("closed a connection that "), "{words}");
+    // Without a log it goes on as ever.
+    assert!(
+        offended_broker(&log, "/proc/nowhere".as_ref())
+            .contains(words.split(" pid=").next().unwrap())
+    );
 }

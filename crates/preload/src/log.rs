@@ -2,7 +2,7 @@
 //!
 //! `BATON_LOG=LEVEL[,FILE]`: `off`; `warn`, which is the default: what only a broken rule or the
 //! broker's end causes; `debug`: also what happens in the ordinary course, as transactions that
-//! fail. Lines go to standard error, or to the end of FILE.
+//! fail. Lines go to standard error, or to the end of FILE; and to Baton's log, for `baton logcat -b system binder`.
 //!
 //! A line is written wherever the driver has one to say: in the SIGSYS handler, which stands in the
 //! place of a system call, or on the control thread, and always under the engine's lock. So it is
@@ -10,6 +10,7 @@
 //! ends the program by SIGPIPE; and how many there are is bounded. A file is opened for each line,
 //! since a program may close or reuse any descriptor but its own three.
 
+use baton_log::{Buffer, Priority};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags};
@@ -21,12 +22,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Names the level and the file.
 const VARIABLE: &str = "BATON_LOG";
 /// Longer ones are cut: a pipe that has any room has room for as much.
 const MAX_LINE_BYTES: usize = 1024;
+
+/// What the kernel's driver puts before its lines.
+const PREFIX: &str = "binder: ";
+const TAG: &[u8] = b"binder";
 
 #[derive(Debug, PartialEq, Eq)]
 struct Setting {
@@ -82,12 +87,27 @@ fn write_now(to: impl AsFd, line: &str) {
     }
 }
 
+fn priority(level: Level) -> Priority {
+    match level {
+        Level::ERROR => Priority::Error,
+        Level::WARN => Priority::Warn,
+        Level::INFO => Priority::Info,
+        _ => Priority::Debug,
+    }
+}
+
 struct Log {
     setting: Setting,
     pace: Pace,
 }
 
 impl Log {
+    /// A line goes to the log, where there is one, as well.
+    fn tell(&self, priority: Priority, line: String) {
+        baton_log::write(Buffer::System, priority, TAG, line.as_bytes());
+        self.write(&format!("{PREFIX}{line}\n"));
+    }
+
     fn write(&self, line: &str) {
         let Some(path) = &self.setting.file else { return say(line) };
         let flags =
@@ -111,14 +131,13 @@ impl Subscriber for Log {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
         let Some(unsaid) = self.pace.admit(now.tv_sec as u32) else { return };
         if unsaid > 0 {
-            self.write(&format!("binder: {unsaid} lines more\n"));
+            self.tell(Priority::Warn, format!("{unsaid} lines more"));
         }
-        let mut line = Line("binder: ".to_owned());
+        let mut line = Line(String::new());
         event.record(&mut line);
         let Line(mut line) = line;
-        line.truncate(line.floor_char_boundary(MAX_LINE_BYTES));
-        line.push('\n');
-        self.write(&line);
+        line.truncate(line.floor_char_boundary(MAX_LINE_BYTES - PREFIX.len()));
+        self.tell(priority(*event.metadata().level()), line);
     }
 
     // There are no spans.

@@ -4,11 +4,13 @@
 mod setting;
 
 use baton_abi::uapi::*;
+use baton_log::{Buffer, Content, Item, Reader};
 use libc::c_int;
 use setting::*;
 use std::fs::{self, File};
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
 use std::process::Command;
 use std::ptr::{null, null_mut};
 
@@ -304,17 +306,32 @@ fn a_filter_is_inherited_and_not_stacked() {
     }
 }
 
-/// What a process that breaks a rule, and fails to send, leaves on standard error and in a file.
-fn logged(name: &str, setting: Option<&str>) -> (String, String) {
+/// What a process that breaks a rule, and fails to send, leaves on standard error, in a file, and in the log.
+fn logged(name: &str, setting: Option<&str>) -> [String; 3] {
     let directory = tempfile::tempdir().unwrap();
     let (stderr, file) = (directory.path().join("stderr"), directory.path().join("file"));
     run_inside(name, |command| {
         command.stderr(File::create(&stderr).unwrap());
+        command.env("BATON_LOG_DIR", directory.path().join("log"));
         if let Some(setting) = setting {
             command.env("BATON_LOG", setting.replace("FILE", file.to_str().unwrap()));
         }
     });
-    (fs::read_to_string(stderr).unwrap(), fs::read_to_string(file).unwrap_or_default())
+    let text = fs::read_to_string(file).unwrap_or_default();
+    [fs::read_to_string(stderr).unwrap(), text, in_log(&directory.path().join("log"))]
+}
+
+/// The log's entries as lines.
+fn in_log(directory: &Path) -> String {
+    let mut lines = String::new();
+    let Ok(mut reader) = Reader::open(directory) else { return lines };
+    while let Some(Item::Record(record)) = reader.next_item() {
+        let Content::Text { tag, message, .. } = record.content else { panic!() };
+        assert_eq!(record.buffer, Buffer::System);
+        let words = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        lines += &format!("{}: {}\n", words(tag), words(message));
+    }
+    lines
 }
 
 /// Breaks a rule, sends where nobody is, and calls with more than there is room for.
@@ -352,8 +369,9 @@ fn broken_rules_are_told_and_failures_when_asked_for() {
         (Some("debug,FILE"), &[], &[broken, dead, full]),
         (Some("off"), &[], &[]),
     ] {
-        let (stderr, file) = logged(name, setting);
-        for (text, expected) in [(stderr, on_stderr), (file, in_file)] {
+        let [stderr, file, log] = logged(name, setting);
+        let all = [on_stderr, in_file].concat();
+        for (text, expected) in [(stderr, on_stderr), (file, in_file), (log, &all)] {
             let lines: Vec<&str> = text.split_inclusive('\n').collect();
             assert_eq!(lines.len(), expected.len(), "{setting:?}: {text}");
             for (line, expected) in lines.into_iter().zip(expected) {
@@ -379,6 +397,7 @@ fn a_log_that_nobody_reads_keeps_nobody_waiting() {
     // SAFETY: as above.
     unsafe { libc::fcntl(full.as_raw_fd(), libc::F_SETFL, 0) };
     run_inside(name, |command| {
+        command.env("BATON_LOG_DIR", "/proc/nowhere");
         command.stderr(full);
     });
 }

@@ -19,10 +19,11 @@ use tracing_core::{Event, Level, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Writes a program's events to its log. The target is the tag.
+/// Writes a program's events to its log. The target is the tag, unless there is one for all.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer {
     buffer: Buffer,
+    tag: Option<&'static str>,
 }
 
 impl Default for Layer {
@@ -35,7 +36,12 @@ impl Default for Layer {
 impl Layer {
     /// To this buffer.
     pub const fn new(buffer: Buffer) -> Layer {
-        Layer { buffer }
+        Layer { buffer, tag: None }
+    }
+
+    /// With this tag for all events, instead of their targets.
+    pub const fn tag(self, tag: &'static str) -> Layer {
+        Layer { tag: Some(tag), ..self }
     }
 }
 
@@ -60,7 +66,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for La
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let metadata = event.metadata();
-        put(self.buffer, priority(*metadata.level()), metadata.target(), |words| {
+        let tag = self.tag.unwrap_or(metadata.target());
+        put(self.buffer, priority(*metadata.level()), tag, |words| {
             // Words take whatever comes.
             let _ = spans(words, event, &context);
             let start = words.0.len();

@@ -40,6 +40,7 @@ pub fn run_inside(name: &str, change: impl FnOnce(&mut Command)) {
         .env("LD_PRELOAD", library)
         .env("BATON_SOCKET", socket)
         .env("BATON_DEV", directory.path().join("dev"))
+        .env("BATON_LOG_DIR", directory.path().join("log"))
         .env_remove("BATON_LOG");
     change(&mut command);
     let status = command.status().unwrap();
