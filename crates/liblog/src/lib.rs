@@ -4,6 +4,7 @@
 //!
 //! - [`write`]: texts; [`print`]: the same by printf's rules. [`loggable`]: which are written; [`logger`]: by whom.
 //! - [`event`]: binary events; [`list`]: of several values; [`parser`]: and back.
+//! - [`read`]: what has been written. [`format`]: entries as text; [`tags`]: what events are called.
 //! - [`border`]: what all of them have in common.
 //!
 //! **Invariant**: no panic leaves a function, none follows a null pointer that the headers allow, and `errno` stays as it
@@ -12,9 +13,12 @@
 
 mod border;
 pub mod event;
+pub mod format;
 pub mod list;
 pub mod loggable;
 pub mod logger;
 pub mod parser;
 pub mod print;
+pub mod read;
+pub mod tags;
 pub mod write;

@@ -4,6 +4,7 @@ use baton_logcat::entry::Entry;
 use baton_logcat::event::Style;
 use baton_logcat::tags::Tags;
 use ring_log::{Item, Reader};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -32,11 +33,22 @@ fn library() -> PathBuf {
 
 /// A directory with a program in it, linked against Android's library.
 fn program(source: &str) -> tempfile::TempDir {
+    program_with(source, &Path::new(ANDROIDS).join(NAME))
+}
+
+fn program_with(source: &str, library: &Path) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let output = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wno-unknown-pragmas", "-pthread", "-I/usr/include/android"])
+        .args([
+            "-std=gnu11",
+            "-Wall",
+            "-Wno-unknown-pragmas",
+            "-Wno-deprecated-declarations",
+            "-pthread",
+            "-I/usr/include/android",
+        ])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source))
-        .arg(Path::new(ANDROIDS).join(NAME))
+        .arg(library)
         .arg("-o")
         .arg(directory.path().join("program"))
         .output()
@@ -45,14 +57,9 @@ fn program(source: &str) -> tempfile::TempDir {
     directory
 }
 
-/// Runs the program with the library of its need in this directory.
-fn run(directory: &Path, libraries: &Path) -> Output {
-    command(directory).env("LD_LIBRARY_PATH", libraries).output().unwrap()
-}
-
 fn command(directory: &Path) -> Command {
     let mut command = Command::new(directory.join("program"));
-    command.env("BATON_LOG_DIR", directory.join("log")).stdin(Stdio::null());
+    command.env("BATON_LOG_DIR", directory.join("log")).env("TZ", "UTC0").stdin(Stdio::null());
     command
 }
 
@@ -61,17 +68,60 @@ fn printed(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-#[test]
-fn lists_are_androids() {
-    let directory = program("lists.c");
-    let androids = printed(&run(directory.path(), Path::new(ANDROIDS)));
+/// What a program prints must be the same with either library.
+fn check_same(source: &str, arguments: &[&Path], at_least: usize) {
+    let directory = program(source);
     std::os::unix::fs::symlink(library(), directory.path().join(NAME)).unwrap();
-    let ours = printed(&run(directory.path(), directory.path()));
-    assert!(androids.lines().count() > 100);
+    let [androids, ours] = [Path::new(ANDROIDS), directory.path()].map(|libraries| {
+        let mut command = command(directory.path());
+        printed(&command.args(arguments).env("LD_LIBRARY_PATH", libraries).output().unwrap())
+    });
+    assert!(androids.lines().count() > at_least);
     for (index, (ours, androids)) in ours.lines().zip(androids.lines()).enumerate() {
         assert_eq!(ours, androids, "line {}", index + 1);
     }
     assert_eq!(ours.lines().count(), androids.lines().count());
+}
+
+#[test]
+fn lists_are_androids() {
+    check_same("lists.c", &[], 100);
+}
+
+#[test]
+fn formats_are_androids() {
+    let tags = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&tags, "# tags\n42 answer (to life|3)\n314\tpi\n2718 e (a|1),(b|2) # two\n")
+        .unwrap();
+    check_same("formats.c", &[tags.path()], 150);
+}
+
+#[test]
+fn a_program_reads_what_it_has_written() {
+    // Its reader's functions beyond those that Debian's library has.
+    let directory = program_with("reads.c", &library());
+    std::os::unix::fs::symlink(library(), directory.path().join("libbaton_log.so.0")).unwrap();
+    let mut command = command(directory.path());
+    let output = command.env("LD_LIBRARY_PATH", directory.path()).output().unwrap();
+    let expected = "0 1\n0 4 one: first\n2 4 [42]: third\n0 6 four: fourth\nno more\n0 6 four: fourth\n\
+                    0 5 later: awaited\nno more\n0\nno more\nno more\n";
+    assert_eq!(printed(&output), expected);
+}
+
+/// Every function that Android's exports for C. C++'s own are its business.
+#[test]
+fn every_function_is_there() {
+    let exported = |library: &Path| {
+        let output =
+            Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().unwrap();
+        let names = String::from_utf8(output.stdout).unwrap();
+        let names = names.lines().filter_map(|line| line.split_once(" T ")).map(|(_, name)| name);
+        names.filter(|name| !name.starts_with("_Z")).map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let androids = exported(&Path::new(ANDROIDS).join(NAME));
+    assert!(androids.len() > 60);
+    let missing: Vec<_> = androids.difference(&exported(&library())).cloned().collect();
+    assert_eq!(missing, [""; 0]);
 }
 
 /// What `baton logcat` would show: buffer, level, tag and message of each entry.

@@ -135,7 +135,7 @@ impl Verb {
 }
 
 /// A zone by a name of the zone database, or by rules as `TZ` has them.
-fn named_zone(name: &str) -> Option<TimeZone> {
+pub fn named_zone(name: &str) -> Option<TimeZone> {
     match name {
         "UTC" => Some(TimeZone::UTC),
         _ => TimeZone::get(name).or_else(|_| TimeZone::posix(name)).ok(),

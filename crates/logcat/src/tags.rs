@@ -59,10 +59,9 @@ impl Tags {
         self.0.get(&number)
     }
 
-    /// The number of the event of this name; of several, the least.
-    pub fn number(&self, name: &str) -> Option<u32> {
-        let named = self.0.iter().filter(|(_, tag)| tag.name == name);
-        named.map(|(number, _)| *number).min()
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Tag)> {
+        self.0.iter().map(|(number, tag)| (*number, tag))
     }
 }
 
@@ -93,7 +92,7 @@ mod tests {
         assert_eq!(tags.find(314), Some(&tag("pi", "")));
         assert_eq!(tags.find(30014), Some(&tag("am_proc_start", "(User|1|5),(PID|1|5)")));
         assert_eq!(tags.find(1), None);
-        assert_eq!((tags.number("pi"), tags.number("other")), (Some(314), None));
+        assert_eq!(tags.iter().map(|(number, _)| number).max(), Some(30014));
     }
 
     #[test]

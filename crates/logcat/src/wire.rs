@@ -9,6 +9,7 @@
 //! Little-endian, without anything between entries. The monotonic time has no place in it.
 
 use crate::entry::{Body, Buffer, Entry, Level};
+use std::ops::Range;
 use std::time::Duration;
 
 /// Of the header.
@@ -121,23 +122,37 @@ fn event(payload: &[u8]) -> Option<Body> {
     Some(Body::Event { tag: u32::from_le_bytes(*tag), payload: payload.to_vec() })
 }
 
-/// Android's reading: the tag ends at a NUL or, if there is none, at the first byte that no tag has.
 fn text(payload: &[u8]) -> Option<Body> {
-    let (&level, rest) = payload.split_first()?;
-    if payload.len() < 3 {
-        return None;
+    let parts = Parts::find(payload)?;
+    let (tag, message) = (payload[parts.tag].into(), payload[parts.message].into());
+    Some(Body::Text { level: Level(payload[0]), tag, message })
+}
+
+/// Where tag and message are in a text's payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// Behind the level.
+    pub tag: Range<usize>,
+    /// Behind the tag and one byte.
+    pub message: Range<usize>,
+}
+
+impl Parts {
+    /// Android's reading: the tag ends at a NUL or, if there is none, at the first byte that no tag has. `None` for what is
+    /// less than a level and two ends.
+    pub fn find(payload: &[u8]) -> Option<Parts> {
+        let rest = payload.get(1..).filter(|_| payload.len() >= 3)?;
+        let is_odd = |byte: &u8| !(b'!'..0x7f).contains(byte) || *byte == b':';
+        let end = rest.iter().position(|&byte| byte == 0).or_else(|| rest.iter().position(is_odd));
+        // Where there is none, all of it is tag, and the last byte goes to its end.
+        let end = end.map_or(payload.len() - 1, |end| end + 1);
+        let start = (end + 1).min(payload.len());
+        let message = &payload[start..];
+        let bytes = message.iter().position(|&byte| byte == 0);
+        // A message without end loses its last byte to one.
+        let bytes = bytes.unwrap_or(message.len().saturating_sub(1));
+        Some(Parts { tag: 1..end, message: start..start + bytes })
     }
-    let is_odd = |byte: &u8| !(b'!'..0x7f).contains(byte) || *byte == b':';
-    let end = rest.iter().position(|&byte| byte == 0).or_else(|| rest.iter().position(is_odd));
-    let (tag, message) = match end {
-        Some(end) => (&rest[..end], &rest[end + 1..]),
-        // All of it is tag. The last byte goes to its end.
-        None => (&rest[..rest.len() - 1], &[][..]),
-    };
-    let end = message.iter().position(|&byte| byte == 0);
-    // A message without end loses its last byte to one.
-    let message = &message[..end.unwrap_or(message.len().saturating_sub(1))];
-    Some(Body::Text { level: Level(level), tag: tag.to_vec(), message: message.to_vec() })
 }
 
 #[cfg(test)]
