@@ -75,6 +75,9 @@ pub mod header {
     pub const ONE_WAY_BYTES: usize = 256;
     /// u32, the server's: how many those are.
     pub const ONE_WAY_BUFFERS: usize = 260;
+    /// u32 for each lane, the client's: the processor to which its real-time caller is bound, and one; 0 for any other
+    /// caller.
+    pub const BOUND: usize = 320;
 }
 
 /// Offsets of the words in a bell page.

@@ -19,7 +19,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Knows no Binder: programs log whether they use Baton otherwise or not.
     ("baton-log", &["baton-shm"]),
     ("baton-nucleus", &[]),
-    ("baton-preload", &["baton-abi", "baton-driver"]),
     ("baton-preload", &["baton-abi", "baton-driver", "baton-log"]),
     ("baton-capi", &["baton-driver"]),
     ("baton-logcat", &["baton-log"]),

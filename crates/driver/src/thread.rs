@@ -2,6 +2,7 @@
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
+use rustix::thread::CpuSet;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -110,6 +111,18 @@ pub fn processor() -> u32 {
     // SAFETY: asks about the calling thread; the C library reads it from memory of its own that the
     // kernel keeps (rseq), which costs a tenth of the vDSO's call.
     unsafe { libc::sched_getcpu() as u32 }
+}
+
+/// Binds the calling thread. False if it may not run on any of these processors.
+pub fn bind(processors: &CpuSet) -> bool {
+    rustix::thread::sched_setaffinity(None, processors).is_ok()
+}
+
+/// The one processor to which the calling thread is bound, if it is.
+pub fn bound_to() -> Option<u32> {
+    let allowed = rustix::thread::sched_getaffinity(None).ok()?;
+    let mut processors = (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor));
+    processors.next().filter(|_| allowed.count() == 1).map(|processor| processor as u32)
 }
 
 /// On how many processors this process and its peers can run at once. That it is bound to one tells

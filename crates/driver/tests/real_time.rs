@@ -8,6 +8,7 @@ use baton_abi::control::{LaneReport, Policy, ProcessReport, Rank};
 use baton_driver::observer::Observer;
 use baton_driver::process::{Handle, Parcel, Process, Request, priority_changed};
 use rustix::io::Errno;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -36,7 +37,7 @@ fn main() {
         return;
     }
     become_ordinary();
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         (
             "a_prepared_callers_first_call_is_served_at_its_rank",
             a_prepared_callers_first_call_is_served_at_its_rank,
@@ -44,6 +45,7 @@ fn main() {
         ("a_call_is_served_at_its_callers_rank", a_call_is_served_at_its_callers_rank),
         ("a_nested_call_inherits", a_nested_call_inherits),
         ("a_change_of_priority_is_followed", a_change_of_priority_is_followed),
+        ("a_bound_callers_looper_is_bound_there", a_bound_callers_looper_is_bound_there),
         ("a_caller_that_ends_leaves_no_looper", a_caller_that_ends_leaves_no_looper),
         ("a_killed_caller_leaves_no_looper", a_killed_caller_leaves_no_looper),
         ("whatever_a_real_time_caller_sends_arrives", whatever_a_real_time_caller_sends_arrives),
@@ -203,6 +205,39 @@ fn a_change_of_priority_is_followed() {
         call_until(&client, &manager, RANK, [policy, priority]);
     }
     server.close();
+}
+
+/// A looper runs where its caller is bound, and nowhere in particular once that one is free again.
+fn a_bound_callers_looper_is_bound_there() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let object = server.add_object(|_| Ok(Parcel::from(&bytes(bound())[..])));
+    server.become_context_manager(object).unwrap();
+    let serving = server.clone();
+    thread::spawn(move || serving.serve());
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let all = sched_getaffinity(None).unwrap();
+    let free = bound();
+    assert!(become_real_time(libc::SCHED_FIFO, 10));
+    for processor in (0..CpuSet::MAX_CPU).filter(|&processor| all.is_set(processor)) {
+        let mut only = CpuSet::new();
+        only.set(processor);
+        sched_setaffinity(None, &only).unwrap();
+        priority_changed();
+        call_until(&client, &manager, RANK, [1, processor as i32]);
+    }
+    sched_setaffinity(None, &all).unwrap();
+    priority_changed();
+    call_until(&client, &manager, RANK, free);
+    server.close();
+}
+
+/// To how many processors the calling thread is bound, and the first of them.
+fn bound() -> [i32; 2] {
+    let bound = sched_getaffinity(None).unwrap();
+    let first = (0..CpuSet::MAX_CPU).find(|&processor| bound.is_set(processor)).unwrap();
+    [bound.count() as i32, first as i32]
 }
 
 /// Through a process in between, which calls on from its looper.

@@ -6,10 +6,10 @@
 //! the same register either way.
 
 use libc::{
-    DIR, FILE, c_char, c_int, c_long, c_uint, c_ulong, c_void, epoll_event, fd_set, gid_t, id_t,
-    mode_t, nfds_t, off_t, pid_t, pollfd, pthread_t, sched_param, sigaction as SigAction,
-    sighandler_t, sigset_t, size_t, ssize_t, stat as Stat, statx as Statx, timespec, timeval,
-    uid_t,
+    DIR, FILE, c_char, c_int, c_long, c_uint, c_ulong, c_void, cpu_set_t, epoll_event, fd_set,
+    gid_t, id_t, mode_t, nfds_t, off_t, pid_t, pollfd, pthread_t, sched_param,
+    sigaction as SigAction, sighandler_t, sigset_t, size_t, ssize_t, stat as Stat, statx as Statx,
+    timespec, timeval, uid_t,
 };
 use std::ffi::CStr;
 use std::mem::transmute;
@@ -190,6 +190,9 @@ real! {
     pthread_setschedparam(thread: pthread_t, policy: c_int, parameters: *const sched_param)
         -> c_int, else libc::ENOSYS;
     pthread_setschedprio(thread: pthread_t, priority: c_int) -> c_int, else libc::ENOSYS;
+    sched_setaffinity(thread: pid_t, bytes: size_t, processors: *const cpu_set_t) -> c_int, else -1;
+    pthread_setaffinity_np(thread: pthread_t, bytes: size_t, processors: *const cpu_set_t)
+        -> c_int, else libc::ENOSYS;
     setpriority(which: c_uint, who: id_t, nice: c_int) -> c_int, else -1;
     nice(change: c_int) -> c_int, else -1;
     pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int, else libc::ENOSYS;

@@ -1,9 +1,9 @@
-//! Threads get other priorities and nice values: their next calls are made by those.
+//! Threads get other priorities, nice values and processors: their next calls are made by those.
 //!
 //! A thread that another process, or an inline system call, gives a priority is not noticed.
 
 use crate::real;
-use libc::{c_int, c_long, c_uint, id_t, pid_t, pthread_t, sched_param};
+use libc::{c_int, c_long, c_uint, cpu_set_t, id_t, pid_t, pthread_t, sched_param, size_t};
 
 /// Whether a system call changes how a thread is scheduled.
 pub fn changes(number: c_long) -> bool {
@@ -12,6 +12,7 @@ pub fn changes(number: c_long) -> bool {
         libc::SYS_sched_setscheduler
             | libc::SYS_sched_setparam
             | libc::SYS_sched_setattr
+            | libc::SYS_sched_setaffinity
             | libc::SYS_setpriority
     )
 }
@@ -37,6 +38,8 @@ changing! {
     sched_setparam(thread: pid_t, parameters: *const sched_param);
     pthread_setschedparam(thread: pthread_t, policy: c_int, parameters: *const sched_param);
     pthread_setschedprio(thread: pthread_t, priority: c_int);
+    sched_setaffinity(thread: pid_t, bytes: size_t, processors: *const cpu_set_t);
+    pthread_setaffinity_np(thread: pthread_t, bytes: size_t, processors: *const cpu_set_t);
     setpriority(which: c_uint, who: id_t, nice: c_int);
     nice(change: c_int);
 }

@@ -157,6 +157,12 @@ impl Channel {
             && self.lane(lane as usize).is_ok_and(|lane| lane.outbox().is_empty())
     }
 
+    /// Where the real-time caller that keeps the lane is bound, if it is bound to one processor.
+    pub fn show_bound(&self, lane: u32, processor: Option<u32>) {
+        let shown = processor.map_or(0, |processor| processor + 1);
+        self.head.word(header::BOUND + 4 * lane as usize).store(shown, Ordering::Relaxed);
+    }
+
     /// The nice value of the caller whose request is about to be posted on the lane.
     #[inline(always)]
     pub fn show_nice(&self, lane: usize, nice: i32) {

@@ -81,6 +81,12 @@ impl Channel {
         self.attended.load(Ordering::Relaxed) >> lane & 1 == 1
     }
 
+    /// To which processor the lane's real-time caller says that it is bound.
+    #[inline]
+    pub fn callers_processor(&self, lane: u32) -> Option<u32> {
+        self.head.word(header::BOUND + 4 * lane as usize).load(Ordering::Relaxed).checked_sub(1)
+    }
+
     /// The lane is served by whoever looks, who finds there what has come meanwhile. True if something has.
     pub fn leave_lane(&self, lane: Lane<'_>, number: u32) -> bool {
         let mut ends = self.ends();

@@ -12,6 +12,7 @@
 
 use super::Engine;
 use super::duty::Duty;
+use super::stay;
 use crate::channel::Channel;
 use crate::state::State;
 use crate::state::thread::Waiting;
@@ -113,6 +114,7 @@ impl Engine {
         if std::mem::take(&mut state.thread(tid).is_relieved) {
             // The broker sees to it too, but later: what the thread serves now is no real-time caller's.
             thread::become_ordinary();
+            stay::go_free();
         }
         if !state.wants_attendant() {
             return state;
@@ -192,7 +194,7 @@ impl Engine {
             self.register(&duty);
             drop(state);
             let outcome = areas.inbox().wait(None);
-            self.follow(&[&duty.channel]);
+            self.stay_with_caller(&duty);
             state = self.lock();
             state.set_waiting(tid, Waiting::No);
             if outcome == Err(Wait::Interrupted) && !state.has_work(tid, false) {

@@ -9,7 +9,7 @@
 //!   leave      what has come meanwhile is the pool's
 //! ```
 //!
-//! It never spins: at its priority it could keep from running whom it waits for. It follows its caller instead.
+//! It never spins: at its priority it could keep from running whom it waits for. It stays with its caller instead: see `stay`.
 //!
 //! It may have to wait for a looper of the pool that serves the lane, which would never run below it on its
 //! processor. Such a wait is a short sleep.
@@ -253,7 +253,7 @@ impl Engine {
             let seen = match areas.inbox().look() {
                 Seen::Nothing => {
                     let seen = areas.inbox().wait(None).unwrap_or(Seen::Nothing);
-                    self.follow(&[&duty.channel]);
+                    self.stay_with_caller(duty);
                     seen
                 }
                 seen => seen,

@@ -24,6 +24,7 @@ mod residence;
 pub(crate) mod settings;
 mod spare;
 pub(crate) mod spin;
+mod stay;
 mod take_in;
 #[cfg(test)]
 mod tests;

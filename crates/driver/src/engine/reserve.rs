@@ -118,6 +118,7 @@ impl Engine {
 
     /// Asks the broker for a looper, unless this one was asked for the same.
     fn ask_for_looper(&self, channel: &Arc<Channel>, lane: u32, rank: Rank) {
+        channel.show_bound(lane, thread::bound_to());
         let link = self.broker.link();
         let asked = {
             let mut all = self.reservations.all.lock();

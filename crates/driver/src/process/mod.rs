@@ -86,8 +86,8 @@ pub struct Object {
     flags: u32,
 }
 
-/// A thread of this process has got another scheduling policy, priority or nice value, by itself or by somebody: its next
-/// call is served at that. A thread that has had its priority since its first call need not say so.
+/// A thread of this process has got another scheduling policy, priority or nice value, or is bound to other processors, by
+/// itself or by somebody: its next call is served accordingly. A thread that has had them since its first call need not say so.
 pub fn priority_changed() {
     crate::thread::ranks_changed();
 }

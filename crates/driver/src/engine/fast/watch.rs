@@ -65,7 +65,7 @@ impl Engine {
         let seen = match areas.inbox().look() {
             Seen::Nothing => {
                 let seen = areas.inbox().wait(None);
-                self.follow(&[&duty.channel]);
+                self.stay_with_caller(duty);
                 seen
             }
             seen => Ok(seen),
