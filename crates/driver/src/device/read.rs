@@ -116,6 +116,7 @@ impl Device {
         let via = state.thread(tid).calls_on().map(|calling| calling.via);
         let called = called.zip(via);
         loop {
+            engine.come_off_duty(&mut state, tid);
             if !nonblocking {
                 state = engine.go_on_duty(state, tid);
             }

@@ -105,17 +105,33 @@ impl Engine {
         self.unlock(state);
     }
 
+    /// The calling thread comes to read: from a lane of which it has been relieved it is the pool's again.
+    pub(crate) fn come_off_duty(&self, state: &mut State, tid: Tid) {
+        let Some(via) = state.thread(tid).relieved_of.take() else { return };
+        self.look_after(via);
+        // The broker sees to it too, but later: what the thread serves now is no real-time caller's.
+        thread::become_ordinary();
+        stay::go_free();
+    }
+
+    /// A message may have come on a lane for a thread that attends it no longer, and has been woken for it: nobody else
+    /// has been told.
+    pub(super) fn look_after(&self, via: Via) {
+        let Some(channel) = self.channel(via.channel) else { return };
+        let Ok(areas) = channel.lane(via.lane as usize) else { return };
+        if areas.inbox().is_empty() {
+            return;
+        }
+        channel.set_ready(via.lane as usize);
+        self.wake_looper();
+    }
+
     /// The calling thread, a looper that comes to read and would wait, goes on duty if there is one for it.
     pub(crate) fn go_on_duty<'a>(
         self: &'a Arc<Engine>,
         mut state: Guard<'a, State>,
         tid: Tid,
     ) -> Guard<'a, State> {
-        if std::mem::take(&mut state.thread(tid).is_relieved) {
-            // The broker sees to it too, but later: what the thread serves now is no real-time caller's.
-            thread::become_ordinary();
-            stay::go_free();
-        }
         if !state.wants_attendant() {
             return state;
         }

@@ -202,3 +202,41 @@ fn only_its_caller_frees_the_lane_of_an_answer() {
     client.close();
     server.close();
 }
+
+/// A client that has woken the thread that attended a lane tells nobody else.
+#[test]
+fn a_thread_that_is_relieved_looks_for_what_it_was_woken_for() {
+    let (broker, _directory) = broker();
+    for leaves in [false, true] {
+        let (server, client, channel) = channel(&broker);
+        let (tid, via) = (1, channel.via(0));
+        let theirs = loop {
+            server.take_events();
+            let Some(theirs) = server.channel(channel.id) else { continue };
+            break theirs;
+        };
+        let mut state = server.lock();
+        for tid in 1..=2 {
+            state.enter_looper(tid);
+            state.thread(tid).return_once = false;
+        }
+        state.offer_lane(via);
+        assert_eq!(state.go_on_duty(tid), Some(via));
+        assert!(theirs.attend(theirs.lane(0).unwrap(), 0));
+        state.vacate(via);
+        server.unlock(state);
+        let request = Message { kind: Kind::Request as u32, ..Message::default() };
+        assert_eq!(channel.lane(0).unwrap().post(&request, |_| {}), Reader::Elsewhere);
+        assert_eq!(theirs.new_lanes().ok(), Some(0));
+        let mut state = server.lock();
+        match leaves {
+            true => state.thread_exit(tid),
+            false => server.come_off_duty(&mut state, tid),
+        }
+        server.carry_out_effects(&mut state);
+        assert_eq!(theirs.new_lanes().ok(), Some(1), "{leaves}");
+        drop(state);
+        server.close();
+        client.close();
+    }
+}

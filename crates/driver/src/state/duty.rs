@@ -152,7 +152,7 @@ impl State {
         if thread.attends.take().is_none() {
             return false;
         }
-        thread.is_relieved = true;
+        thread.relieved_of = Some(via);
         self.duties.attended.remove(&via);
         self.duties.on_duty -= 1;
         self.effect(Effect::Unattended(via, tid));

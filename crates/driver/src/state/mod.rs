@@ -46,6 +46,8 @@ pub enum Effect {
     EndSending(u32),
     /// This thread attends the lane no longer, and is no real-time one for it.
     Unattended(Via, Tid),
+    /// A thread has left that may have been woken for what has come on a lane, and attends it no longer.
+    LookAfter(Via),
     /// No looper of the pool waits, and some are on duty: a round of the patrol, a while later.
     Patrol,
     /// Publish what a channel's client has in the receive buffer.

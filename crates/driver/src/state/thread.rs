@@ -105,8 +105,9 @@ pub struct Thread {
     pub waiting: Waiting,
     /// The real-time caller's lane that it attends.
     pub attends: Option<Via>,
-    /// It attended one, and has not been back since: it has a priority that is not its own.
-    pub is_relieved: bool,
+    /// The one that it attended, until it comes back: it has a priority that is not its own, and may have been woken for
+    /// what nobody else has been told of.
+    pub relieved_of: Option<Via>,
     /// It has served a one-way transaction at a level that is not its own.
     pub is_off_level: bool,
     /// It attends one, or has.
@@ -128,7 +129,7 @@ impl Default for Thread {
             stack: Vec::new(),
             waiting: Waiting::No,
             attends: None,
-            is_relieved: false,
+            relieved_of: None,
             is_off_level: false,
             has_attended: false,
             is_unsuited: false,
@@ -292,6 +293,9 @@ impl State {
         self.set_waiting(tid, Waiting::No);
         self.vacate_of(tid);
         let Some(mut thread) = self.threads.remove(tid) else { return };
+        if let Some(via) = thread.relieved_of {
+            self.effect(Effect::LookAfter(via));
+        }
         self.pool.there -= usize::from(thread.looper.is_there());
         self.balance_duties();
         let mut lanes: Vec<(Via, Vec<Half>)> = Vec::new();

@@ -75,7 +75,9 @@ impl World {
                 }
             }
             // No lane here is a real-time caller's.
-            Effect::Unattended(..) | Effect::Patrol => unreachable!("nobody is on duty"),
+            Effect::Unattended(..) | Effect::LookAfter(_) | Effect::Patrol => {
+                unreachable!("nobody is on duty")
+            }
             Effect::Complain(line) => {
                 assert!(line.starts_with("BC_ACQUIRE tried"), "a rule kept, yet: {line}");
             }

@@ -15,8 +15,10 @@ impl State {
     pub fn is_free(&self, tid: Tid) -> bool {
         let thread = self.threads.get(tid);
         thread.is_some_and(|thread| {
-            let first =
-                thread.failed | thread.return_once | thread.is_relieved | thread.is_off_level;
+            let first = thread.failed
+                | thread.return_once
+                | thread.relieved_of.is_some()
+                | thread.is_off_level;
             thread.is_available() && !first
         })
     }
