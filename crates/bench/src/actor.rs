@@ -63,6 +63,16 @@ impl Actor {
         }
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> io::Result<bool> {
+        Ok(self.process.try_wait()?.is_some())
+    }
+
     /// Ends its input, and waits for its end.
     pub fn dismiss(&mut self, farewell: Duration) {
         drop(self.orders.take());

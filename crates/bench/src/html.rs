@@ -34,7 +34,7 @@ svg line.minor { stroke-dasharray: 2 3; }
 .baton-uapi-trap { color: #c9a400; } .futex { color: #6b7280; } .futex-spin { color: #9aa3ad; }
 .pipe { color: #12875c; } .unix { color: #1f66c1; } .unix-seqpacket { color: #55a8e8; }
 .level { fill: none; stroke: currentColor; stroke-width: 1; stroke-dasharray: 6 4; }
-.mqueue { color: #12875c; } .thesis-standard { color: #6b7280; } .thesis-inheriting { color: #c9a400; }
+.mqueue { color: #12875c; } .mqueue-bound { color: #55a868; } .thesis-standard { color: #6b7280; } .thesis-inheriting { color: #c9a400; }
 .baton-typed-without { color: #ef8a17; } .rsbinder-rpc { color: #8448b8; } .kernel-binder { color: #2a2a8c; }
 .baton-latency, .call { color: #d1351b; } .cyclictest, .return { color: #1f66c1; }
 .lanes-2 { color: #ef8a17; } .lanes-256 { color: #d1351b; }

@@ -15,7 +15,8 @@
 //!   need around them.
 //! - [`form`]: what every benchmark takes and prints; [`distribution`]: what came of it;
 //!   [`report`]: in JSON, [`table`]: for a person, [`html`]: as a page of [`curve`]s and of
-//!   [`load`]; [`machine`]: where all this was true.
+//!   [`load`]; [`machine`]: where all this was true;
+//!   `perf`: what the kernel counts of other processes.
 //!
 //! **Invariant**: at any instant one pair or crowd at most is measured, and everything else sleeps.
 
@@ -40,6 +41,7 @@ pub mod pages;
 pub mod pair;
 pub mod party;
 pub mod payload;
+mod perf;
 pub mod processors;
 pub mod ratios;
 pub mod report;

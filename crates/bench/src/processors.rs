@@ -61,6 +61,13 @@ fn parse_list(text: &str) -> Vec<usize> {
     ranges.flatten().collect()
 }
 
+/// Binds the calling thread alone to one processor.
+pub fn stay_on(cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set)
+}
+
 /// Binds every thread of this process, and all that they will start, to one processor; or to
 /// none, but those that it was started with.
 pub fn go_to(cpu: Option<usize>) -> Result<()> {

@@ -65,6 +65,11 @@ pub enum Detail {
         priority: String,
         /// Ordinary callers.
         callers: usize,
+        /// Who is bound to a processor: nobody, caller, both.
+        bound: &'static str,
+        /// What a process beside does to hurt them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        misuse: Option<&'static str>,
     },
     /// A call while somebody in between keeps the processor.
     Inversion {

@@ -90,14 +90,19 @@ pub fn title(row: &Row) -> String {
         Some(Detail::Clients { clients, .. }) => {
             format!("{clients} clients at once, {processors}{bytes}")
         }
-        Some(Detail::RealTime { real_time_callers, priority, callers }) => {
+        Some(Detail::RealTime { real_time_callers, priority, callers, bound, misuse }) => {
             let what = match row.case {
                 "t-call" => "T_CALL, until the handler runs",
                 "t-return" => "T_RET, from the handler back",
                 "wake-up" => "a thread that wakes up, beside",
                 _ => "the whole call",
             };
-            format!("{real_time_callers} at {priority} among {callers} ordinary callers: {what}")
+            let bound = if *bound == "nobody" { "" } else { ", on one processor" };
+            let among = match misuse {
+                Some(misuse) => format!("beside misuse: {misuse}"),
+                None => format!("among {callers} ordinary callers"),
+            };
+            format!("{real_time_callers} at {priority}{bound} {among}: {what}")
         }
         Some(Detail::Inversion { .. }) => {
             "a call on a processor that somebody less urgent keeps".to_owned()
@@ -136,6 +141,7 @@ fn line(row: &Row) -> String {
     let name = match &row.detail {
         Some(Detail::Lanes { lanes }) => format!("{} {lanes}", row.system),
         Some(Detail::Inversion { served_at }) => format!("{} {served_at}", row.system),
+        Some(Detail::RealTime { bound: "both", .. }) => format!("{} there too", row.system),
         None if row.case != "call" => format!("{} {}", row.system, row.case),
         _ => row.system.to_owned(),
     };

@@ -258,29 +258,43 @@ fn real_time_callers_are_served() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("rt.html");
     let words = ["bench", "rt", "--json", "--calls", "5", "--rounds", "2", "--priorities", "30,20"];
-    let others =
-        ["--parts", "calls,scaling,inversion", "--callers", "0,2", "--real-time-callers", "1,3"];
+    let others = [
+        "--parts",
+        "calls,scaling,inversion,steady,misuse",
+        "--callers",
+        "0,2",
+        "--real-time-callers",
+        "1,3",
+    ];
     let mut command = Command::new(std::env::current_exe().unwrap());
     let output = command.args(words).args(others).arg("--html").arg(&file).output().unwrap();
     let report = json(&output);
     let rows = report["rows"].as_array().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let n = |system: &str, case: &str, priority: &str, callers: [usize; 2]| {
+    let n = |system: &str, case: &str, priority: &str, callers: [usize; 2], bound: &str| {
         let is_it = |row: &&Value| {
             let numbers = [&row["real_time_callers"], &row["callers"]];
             (row["system"] == system && row["case"] == case && row["priority"] == priority)
                 && numbers == [callers[0], callers[1]]
+                && (row["bound"] == bound && row["misuse"].is_null())
         };
-        rows.iter().find(is_it).unwrap_or_else(|| panic!("{system} {case} {callers:?}"))["n"]
-            .clone()
+        let found = rows.iter().find(is_it);
+        found.unwrap_or_else(|| panic!("{system} {case} {callers:?} {bound}"))["n"].clone()
     };
     for case in ["t-call", "t-return", "call"] {
         for callers in [0, 2] {
-            assert_eq!(n("unix", case, "fifo:30", [1, callers]), 10);
-            assert_eq!(n("mqueue", case, "fifo:30", [1, callers]), 10);
-            assert_eq!(n("baton-typed", case, "fifo:20", [1, callers]), 10);
+            for bound in ["nobody", "caller"] {
+                assert_eq!(n("unix", case, "fifo:30", [1, callers], bound), 10);
+                assert_eq!(n("mqueue", case, "fifo:30", [1, callers], bound), 10);
+                assert_eq!(n("baton-typed", case, "fifo:20", [1, callers], bound), 10);
+            }
+            assert_eq!(n("mqueue", case, "fifo:30", [1, callers], "both"), 10);
         }
-        assert_eq!(n("baton-typed", case, "fifo:30", [3, 2]), 30);
+        assert_eq!(n("baton-typed", case, "fifo:30", [3, 2], "nobody"), 30);
+        let misused = rows.iter().filter(|row| row["case"] == case && row["n"] == 10);
+        let misused: Vec<&Value> =
+            misused.map(|row| &row["misuse"]).filter(|it| it.is_string()).collect();
+        assert_eq!(json!(misused), json!(["priority", "garbage", "oneway", "channels"]));
     }
     let delayed = rows.iter().filter(|row| row["case"] == "inversion" && row["n"] == 10);
     let delayed: Vec<_> = delayed.map(|row| (&row["system"], &row["served_at"])).collect();
@@ -294,16 +308,23 @@ fn real_time_callers_are_served() {
     let ratios = report["ratios"].as_array().unwrap();
     let ratio = |name: &str| ratios.iter().find(|ratio| ratio["name"] == name).unwrap();
     assert!(ratio("loaded_p99_over_idle")["value"].is_f64());
+    for name in ["steady_call_allocations", "steady_call_syscalls"] {
+        // This user may not count, or it is the promise.
+        let steady = ratio(name);
+        assert!(steady["why"].is_string() || steady["holds"] == true, "{steady}");
+    }
     assert!(ratio("seven_callers_over_one")["why"].is_string(), "there were three");
     page_of_real_time_callers(&std::fs::read_to_string(file).unwrap());
 }
 
 fn page_of_real_time_callers(page: &str) {
-    // Three legs for each of two priorities and two numbers of callers; inversion; and the means.
-    assert_eq!(page.matches("<svg").count(), 3 * 2 * 2 + 2);
+    // Three legs for each of two priorities and two numbers of callers, bound and not, and for each misuse; inversion;
+    // and the means.
+    assert_eq!(page.matches("<svg").count(), 3 * (2 * 2 * 2 + 4) + 2);
     for class in [
         "curve baton-typed",
         "curve mqueue",
+        "curve mqueue-bound",
         "curve baton-typed-without",
         "curve thesis-inheriting",
     ] {

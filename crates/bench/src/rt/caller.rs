@@ -8,6 +8,7 @@
 //! As in RTAndroid's experiment (Kalkov 2018, figure 6.3) the handler does nothing but read the clock, so that
 //! its first instruction is its last one.
 
+use crate::processors;
 use crate::rt::request::Request;
 use crate::rt::way::Call;
 use crate::service::now_ns;
@@ -39,6 +40,9 @@ pub struct Schedule {
     /// Wait until calls are served at the caller's own priority
     #[arg(long)]
     pub inherits: bool,
+    /// Where each of them runs
+    #[arg(long)]
+    pub caller_cpu: Option<usize>,
 }
 
 /// What one caller has found, call by call, in nanoseconds.
@@ -55,27 +59,35 @@ pub fn stay_in_memory() {
     let _ = memory::Locked::new().map(std::mem::forget);
 }
 
-/// A thread for each, at the same priority. They take their turns within the period.
+/// A thread for each, at the same priority. They take their turns within the period, and begin once `wait` returns,
+/// which is called when all of them are warm.
 pub fn call_periodically(
     callers: Vec<Call>,
     level: u8,
     schedule: &Schedule,
+    wait: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<Vec<Times>> {
-    let (n_callers, warm) = (callers.len() as u64, Barrier::new(callers.len()));
+    let n_callers = callers.len() as u64;
+    let [warm, begun] = [(); 2].map(|()| Barrier::new(callers.len() + 1));
     let period_ns = schedule.period_us * 1000;
     thread::scope(|scope| {
         let start = |(mut call, number): (Call, u64)| {
-            let warm = &warm;
+            let (warm, begun) = (&warm, &begun);
             scope.spawn(move || {
                 let prepared = prepare(&mut call, level, schedule);
                 // Those that failed have the others go on.
                 warm.wait();
+                begun.wait();
                 prepared?;
                 let offset_ns = period_ns * number / n_callers;
                 measure(&mut call, schedule.calls, now_ns() + period_ns + offset_ns, period_ns)
             })
         };
         let threads: Vec<_> = callers.into_iter().zip(0..).map(start).collect();
+        warm.wait();
+        let waited = wait();
+        begun.wait();
+        waited?;
         threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
     })
 }
@@ -83,6 +95,8 @@ pub fn call_periodically(
 /// Makes the calling thread a real-time one, and its calls warm.
 pub fn prepare(call: &mut Call, level: u8, schedule: &Schedule) -> io::Result<()> {
     memory::prefault_stack(STACK_BYTES);
+    // Before the first call, at which others look where it runs.
+    schedule.caller_cpu.map_or(Ok(()), processors::stay_on)?;
     Priority::Fifo(level).set(None).map_err(io::Error::other)?;
     let served_at =
         |call: &mut Call| -> io::Result<u64> { Ok(u64::from_ne_bytes(call(Request::Level)?)) };

@@ -38,9 +38,17 @@ impl Cast<'_> {
     /// Starts a process, and waits until it is at it.
     pub fn ready(&mut self, role: Role, words: &[String]) -> io::Result<Member> {
         let member = self.add(role, words)?;
+        self.is_ready(member)?;
+        Ok(member)
+    }
+
+    fn is_ready(&mut self, member: Member) -> io::Result<()> {
         match self.hear(member, PATIENCE)?.as_str() {
-            "ready\n" => Ok(member),
-            _ => Err(io::Error::other(format!("the {} says something else", role.name()))),
+            "ready\n" => Ok(()),
+            _ => {
+                let role = self.members[member.0].0;
+                Err(io::Error::other(format!("the {} says something else", role.name())))
+            }
         }
     }
 
@@ -53,6 +61,31 @@ impl Cast<'_> {
         command.arg("--starter").arg(std::process::id().to_string());
         self.members.push((role, Actor::start(&mut command)?));
         Ok(Member(self.members.len() - 1))
+    }
+
+    /// Tells it to do something, so often, and waits until it has.
+    pub fn ask(&mut self, member: Member, order: &str) -> io::Result<()> {
+        self.tell(member, order)?;
+        self.is_ready(member)
+    }
+
+    /// Tells it to do something.
+    pub fn tell(&mut self, Member(member): Member, order: &str) -> io::Result<()> {
+        self.members[member].1.say(order)
+    }
+
+    /// Its process id.
+    pub fn process(&self, Member(member): Member) -> u32 {
+        self.members[member].1.id()
+    }
+
+    /// That it has not ended.
+    pub fn is_there(&mut self, Member(member): Member) -> io::Result<()> {
+        let (role, actor) = &mut self.members[member];
+        match actor.has_ended()? {
+            false => Ok(()),
+            true => Err(io::Error::other(format!("the {} has ended", role.name()))),
+        }
     }
 
     /// What it says next.

@@ -2,6 +2,8 @@
 
 use crate::distribution::Distribution;
 use crate::rt::caller::Times;
+use crate::rt::misuse::Misuse;
+use crate::rt::steady::Resource;
 use crate::rt::way::Way;
 use baton_rt::Priority;
 use std::cmp::Reverse;
@@ -17,9 +19,68 @@ pub struct Case {
     pub level: Reverse<u8>,
     /// Ordinary callers.
     pub callers: usize,
+    /// Who has to stay on a processor.
+    pub bound: Bound,
+    /// What somebody else does to hurt them.
+    pub misuse: Option<Misuse>,
     /// How they call.
     pub way: Way,
 }
+
+/// Who is bound to a processor, the same for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Bound {
+    /// Neither side.
+    Nobody,
+    /// Real-time callers, by themselves; the server knows nothing of it.
+    Caller,
+    /// Real-time callers, and the server's process by its own doing.
+    Both,
+}
+
+impl Bound {
+    /// All.
+    pub const ALL: [Bound; 3] = [Bound::Nobody, Bound::Caller, Bound::Both];
+
+    /// As rows have it, and the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bound::Nobody => "nobody",
+            Bound::Caller => "caller",
+            Bound::Both => "both",
+        }
+    }
+}
+
+impl std::fmt::Display for Bound {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+impl Case {
+    /// One real-time caller, with nobody bound.
+    pub fn one(way: Way, level: u8, callers: usize) -> Case {
+        let (level, bound) = (Reverse(level), Bound::Nobody);
+        Case { real_time_callers: 1, level, callers, bound, misuse: None, way }
+    }
+
+    /// The same, bound.
+    pub fn bound(self, bound: Bound) -> Case {
+        Case { bound, ..self }
+    }
+
+    /// As charts have it.
+    pub fn name(&self) -> &'static str {
+        match (self.way, self.bound) {
+            (Way::Mqueue, Bound::Both) => MQUEUE_BOUND,
+            (way, _) => way.name(),
+        }
+    }
+}
+
+/// Message queues whose server is bound, too.
+pub const MQUEUE_BOUND: &str = "mqueue-bound";
 
 /// A part of a call's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +141,8 @@ pub struct Found {
     pub wake_ups: Measured<usize, Distribution>,
     /// Calls while somebody keeps the processor.
     pub inversions: Measured<Inversion, Distribution>,
+    /// What a steady call takes, round by round.
+    pub steady: Measured<Resource, Vec<f64>>,
 }
 
 /// Adds a round, which `measure` plays, unless one has failed before.
@@ -112,13 +175,15 @@ pub fn add_calls(legs: &mut [Distribution; 3], callers: &[Times]) {
 impl Found {
     /// A leg of a case, or why it is not there.
     pub fn leg(&self, case: &Case, leg: Leg) -> Result<&Distribution, String> {
-        let Case { real_time_callers, level: Reverse(level), callers, way } = case;
+        let Case { real_time_callers, level: Reverse(level), callers, bound, misuse, way } = case;
         match self.calls.get(case) {
             Some(Ok(legs)) => Ok(&legs[leg as usize]),
             Some(Err(why)) => Err(format!("{}: {why}", way.name())),
             None => Err(format!(
-                "{}: {real_time_callers} at fifo:{level} among {callers} ordinary callers were not measured",
-                way.name()
+                "{}: {real_time_callers} at fifo:{level} among {callers} ordinary callers, bound {bound}{}, were not \
+                 measured",
+                way.name(),
+                misuse.map_or(String::new(), |misuse| format!(", misuse {}", misuse.name())),
             )),
         }
     }
@@ -127,6 +192,7 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::ValueEnum;
 
     #[test]
     fn a_whole_call_is_both_its_halves() {
@@ -138,6 +204,13 @@ mod tests {
         add_calls(&mut legs, &[times(&[10, 20], &[1, 1]), times(&[30], &[70])]);
         let ends = legs.each_ref().map(|leg| (leg.n(), leg.min_ns(), leg.max_ns()));
         assert_eq!(ends, [(3, 10, 30), (3, 1, 70), (3, 11, 100)]);
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for bound in Bound::ALL {
+            assert_eq!(bound.to_possible_value().unwrap().get_name(), bound.name());
+        }
     }
 
     #[test]

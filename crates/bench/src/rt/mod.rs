@@ -7,40 +7,35 @@
 //!
 //! - [`way`]: how calls are made, a file each: `typed`, `unix`, `mqueue`; [`request`]: what is asked.
 //! - [`cast`]: a measurement's processes, as the run sees them; [`role`]: as they see themselves; [`caller`]: the
-//!   real-time ones; [`inversion`]: a scenario of three.
-//! - [`plan`]: what is measured; [`found`]: what came of it; [`ratios`]: what it must hold; [`thesis`]: the
+//!   real-time ones; [`inversion`]: a scenario of three; [`misuse`]: those that want to hurt them; [`steady`]: what the
+//!   kernel counts of both sides.
+//! - [`plan`]: what is measured; `rounds`: how; [`found`]: what came of it; [`ratios`]: what it must hold; [`thesis`]: the
 //!   figures beside ours; [`show`]: all of it as rows, tables and charts.
 
 pub mod caller;
 pub mod cast;
 pub mod found;
 pub mod inversion;
+pub mod misuse;
 mod mqueue;
 pub mod plan;
 pub mod ratios;
 pub mod request;
 pub mod role;
+mod rounds;
 pub mod show;
+pub mod steady;
+mod stranger;
 pub mod thesis;
 mod typed;
 mod unix;
 pub mod way;
 
-use crate::form::{self, BenchError, Finding, FormArgs, progress};
-use crate::latency::{cyclictest, timer::Period};
-use crate::processors::Processors;
-use crate::stage::{Setting, Stage};
-use baton_rt::Priority;
-use caller::Times;
-use cast::Cast;
-use found::{Case, Found, Inversion};
-use inversion::Scenario;
+use crate::form::{self, BenchError, Finding, FormArgs};
+use crate::stage::Setting;
+use found::Bound;
 use plan::Plan;
-use role::Role;
-use std::cmp::Reverse;
-use std::io;
 use std::process::ExitCode;
-use std::time::Duration;
 use way::Way;
 
 const NAME: &str = "rt";
@@ -78,6 +73,10 @@ pub struct RtArgs {
     /// Ordinary callers; bars are of the most and of none
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [0, 100])]
     pub callers: Vec<usize>,
+    /// Who is bound to a processor, where a caller is alone; bars are of bound ones
+    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',',
+        default_values_t = Bound::ALL)]
+    pub bound: Vec<Bound>,
     /// Real-time callers at once; bars are of seven and one
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [1, 2, 3, 4, 5, 6, 7])]
     pub real_time_callers: Vec<usize>,
@@ -94,10 +93,15 @@ pub enum Part {
     WakeUps,
     /// A call while somebody in between keeps the processor.
     Inversion,
+    /// What a call takes of the system.
+    Steady,
+    /// A real-time caller beside processes that want to hurt it.
+    Misuse,
 }
 
 impl Part {
-    const ALL: [Part; 4] = [Part::Calls, Part::Scaling, Part::WakeUps, Part::Inversion];
+    const ALL: [Part; 6] =
+        [Part::Calls, Part::Scaling, Part::WakeUps, Part::Inversion, Part::Steady, Part::Misuse];
 }
 
 impl std::fmt::Display for Part {
@@ -133,101 +137,12 @@ pub fn rt(args: &RtArgs) -> ExitCode {
 fn run(args: &RtArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let plan = Plan::new(args);
-    let found = measure(&plan, &setting.processors);
+    let found = rounds::measure(&plan, &setting.processors);
     let mut report = setting.report(NAME, plan.rounds, show::rows(&found));
     report.ratios = ratios::of(&found, args);
     let tables = show::tables(&report);
     let page = show::page(&report, &found, &tables);
     Ok(Finding { report, tables, page })
-}
-
-/// The cases of a round follow each other: what disturbs the machine for a while disturbs all of them.
-fn measure(plan: &Plan, processors: &Processors) -> Found {
-    let mut found = Found { level: plan.level, ..Found::default() };
-    let progress = progress(plan.n_steps());
-    for _ in 0..plan.rounds {
-        for &case in &plan.cases {
-            progress.set_message(format!("{}, {} ordinary callers", case.way.name(), case.callers));
-            let add = |legs: &mut _, round: Vec<Times>| found::add_calls(legs, &round);
-            found::add(&mut found.calls, case, || calls(plan, &case), add);
-            progress.inc(1);
-        }
-        for &callers in &plan.wake_ups {
-            progress.set_message(cyclictest::NAME);
-            let measure = || wake_ups(plan, callers);
-            found::add(&mut found.wake_ups, callers, measure, |times, round: Vec<u64>| {
-                times.add_round(&round)
-            });
-            progress.inc(1);
-        }
-        for &inversion in &plan.inversions {
-            progress.set_message("inversion");
-            let measure = || invert(plan, inversion, processors);
-            found::add(&mut found.inversions, inversion, measure, |times, round: Vec<u64>| {
-                times.add_round(&round)
-            });
-            progress.inc(1);
-        }
-    }
-    progress.finish_and_clear();
-    found
-}
-
-fn words(words: &[(&str, u64)]) -> Vec<String> {
-    words.iter().flat_map(|(word, value)| [(*word).to_owned(), value.to_string()]).collect()
-}
-
-/// A round of calls, on a stage of its own.
-fn calls(plan: &Plan, case: &Case) -> io::Result<Vec<Times>> {
-    let &Case { real_time_callers, level: Reverse(level), callers, way } = case;
-    let stage = Stage::set().map_err(io::Error::other)?;
-    let mut cast = Cast::new(&stage, way);
-    cast.server(level, &[])?;
-    add_crowd(&mut cast, callers)?;
-    let mut urgent = words(&[
-        ("--level", level.into()),
-        ("--threads", real_time_callers as u64),
-        ("--calls", plan.n_calls.into()),
-        ("--period-us", plan.period_us),
-    ]);
-    urgent.extend(way.inherits().then(|| "--inherits".to_owned()));
-    let urgent = cast.add(Role::Urgent, &urgent)?;
-    cast.hear_found(urgent, Duration::from_micros(plan.period_us) * plan.n_calls)
-}
-
-fn add_crowd(cast: &mut Cast<'_>, callers: usize) -> io::Result<()> {
-    if callers > 0 {
-        cast.ready(Role::Crowd, &words(&[("--threads", callers as u64)]))?;
-    }
-    Ok(())
-}
-
-/// A round of wake-ups, beside what callers do to the machine.
-fn wake_ups(plan: &Plan, callers: usize) -> io::Result<Vec<u64>> {
-    let stage = Stage::set().map_err(io::Error::other)?;
-    let mut cast = Cast::new(&stage, Way::BatonTyped);
-    cast.server(0, &[])?;
-    add_crowd(&mut cast, callers)?;
-    let period = Period {
-        interval_us: plan.period_us as u32,
-        n_loops: plan.n_calls,
-        priority: Some(Priority::Fifo(plan.level)),
-    };
-    let mut threads = cyclictest::measure(&period, &[None]).map_err(io::Error::other)?;
-    Ok(threads.pop().expect("of one thread"))
-}
-
-fn invert(plan: &Plan, inversion: Inversion, processors: &Processors) -> io::Result<Vec<u64>> {
-    let Inversion { way, allowed } = inversion;
-    let stage = if allowed { Stage::set() } else { Stage::without_real_time() };
-    let scenario = Scenario {
-        way,
-        inherits: allowed && way.inherits(),
-        level: plan.level,
-        cpu: processors.client,
-        n_calls: plan.n_inversions,
-    };
-    inversion::measure(&stage.map_err(io::Error::other)?, &scenario)
 }
 
 #[cfg(test)]

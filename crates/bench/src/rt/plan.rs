@@ -1,9 +1,10 @@
 //! What is measured, how often, and in which order.
 
-use crate::rt::found::{Case, Inversion};
+use crate::rt::found::{Bound, Case, Inversion};
+use crate::rt::misuse::Misuse;
+use crate::rt::steady::Resource;
 use crate::rt::way::Way;
 use crate::rt::{Part, RtArgs};
-use std::cmp::Reverse;
 
 /// All of it, once a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +21,9 @@ pub struct Plan {
     pub wake_ups: Vec<usize>,
     /// Calls while somebody keeps the processor.
     pub inversions: Vec<Inversion>,
-    /// How often each is played in a round.
+    /// What of a steady call is counted.
+    pub steady: Vec<Resource>,
+    /// How often each inversion is played in a round.
     pub n_inversions: u32,
     /// The first of the callers' priorities.
     pub level: u8,
@@ -31,7 +34,7 @@ impl Plan {
     pub fn new(args: &RtArgs) -> Plan {
         let quick = args.form.quick;
         let (n_calls, period_us, n_inversions) =
-            if quick { (400, 1000, 4) } else { (2500, 2000, 10) };
+            if quick { (400, 1000, 3) } else { (2500, 2000, 10) };
         let has = |part| args.parts.contains(&part);
         let ways =
             || Way::ALL.into_iter().filter(|way| !way.is_peer() || args.peers.0.contains(way));
@@ -42,9 +45,12 @@ impl Plan {
         }
         if has(Part::Scaling) {
             cases.extend(args.real_time_callers.iter().map(|&real_time_callers| {
-                let level = Reverse(args.priorities[0]);
-                Case { real_time_callers, level, callers: most, way: Way::BatonTyped }
+                let one = Case::one(Way::BatonTyped, args.priorities[0], most);
+                Case { real_time_callers, ..one }
             }));
+        }
+        if has(Part::Misuse) {
+            cases.extend(misuses(args.priorities[0]));
         }
         if quick {
             cases.retain(|case| is_of_a_bar(args, case));
@@ -53,7 +59,11 @@ impl Plan {
         cases.dedup();
         let mut wake_ups = args.callers.clone();
         wake_ups.retain(|&callers| has(Part::WakeUps) && (!quick || callers == most));
-        let inversions = has(Part::Inversion).then(|| inversions(ways()));
+        let mut inversions: Vec<Inversion> = inversions(ways()).collect();
+        // Of peers there is no bar.
+        inversions.retain(|inversion| has(Part::Inversion) && !(quick && inversion.way.is_peer()));
+        let mut steady = Resource::ALL.to_vec();
+        steady.retain(|_| has(Part::Steady));
         let n_calls = args.calls.unwrap_or(n_calls);
         Plan {
             rounds: args.rounds,
@@ -61,7 +71,8 @@ impl Plan {
             period_us: args.period_us.unwrap_or(period_us),
             cases,
             wake_ups,
-            inversions: inversions.into_iter().flatten().collect(),
+            inversions,
+            steady,
             n_inversions: n_calls.min(n_inversions),
             level: args.priorities[0],
         }
@@ -69,32 +80,46 @@ impl Plan {
 
     /// How much there is to do.
     pub fn n_steps(&self) -> usize {
-        let of_round = self.cases.len() + self.wake_ups.len() + self.inversions.len();
-        self.rounds as usize * of_round
+        let others = self.wake_ups.len() + self.inversions.len() + self.steady.len();
+        self.rounds as usize * (self.cases.len() + others)
     }
 }
 
-/// One caller at each priority, among each number of ordinary ones. A peer is the same at any priority.
+/// One caller at each priority, among each number of ordinary ones, bound and not. A peer is the same at any
+/// priority, and of those only the message queue has a server that can be better off bound.
 fn callers(args: &RtArgs, ways: impl Iterator<Item = Way>) -> Vec<Case> {
     let mut cases = Vec::new();
     for way in ways {
         let n_levels = if way.is_peer() { 1 } else { args.priorities.len() };
         for &level in &args.priorities[..n_levels] {
-            let case =
-                |&callers| Case { real_time_callers: 1, level: Reverse(level), callers, way };
-            cases.extend(args.callers.iter().map(case));
+            let bounds = args.bound.iter().filter(|&&bound| way.may_be(bound));
+            cases.extend(bounds.flat_map(|&bound| {
+                args.callers.iter().map(move |&callers| Case::one(way, level, callers).bound(bound))
+            }));
         }
     }
     cases
 }
 
-/// Ours at the first priority, peers under load, one caller and as many as there are to be.
+/// A bound caller with nobody beside it, and with one who wants to hurt it.
+fn misuses(level: u8) -> impl Iterator<Item = Case> {
+    let alone = Case::one(Way::BatonTyped, level, 0).bound(Bound::Caller);
+    let beside = Misuse::ALL.map(|misuse| Case { misuse: Some(misuse), ..alone });
+    [alone].into_iter().chain(beside)
+}
+
+/// Bound callers: ours at the first priority, peers under load. Of those that are not bound, one among the most
+/// others, and as many as there are to be.
 fn is_of_a_bar(args: &RtArgs, case: &Case) -> bool {
     let most = args.callers.iter().max() == Some(&case.callers);
     let ends = [args.real_time_callers.iter().max(), args.real_time_callers.iter().min()];
-    case.level.0 == args.priorities[0]
-        && (most || !case.way.is_peer())
-        && (case.real_time_callers == 1 || ends.contains(&Some(&case.real_time_callers)))
+    let counts = match case.bound {
+        Bound::Nobody => {
+            most && !case.way.is_peer() && ends.contains(&Some(&case.real_time_callers))
+        }
+        Bound::Caller | Bound::Both => most || !case.way.is_peer(),
+    };
+    counts && case.level.0 == args.priorities[0]
 }
 
 fn inversions(ways: impl Iterator<Item = Way>) -> impl Iterator<Item = Inversion> {
@@ -121,38 +146,51 @@ mod tests {
         Plan::new(&Words::parse_from([&["rt"], words].concat()).args)
     }
 
-    fn has(plan: &Plan, way: Way, level: u8, callers: usize, real_time_callers: usize) -> bool {
-        plan.cases.contains(&Case { real_time_callers, level: Reverse(level), callers, way })
+    fn has(plan: &Plan, way: Way, level: u8, callers: usize, bound: Bound) -> bool {
+        plan.cases.contains(&Case::one(way, level, callers).bound(bound))
     }
 
     #[test]
     fn everything_is_measured_once_a_round() {
         let plan = plan(&[]);
         assert_eq!((plan.n_calls, plan.period_us, plan.rounds), (2500, 2000, 5));
-        // Four ways, one of them at two priorities, with and without load; and six more callers.
-        assert_eq!(plan.cases.len(), 2 * (4 + 1) + 6);
+        // Four ways, one of them at two priorities, bound and not, with and without load; a queue whose server is
+        // bound as well; six more callers, and four who want to hurt one.
+        assert_eq!(plan.cases.len(), 2 * (2 * (4 + 1) + 1) + 6 + 4);
         assert_eq!((plan.wake_ups.len(), plan.inversions.len()), (2, 4));
-        assert!(has(&plan, Way::BatonTyped, 20, 100, 1) && !has(&plan, Way::Unix, 20, 100, 1));
+        for bound in [Bound::Nobody, Bound::Caller] {
+            assert!(has(&plan, Way::BatonTyped, 20, 100, bound));
+            assert!(!has(&plan, Way::Unix, 20, 100, bound));
+        }
+        for way in Way::ALL {
+            assert_eq!(has(&plan, way, 80, 0, Bound::Both), way == Way::Mqueue, "{way:?}");
+        }
     }
 
     #[test]
     fn what_is_quick_keeps_what_bars_are_of() {
         let plan = plan(&["--quick"]);
         for callers in [0, 100] {
-            assert!(has(&plan, Way::BatonTyped, 80, callers, 1));
+            assert!(has(&plan, Way::BatonTyped, 80, callers, Bound::Caller));
         }
         for way in Way::ALL {
-            assert!(has(&plan, way, 80, 100, 1), "{way:?}");
+            assert!(has(&plan, way, 80, 100, Bound::Caller), "{way:?}");
         }
-        assert!(has(&plan, Way::BatonTyped, 80, 100, 7));
-        assert_eq!(plan.cases.len(), 6);
+        assert!(has(&plan, Way::Mqueue, 80, 100, Bound::Both));
+        let several = plan.cases.iter().filter(|case| case.bound == Bound::Nobody);
+        let several: Vec<usize> = several.map(|case| case.real_time_callers).collect();
+        assert_eq!((several, plan.cases.len()), (vec![1, 7], 8 + 4));
+        assert_eq!((plan.inversions.len(), plan.steady.len()), (2, 2));
     }
 
     #[test]
     fn parts_and_peers() {
-        let plan = plan(&["--parts", "inversion", "--peers", "unix"]);
-        assert!(plan.cases.is_empty() && plan.wake_ups.is_empty());
-        let ways: Vec<Way> = plan.inversions.iter().map(|inversion| inversion.way).collect();
+        let inversion = plan(&["--parts", "inversion", "--peers", "unix"]);
+        assert!(inversion.cases.is_empty() && inversion.wake_ups.is_empty());
+        let ways: Vec<Way> = inversion.inversions.iter().map(|inversion| inversion.way).collect();
         assert_eq!(ways, [Way::BatonTyped, Way::BatonTyped, Way::Unix]);
+        let misuse = plan(&["--parts", "misuse"]);
+        assert_eq!((misuse.cases.len(), misuse.inversions.len(), misuse.steady.len()), (5, 0, 0));
+        assert!(has(&misuse, Way::BatonTyped, 80, 0, Bound::Caller), "what they are compared with");
     }
 }

@@ -3,9 +3,10 @@
 use crate::distribution::{Distribution, Spread, Summary};
 use crate::report::{Bar, Ratio};
 use crate::rt::RtArgs;
-use crate::rt::found::{Case, Found, Inversion, Leg};
+use crate::rt::found::{Bound, Case, Found, Inversion, Leg};
+use crate::rt::misuse::Misuse;
+use crate::rt::steady::Resource;
 use crate::rt::way::Way;
-use std::cmp::Reverse;
 
 /// How many real-time callers one is compared with, as in the thesis.
 const SEVEN: usize = 7;
@@ -32,37 +33,43 @@ pub fn of(found: &Found, args: &RtArgs) -> Vec<Ratio> {
     ratios.extend(bars.of_peers());
     ratios.push(bars.of_seven());
     ratios.extend(bars.of_inversion());
+    ratios.extend(Resource::ALL.map(|resource| bars.of_steady(resource)));
+    ratios.extend(Misuse::ALL.map(|misuse| bars.of_misuse(misuse)));
     ratios
 }
 
 impl Bars<'_> {
-    fn leg(&self, way: Way, callers: usize, leg: Leg) -> Result<&Distribution, String> {
-        let case = Case { real_time_callers: 1, level: Reverse(self.level), callers, way };
-        self.found.leg(&case, leg)
+    /// Of one caller.
+    fn leg(&self, way: Way, callers: usize, bound: Bound, leg: Leg) -> Times<'_> {
+        self.found.leg(&Case::one(way, self.level, callers).bound(bound), leg)
+    }
+
+    /// The whole call of one among the most others.
+    fn whole(&self, way: Way, bound: Bound) -> Times<'_> {
+        self.leg(way, self.most, bound, Leg::Whole)
     }
 
     /// What ordinary callers do to a real-time call on its way to the handler.
     fn of_load(&self) -> [Ratio; 2] {
         [("loaded_p99_over_idle", P99, 2.0), ("loaded_p999_over_idle", P999, 3.0)].map(
             |(name, value, bar)| {
-                let of = |callers| self.leg(Way::BatonTyped, callers, Leg::Call);
+                let of = |callers| self.leg(Way::BatonTyped, callers, Bound::Caller, Leg::Call);
                 divide(name, of(self.most), of(0), value, Some(Bar::AtMost(bar)))
             },
         )
     }
 
-    /// Whole calls, among the most ordinary callers.
+    /// Whole calls of bound callers, among the most ordinary ones.
     fn of_peers(&self) -> Vec<Ratio> {
-        let of = |way| self.leg(way, self.most, Leg::Whole);
+        let of = |way| self.whole(way, Bound::Caller);
         let typed = || of(Way::BatonTyped);
         let at_least = |bar| Some(Bar::AtLeast(bar));
-        let mqueue = "typed_p99_over_tuned_mqueue";
         let mut ratios = vec![
             divide("unix_p99_over_typed", of(Way::Unix), typed(), P99, at_least(3.0)),
             divide("unix_max_over_typed", of(Way::Unix), typed(), MAX, at_least(3.0)),
             divide("socket_rpc_p99_over_typed", of(Way::RsbinderRpc), typed(), P99, at_least(10.0)),
-            divide(mqueue, typed(), of(Way::Mqueue), P99, Some(Bar::AtMost(1.0))),
         ];
+        ratios.extend(self.of_mqueue());
         let wake_up = match self.found.wake_ups.get(&self.most) {
             Some(measured) => measured.as_ref().map_err(|why| format!("cyclictest: {why}")),
             None => Err("cyclictest was not measured".to_owned()),
@@ -71,12 +78,33 @@ impl Bars<'_> {
         ratios
     }
 
+    /// The queue's server has the better of its two places; beside that, each of the two, and nobody bound.
+    fn of_mqueue(&self) -> [Ratio; 4] {
+        let typed = |bound| self.whole(Way::BatonTyped, bound);
+        let queue = |bound| self.whole(Way::Mqueue, bound);
+        let (free, beside) = (queue(Bound::Caller), queue(Bound::Both));
+        let better = free.clone().and_then(|free| Ok(better_of(free, beside.clone()?)));
+        let bar = Some(Bar::AtMost(1.0));
+        let bound = |name, queue, bar| divide(name, typed(Bound::Caller), queue, P99, bar);
+        [
+            bound("typed_p99_over_tuned_mqueue", better, bar),
+            bound("typed_p99_over_mqueue_anywhere", free, None),
+            bound("typed_p99_over_mqueue_beside_its_caller", beside, None),
+            divide(
+                "typed_p99_over_mqueue_nobody_bound",
+                typed(Bound::Nobody),
+                queue(Bound::Nobody),
+                P99,
+                None,
+            ),
+        ]
+    }
+
     /// Mean T_CALL of seven real-time callers, and of one.
     fn of_seven(&self) -> Ratio {
         let of = |real_time_callers| {
-            let level = Reverse(self.level);
-            let case = Case { real_time_callers, level, callers: self.most, way: Way::BatonTyped };
-            self.found.leg(&case, Leg::Call)
+            let one = Case::one(Way::BatonTyped, self.level, self.most);
+            self.found.leg(&Case { real_time_callers, ..one }, Leg::Call)
         };
         divide("seven_callers_over_one", of(SEVEN), of(1), MEAN, Some(Bar::AtMost(1.3)))
     }
@@ -100,9 +128,40 @@ impl Bars<'_> {
             },
         )
     }
+
+    /// What one call takes, of both sides together.
+    fn of_steady(&self, resource: Resource) -> Ratio {
+        let (name, most) = match resource {
+            Resource::Allocations => ("steady_call_allocations", 0.0),
+            Resource::SystemCalls => ("steady_call_syscalls", 4.0),
+        };
+        let taken = match self.found.steady.get(&resource) {
+            Some(taken) => taken.as_ref().map_err(String::clone),
+            None => Err("steady calls were not measured".to_owned()),
+        };
+        let spread = taken.and_then(|taken| {
+            Spread::of(taken.iter().copied()).ok_or_else(|| "no round".to_owned())
+        });
+        let value = spread.map(|spread| (spread.median, Some(spread)));
+        Ratio::new(name.to_owned(), value, Some(Bar::AtMost(most)))
+    }
+
+    /// The whole call of a bound caller beside one who wants to hurt it, and alone.
+    fn of_misuse(&self, misuse: Misuse) -> Ratio {
+        let alone = Case::one(Way::BatonTyped, self.level, 0).bound(Bound::Caller);
+        let of = |misuse| self.found.leg(&Case { misuse, ..alone }, Leg::Whole);
+        let name = format!("misuse_{}_p99_over_idle", misuse.name());
+        divide(&name, of(Some(misuse)), of(None), P99, Some(Bar::AtMost(2.0)))
+    }
 }
 
 type Times<'a> = Result<&'a Distribution, String>;
+
+/// Whose median p99 is less.
+fn better_of<'a>(one: &'a Distribution, other: &'a Distribution) -> &'a Distribution {
+    let p99 = |times: &Distribution| times.over_rounds(P99).map(|p99| p99.median);
+    if p99(one) <= p99(other) { one } else { other }
+}
 
 /// Of the medians of the rounds' values.
 fn divide(name: &str, over: Times<'_>, under: Times<'_>, value: Value, bar: Option<Bar>) -> Ratio {
@@ -126,9 +185,10 @@ mod tests {
         way: Way,
         callers: usize,
         real_time_callers: usize,
+        bound: Bound,
         times_ns: [u64; 3],
     ) {
-        let case = Case { real_time_callers, level: Reverse(80), callers, way };
+        let case = Case { real_time_callers, ..Case::one(way, 80, callers).bound(bound) };
         let legs = times_ns.map(|time_ns| {
             let mut leg = Distribution::default();
             leg.add_round(&[time_ns]);
@@ -139,20 +199,38 @@ mod tests {
 
     fn found() -> Found {
         let mut found = Found { level: 80, ..Found::default() };
-        add(&mut found, Way::BatonTyped, 0, 1, [500, 250, 750]);
-        add(&mut found, Way::BatonTyped, 100, 1, [1000, 300, 1300]);
-        add(&mut found, Way::BatonTyped, 100, 7, [1350, 300, 1650]);
-        add(&mut found, Way::Unix, 100, 1, [1, 1, 3900]);
-        add(&mut found, Way::Mqueue, 100, 1, [1, 1, 1300]);
-        let missing =
-            Case { real_time_callers: 1, level: Reverse(80), callers: 100, way: Way::RsbinderRpc };
-        found.calls.insert(missing, Err("not there".to_owned()));
+        for (way, callers, real_time_callers, bound, times_ns) in [
+            (Way::BatonTyped, 0, 1, Bound::Caller, [500, 250, 750]),
+            (Way::BatonTyped, 100, 1, Bound::Caller, [1000, 300, 1300]),
+            (Way::BatonTyped, 100, 1, Bound::Nobody, [2000, 600, 2600]),
+            (Way::BatonTyped, 100, 7, Bound::Nobody, [2700, 300, 3000]),
+            (Way::Unix, 100, 1, Bound::Caller, [1, 1, 3900]),
+            (Way::Unix, 100, 1, Bound::Nobody, [1, 1, 1]),
+            (Way::Mqueue, 100, 1, Bound::Nobody, [1, 1, 1300]),
+            (Way::Mqueue, 100, 1, Bound::Caller, [1, 1, 1300]),
+            (Way::Mqueue, 100, 1, Bound::Both, [1, 1, 650]),
+        ] {
+            add(&mut found, way, callers, real_time_callers, bound, times_ns);
+        }
+        let rpc = Case::one(Way::RsbinderRpc, 80, 100).bound(Bound::Caller);
+        found.calls.insert(rpc, Err("not there".to_owned()));
         for (allowed, delay_ns) in [(true, 999_000), (false, 45_000_000)] {
             let mut times = Distribution::default();
             times.add_round(&[1, delay_ns]);
             found.inversions.insert(Inversion { way: Way::BatonTyped, allowed }, Ok(times));
         }
+        let alone = Case::one(Way::BatonTyped, 80, 0).bound(Bound::Caller);
+        let hurt = found.calls[&alone].clone().map(|legs| legs.map(|leg| twice(&leg)));
+        found.calls.insert(Case { misuse: Some(Misuse::Oneway), ..alone }, hurt);
+        found.steady.insert(Resource::SystemCalls, Ok(vec![4.0, 4.0, 4.1]));
+        found.steady.insert(Resource::Allocations, Err("not for us".to_owned()));
         found
+    }
+
+    fn twice(leg: &Distribution) -> Distribution {
+        let mut twice = Distribution::default();
+        twice.add_round(&[2 * leg.max_ns()]);
+        twice
     }
 
     fn ratio(name: &str) -> Ratio {
@@ -167,8 +245,13 @@ mod tests {
             ("loaded_p999_over_idle", 2.0, Some(true)),
             ("unix_p99_over_typed", 3.0, Some(true)),
             ("unix_max_over_typed", 3.0, Some(true)),
-            ("typed_p99_over_tuned_mqueue", 1.0, Some(true)),
+            ("typed_p99_over_tuned_mqueue", 2.0, Some(false)),
+            ("typed_p99_over_mqueue_anywhere", 1.0, None),
+            ("typed_p99_over_mqueue_beside_its_caller", 2.0, None),
+            ("typed_p99_over_mqueue_nobody_bound", 2.0, None),
             ("seven_callers_over_one", 1.35, Some(false)),
+            ("misuse_oneway_p99_over_idle", 2.0, Some(true)),
+            ("steady_call_syscalls", 4.0, Some(true)),
             ("inversion_delay_us", 999.0, Some(true)),
             ("inversion_without_inheritance_delay_us", 45_000.0, None),
         ] {
@@ -182,6 +265,8 @@ mod tests {
         let rpc = ratio("socket_rpc_p99_over_typed");
         assert_eq!((rpc.value, rpc.holds), (None, Some(false)));
         assert_eq!(rpc.why.as_deref(), Some("rsbinder-rpc: not there"));
+        assert_eq!(ratio("steady_call_allocations").why.as_deref(), Some("not for us"));
+        assert_eq!(ratio("misuse_garbage_p99_over_idle").holds, Some(false));
         assert!(ratio("typed_max_over_cyclictest").why.is_some());
     }
 }

@@ -4,7 +4,9 @@
 //! ```text
 //!   server  ready; serves
 //!   crowd   ready, once each of its ordinary threads has called; they call as fast as they can
-//!   urgent  calls periodically; { times of each thread }
+//!   urgent  ready, once all its real-time threads are warm; told to, calls periodically; { times of each thread }
+//!   steady  ready; { told how often, calls; ready }
+//!   misuser ready; misuses what it has
 //!   hog     ready; { at each opening of the gate: computes } { from when to when }
 //!   late    ready; { at each opening of the gate: waits, calls } { when, and how long it took }
 //! ```
@@ -13,10 +15,11 @@ use crate::party::{end_with, say};
 use crate::processors;
 use crate::rt::caller::{self, Schedule};
 use crate::rt::inversion;
+use crate::rt::misuse::{self, Misuse};
 use crate::rt::request::Request;
 use crate::rt::way::{Call, Ends, Place, Way};
 use serde::Serialize;
-use std::io;
+use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -31,6 +34,10 @@ pub enum Role {
     Crowd,
     /// Real-time callers.
     Urgent,
+    /// A real-time caller that makes calls one after the other.
+    Steady,
+    /// Wants to hurt others.
+    Misuser,
     /// Keeps a processor from all that is less urgent.
     Hog,
     /// A real-time caller that calls meanwhile.
@@ -44,6 +51,8 @@ impl Role {
             Role::Server => "server",
             Role::Crowd => "crowd",
             Role::Urgent => "urgent",
+            Role::Steady => "steady",
+            Role::Misuser => "misuser",
             Role::Hog => "hog",
             Role::Late => "late",
         }
@@ -73,6 +82,9 @@ pub struct RoleArgs {
     /// For what a hog and a late caller wait
     #[arg(long)]
     pub gate: Option<PathBuf>,
+    /// What a misuser does
+    #[arg(long)]
+    pub misuse: Option<Misuse>,
 }
 
 /// Plays the part until it is killed.
@@ -104,11 +116,17 @@ fn act(args: &RoleArgs, ends: Ends) -> io::Result<()> {
         Role::Crowd => call_for_ever((ends.callers)(place, *threads)?),
         Role::Urgent => {
             caller::stay_in_memory();
-            let found =
-                caller::call_periodically((ends.callers)(place, *threads)?, place.level, schedule)?;
-            tell(&found)?;
+            let callers = (ends.callers)(place, *threads)?;
+            let wait = || say("ready").and_then(|()| order().map(drop));
+            tell(&caller::call_periodically(callers, place.level, schedule, wait)?)?;
             forever()
         }
+        Role::Steady => {
+            caller::stay_in_memory();
+            let call = (ends.callers)(place, 1)?.pop().expect("as many as were asked for");
+            call_steadily(call, place.level, schedule)
+        }
+        Role::Misuser => misuse::commit(args.misuse.ok_or(io::ErrorKind::InvalidInput)?, place),
         Role::Hog => inversion::compute(place.level, asked(gate)?),
         Role::Late => {
             caller::stay_in_memory();
@@ -125,6 +143,26 @@ fn asked(gate: &Option<PathBuf>) -> io::Result<&Path> {
 /// A line of what was found.
 pub(super) fn tell(found: &impl Serialize) -> io::Result<()> {
     say(&serde_json::to_string(found)?)
+}
+
+/// The next line of what it is told.
+fn order() -> io::Result<String> {
+    let mut line = String::new();
+    match io::stdin().lock().read_line(&mut line)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(line),
+    }
+}
+
+fn call_steadily(mut call: Call, level: u8, schedule: &Schedule) -> io::Result<()> {
+    caller::prepare(&mut call, level, schedule)?;
+    loop {
+        say("ready")?;
+        let n_calls: u32 = order()?.trim().parse().map_err(io::Error::other)?;
+        for _ in 0..n_calls {
+            caller::call_once(&mut call)?;
+        }
+    }
 }
 
 fn forever() -> ! {

@@ -6,18 +6,21 @@ use crate::html;
 use crate::latency::cyclictest;
 use crate::load::{self, Line, Unit};
 use crate::report::{Detail, Figures, Outcome, Report, Row};
-use crate::rt::found::{Case, Found, Inversion, Leg};
+use crate::rt::found::{Bound, Case, Found, Inversion, Leg, MQUEUE_BOUND};
+use crate::rt::misuse::Misuse;
 use crate::rt::thesis;
 use crate::rt::way::Way;
 use crate::table;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// All cases that tell of the same callers.
-type Scene = (usize, Reverse<u8>, usize);
+/// All cases that tell of the same callers: how many there are, at which priority, among how many others, and
+/// whether they are bound.
+type Scene = (usize, Reverse<u8>, usize, Option<Misuse>, bool);
 
 fn scene(case: &Case) -> Scene {
-    (case.real_time_callers, case.level, case.callers)
+    let is_bound = case.bound != Bound::Nobody;
+    (case.real_time_callers, case.level, case.callers, case.misuse, is_bound)
 }
 
 fn scenes(found: &Found) -> BTreeSet<Scene> {
@@ -32,13 +35,14 @@ pub fn rows(found: &Found) -> Vec<Row> {
         for leg in Leg::ALL {
             rows.extend(cases().filter_map(|(case, legs)| {
                 let leg_of = legs.as_ref().map(|legs| &legs[leg as usize]);
-                row(case.way.name(), leg.name(), detail(of_scene), leg_of)
+                row(case.way.name(), leg.name(), detail(case), leg_of)
             }));
         }
     }
     rows.extend(found.wake_ups.iter().filter_map(|(&callers, times)| {
         let priority = format!("fifo:{}", found.level);
-        let detail = Detail::RealTime { real_time_callers: 1, priority, callers };
+        let (bound, misuse) = (Bound::Nobody.name(), None);
+        let detail = Detail::RealTime { real_time_callers: 1, priority, callers, bound, misuse };
         row(cyclictest::NAME, "wake-up", detail, times.as_ref())
     }));
     rows.extend(found.inversions.iter().filter_map(|(inversion, times)| {
@@ -50,8 +54,10 @@ pub fn rows(found: &Found) -> Vec<Row> {
     rows
 }
 
-fn detail((real_time_callers, Reverse(level), callers): Scene) -> Detail {
-    Detail::RealTime { real_time_callers, priority: format!("fifo:{level}"), callers }
+fn detail(case: &Case) -> Detail {
+    let &Case { real_time_callers, level: Reverse(level), callers, bound, misuse, .. } = case;
+    let (priority, misuse) = (format!("fifo:{level}"), misuse.map(Misuse::name));
+    Detail::RealTime { real_time_callers, priority, callers, bound: bound.name(), misuse }
 }
 
 fn row(
@@ -100,21 +106,27 @@ pub fn page(report: &Report, found: &Found, tables: &str) -> String {
                 of the share. Broken lines: the longest time of RTAndroid's thesis, with Android's own Binder and with the \
                 thesis's.";
     let mut names = Way::ALL.map(Way::name).to_vec();
-    names.extend([cyclictest::NAME, WITHOUT, thesis::STANDARD, thesis::MODIFIED]);
+    names.extend([MQUEUE_BOUND, cyclictest::NAME, WITHOUT, thesis::STANDARD, thesis::MODIFIED]);
     html::frame(report, lead, &names, &charts, tables)
 }
 
 fn of_leg(found: &Found, of_scene: Scene, leg: Leg) -> String {
-    let (_, Reverse(level), callers) = of_scene;
+    let (_, Reverse(level), callers, misuse, is_bound) = of_scene;
     let cases = found.calls.iter().filter(|(case, _)| scene(case) == of_scene);
-    let named = cases
-        .filter_map(|(case, legs)| Some((case.way.name(), &legs.as_ref().ok()?[leg as usize])));
-    let wake_ups = found.wake_ups.get(&callers).filter(|_| leg == Leg::Call);
+    let named =
+        cases.filter_map(|(case, legs)| Some((case.name(), &legs.as_ref().ok()?[leg as usize])));
+    let is_beside = leg == Leg::Call && misuse.is_none();
+    let wake_ups = found.wake_ups.get(&callers).filter(|_| is_beside);
     let wake_ups = wake_ups.and_then(|times| Some((cyclictest::NAME, times.as_ref().ok()?)));
-    let quoted = callers == thesis::CALLERS && level == thesis::LEVEL;
+    let quoted = callers == thesis::CALLERS && level == thesis::LEVEL && !is_bound;
     let levels = thesis::longest(leg).filter(|_| quoted);
     let levels: Vec<Level> = levels.map(|(name, time_ns)| Level { name, time_ns }).collect();
-    let title = format!("{} at fifo:{level} among {callers} ordinary callers", leg.name());
+    let bound = if is_bound { ", on one processor" } else { "" };
+    let among = match misuse {
+        Some(misuse) => format!("beside misuse: {}", misuse.name()),
+        None => format!("among {callers} ordinary callers"),
+    };
+    let title = format!("{} at fifo:{level}{bound} {among}", leg.name());
     html::chart_beside(&title, named.chain(wake_ups), &levels)
 }
 
@@ -133,7 +145,8 @@ fn by_real_time_callers(found: &Found) -> String {
     let most = found.calls.keys().map(|case| case.callers).max();
     let level = found.calls.keys().map(|case| case.level).min();
     let cases = found.calls.iter().filter(|(case, _)| {
-        case.way == Way::BatonTyped && Some(case.callers) == most && Some(case.level) == level
+        (case.way, case.bound) == (Way::BatonTyped, Bound::Nobody)
+            && (Some(case.callers), Some(case.level)) == (most, level)
     });
     let point = |(case, legs): (&Case, &Result<[Distribution; 3], String>)| {
         let mean = legs.as_ref().ok()?[Leg::Call as usize].over_rounds(|round| round.mean)?;
@@ -173,7 +186,7 @@ mod tests {
             (100, 7, Way::BatonTyped),
             (100, 1, Way::Unix),
         ] {
-            let case = Case { real_time_callers, level: Reverse(80), callers, way };
+            let case = Case { real_time_callers, ..Case::one(way, 80, callers) };
             let legs = |legs: &mut [Distribution; 3], time_ns| {
                 legs.iter_mut().for_each(|leg| leg.add_round(&[time_ns, 2 * time_ns]));
             };
@@ -206,7 +219,7 @@ mod tests {
     #[test]
     fn a_chart_for_each_scene_and_leg() {
         let found = found();
-        let charts = |leg| of_leg(&found, (1, Reverse(80), 100), leg);
+        let charts = |leg| of_leg(&found, (1, Reverse(80), 100, None, false), leg);
         assert!(charts(Leg::Call).contains("class=\"level thesis-standard\""));
         assert!(charts(Leg::Call).contains("class=\"curve unix\""));
         assert!(!charts(Leg::Whole).contains("class=\"level"));

@@ -67,7 +67,13 @@ pub fn longest(leg: Leg) -> impl Iterator<Item = (&'static str, u64)> {
 
 fn detail(real_time_callers: usize) -> Option<Detail> {
     let priority = format!("fifo:{LEVEL}");
-    Some(Detail::RealTime { real_time_callers, priority, callers: CALLERS })
+    Some(Detail::RealTime {
+        real_time_callers,
+        priority,
+        callers: CALLERS,
+        bound: "nobody",
+        misuse: None,
+    })
 }
 
 fn row(system: &'static str, leg: Leg, real_time_callers: usize, quoted: Quoted) -> Row {

@@ -1,6 +1,7 @@
 //! How a call is made: Baton, and its peers.
 
 use crate::pair::{PairError, peers};
+use crate::rt::found::Bound;
 use crate::rt::request::{BYTES, Request};
 use crate::rt::{mqueue, typed, unix};
 use std::io;
@@ -65,6 +66,12 @@ impl Way {
     /// Whether the server has a thread at the caller's own priority, once it has come.
     pub fn inherits(self) -> bool {
         self == Way::BatonTyped
+    }
+
+    /// Whether it is measured so: Baton's looper goes by itself where its caller is bound, and a process that
+    /// serves everybody is rather not bound, unless one thread is all that it has.
+    pub fn may_be(self, bound: Bound) -> bool {
+        bound != Bound::Both || self == Way::Mqueue
     }
 
     /// Its ends, if they are in this program.

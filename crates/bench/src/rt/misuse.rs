@@ -1,0 +1,220 @@
+//! Processes that want to hurt others. Each has an ordinary priority and what every client has: a connection to the
+//! broker, and the memory that it shares with the server. Each goes on for ever.
+
+use crate::party::say;
+use crate::rt::request::Request;
+use crate::rt::stranger::Stranger;
+use crate::rt::way::Place;
+use crate::systems::typed::{CONTEXT, failed, reach};
+use baton_abi::control::{ChannelId, End, Request as Control};
+use baton_abi::lane::{LANES, area_at};
+use baton_driver::process::{Handle, Parcel, Process};
+use rustix::mm::{MremapFlags, mremap, munmap};
+use rustix::process::getpid;
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Threads of those that have more than one.
+const N_THREADS: usize = 4;
+const CODE: u32 = 1;
+/// Channels that are tried: more than there are.
+const IDS: u64 = 32;
+/// How long one channel is written to: its server may have given it up before.
+const STINT: Duration = Duration::from_millis(20);
+const PAGE_BYTES: usize = 4096;
+
+/// What a process does to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Misuse {
+    /// Asks for priorities that it does not have, on all channels there may be.
+    Priority,
+    /// Writes random words wherever it shares memory, and calls meanwhile.
+    Garbage,
+    /// Sends one-way calls as fast as it can.
+    Oneway,
+    /// Opens processes and their channels, and keeps as many as it may have.
+    Channels,
+}
+
+impl Misuse {
+    /// All.
+    pub const ALL: [Misuse; 4] =
+        [Misuse::Priority, Misuse::Garbage, Misuse::Oneway, Misuse::Channels];
+
+    /// As rows and ratios have it, and the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Misuse::Priority => "priority",
+            Misuse::Garbage => "garbage",
+            Misuse::Oneway => "oneway",
+            Misuse::Channels => "channels",
+        }
+    }
+}
+
+/// Says "ready" once it has begun, and does not come back but for an error.
+pub fn commit(misuse: Misuse, place: &Place) -> io::Result<()> {
+    match misuse {
+        Misuse::Priority => ask_for_priorities(place),
+        Misuse::Garbage => write_garbage(place),
+        Misuse::Oneway => flood(place),
+        Misuse::Channels => open_without_end(place),
+    }
+}
+
+/// A connection for each thread: one has one question at a time.
+fn ask_for_priorities(place: &Place) -> io::Result<()> {
+    let connect = |_| Stranger::connect(&place.broker, CONTEXT);
+    let strangers = (0..N_THREADS).map(connect).collect::<io::Result<Vec<_>>>()?;
+    let ask = |mut stranger: Stranger| -> io::Result<()> {
+        loop {
+            ask_for_all(&mut stranger)?;
+        }
+    };
+    thread::scope(|scope| {
+        let start = |stranger| scope.spawn(move || ask(stranger));
+        let threads: Vec<_> = strangers.into_iter().map(start).collect();
+        say("ready")?;
+        threads.into_iter().try_for_each(|thread| thread.join().expect("it does not panic"))
+    })
+}
+
+/// As client and as server, by its own threads and by others'. An error if the broker has had enough of it.
+fn ask_for_all(stranger: &mut Stranger) -> io::Result<()> {
+    let own = getpid().as_raw_nonzero().get() as u32;
+    for channel in (0..IDS).map(ChannelId) {
+        for lane in 0..LANES as u32 {
+            for tid in [own - 1, own, own + 1] {
+                stranger.ask(&Control::RealTime { channel, lane, tid })?;
+                stranger.ask(&Control::RealTimeLooper { channel, lane, tid })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn call(process: &Process, manager: &Handle) -> io::Result<()> {
+    let request = Parcel::from(&Request::Time.bytes()[..]);
+    process.call(manager, CODE, &request).map(drop).map_err(failed)
+}
+
+/// Where this process has Baton's memory that it can write.
+fn shared() -> io::Result<BTreeSet<(usize, usize)>> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let range = |line: &str| -> Option<(usize, usize)> {
+        let mut words = line.split_ascii_whitespace();
+        let (begin, end) = words.next()?.split_once('-')?;
+        let is_writable = words.next()?.starts_with("rw-s");
+        let at = |text| usize::from_str_radix(text, 16).ok();
+        let (begin, end) = (at(begin)?, at(end)?);
+        (is_writable && line.contains("/memfd:baton-")).then_some((begin, end - begin))
+    };
+    Ok(maps.lines().filter_map(range).collect())
+}
+
+/// One channel after the other: as soon as a server has given one up, it takes the next.
+fn write_garbage(place: &Place) -> io::Result<()> {
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    for round in 0.. {
+        let before = shared()?;
+        let (process, manager) = reach(&place.broker, CONTEXT)?;
+        call(&process, &manager)?;
+        let pages =
+            shared()?.difference(&before).flat_map(pages).collect::<io::Result<Vec<_>>>()?;
+        let caller = process.clone();
+        // What it comes to is for it to bear.
+        thread::spawn(move || while call(&caller, &manager).is_ok() {});
+        let begin = Instant::now();
+        while begin.elapsed() < STINT {
+            pages.iter().for_each(|&page| scribble(page, &mut random));
+        }
+        if round == 0 {
+            say("ready")?;
+        }
+        process.close();
+        for page in pages {
+            // SAFETY: a map of its own, to which nothing points any more.
+            unsafe { munmap(page as *mut _, PAGE_BYTES) }?;
+        }
+    }
+    Ok(())
+}
+
+/// Maps of its own, which outlive the process's: of the header, and of the first lanes' heads.
+fn pages(&(begin, bytes): &(usize, usize)) -> Vec<io::Result<usize>> {
+    let heads = (0..4).flat_map(|lane| [End::Server, End::Client].map(|end| area_at(lane, end)));
+    let places = [0].into_iter().chain(heads).filter(|at| at + PAGE_BYTES <= bytes);
+    let again = |at| {
+        // SAFETY: a fresh map at an address of the kernel's choice: of a shared one's no bytes it makes another.
+        let map = unsafe { mremap((begin + at) as *mut _, 0, PAGE_BYTES, MremapFlags::MAYMOVE) };
+        Ok(map? as usize)
+    };
+    places.map(again).collect()
+}
+
+/// Random words, and small numbers, which are more often something.
+fn scribble(page: usize, random: &mut u64) {
+    for at in (0..256).step_by(4) {
+        *random ^= *random << 13;
+        *random ^= *random >> 7;
+        *random ^= *random << 17;
+        // SAFETY: in a map that stays meanwhile. Others touch these words by atomics, too.
+        let word = unsafe { AtomicU32::from_ptr((page + at) as *mut u32) };
+        let value = (*random >> 32) as u32;
+        word.store(if random.is_multiple_of(2) { value } else { value % 8 }, Ordering::Relaxed);
+    }
+}
+
+fn flood(place: &Place) -> io::Result<()> {
+    let (process, manager) = reach(&place.broker, CONTEXT)?;
+    let request = Parcel::from(&Request::Time.bytes()[..]);
+    process.one_way(&manager, CODE, &request).map_err(failed)?;
+    thread::scope(|scope| {
+        for _ in 0..N_THREADS {
+            // That there is no room is what it wants.
+            scope.spawn(|| {
+                loop {
+                    let _ = process.one_way(&manager, CODE, &request);
+                }
+            });
+        }
+        say("ready")
+    })
+}
+
+fn open_without_end(place: &Place) -> io::Result<()> {
+    let mut kept = VecDeque::new();
+    let mut is_at_it = false;
+    loop {
+        let one = reach(&place.broker, CONTEXT)
+            .and_then(|(process, manager)| call(&process, &manager).map(|()| process));
+        match one {
+            Ok(process) => kept.push_back(process),
+            // Where it may have no more it goes on with another in place of its oldest.
+            Err(error) => match kept.pop_front() {
+                Some(oldest) => Process::close(&oldest),
+                None => return Err(error),
+            },
+        }
+        if !is_at_it && kept.len() == N_THREADS {
+            say("ready")?;
+            is_at_it = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for misuse in Misuse::ALL {
+            assert_eq!(misuse.to_possible_value().unwrap().get_name(), misuse.name());
+        }
+    }
+}
