@@ -78,6 +78,19 @@ pub mod header {
     /// u32 for each lane, the client's: the processor to which its real-time caller is bound, and one; 0 for any other
     /// caller.
     pub const BOUND: usize = 320;
+    /// Four u32 for each lane, of a real-time caller whose looper has not its priority. Two are priority-inheriting futexes, which
+    /// the looper owns; then the client's, on which of them its caller waits: 1, 2, or 0 for none.
+    pub const LENDING: usize = 1024;
+    /// How many futexes a lane has.
+    pub const OWNERS: usize = 2;
+    /// Where one of them is.
+    pub const fn owner_at(lane: usize, word: usize) -> usize {
+        LENDING + lane % super::LANES * 16 + word % OWNERS * 4
+    }
+    /// Where its client says on which it waits.
+    pub const fn waits_at(lane: usize) -> usize {
+        LENDING + lane % super::LANES * 16 + OWNERS * 4
+    }
 }
 
 /// Offsets of the words in a bell page.
@@ -241,6 +254,8 @@ pub struct ChainEntry {
 
 const _: () = assert!(size_of::<Message>() == 64);
 const _: () = assert!(size_of::<ChainEntry>() == 16);
+const _: () =
+    assert!(header::waits_at(LANES - 1) < RING_AT && header::BOUND + 4 * LANES <= header::LENDING);
 const _: () = assert!(CHANNEL_BYTES.is_multiple_of(4096) && AREA_BYTES.is_multiple_of(4096));
 
 /// Where a message's parts lie, from the area's start.

@@ -395,8 +395,13 @@ impl Engine {
     ) -> bool {
         let Ok(areas) = channel.lane(lane) else { return false };
         channel.show_nice(lane, message.param);
+        let number = lane as u32;
+        if !nested {
+            channel.begin_lending(number);
+        }
         let reader = areas.post(message, body);
         if nested {
+            channel.repay(number);
             channel.set_progress(lane, Progress::Posted);
             // It goes back to the thread that waits on this lane, which looks by itself.
             if reader == Reader::Polling {

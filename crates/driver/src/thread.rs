@@ -31,6 +31,17 @@ pub fn close_in_child(fd: BorrowedFd<'_>) {
     }
 }
 
+pub use baton_shm::thread::id as tid;
+
+/// Whether a process has this thread, both by their numbers in our pid namespace.
+pub fn is_thread_of(pid: u32, tid: u32) -> bool {
+    let (pid, tid) = (pid.cast_signed(), tid.cast_signed());
+    // SAFETY: sends nothing, and touches no memory: signal 0 asks whether one could.
+    let found = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) } == 0;
+    let refused = || std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
+    pid > 0 && tid > 0 && (found || refused())
+}
+
 /// Policy and priority of a real-time thread.
 pub type Rank = (i32, i32);
 
@@ -58,6 +69,14 @@ pub fn rank_again() -> Option<Rank> {
     let rank = asked.then_some((policy, parameters.sched_priority));
     RANK.set((at, rank));
     rank
+}
+
+/// The calling thread's rank may have changed without a word: if it has, that is known now.
+pub fn find_rank() {
+    let known = rank();
+    if rank_again() != known {
+        ranks_changed();
+    }
 }
 
 /// A thread of this process has got another policy or priority: each asks anew for its own.

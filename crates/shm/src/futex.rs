@@ -127,5 +127,46 @@ pub(crate) fn unlock(word: &AtomicU32) {
 
 #[cfg(loom)]
 pub use crate::models::{can_wait_any, wait, wait_any, wake};
+/// Set by the kernel in a word that a thread owns while somebody waits for it.
+pub const WAITERS: u32 = 1 << 31;
+
+/// How a wait for a word that another process's thread owns has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lent {
+    /// The word is the calling thread's.
+    Over,
+    /// The time given is over.
+    Late,
+    /// The word names nobody whom one could wait for, or the kernel cannot.
+    Refused,
+}
+
+/// Waits until the owner of a word gives it back, at most `timeout`. Meanwhile that thread, whose id the word holds,
+/// inherits the calling one's priority.
+#[cfg(not(loom))]
+pub fn lend(word: &AtomicU32, timeout: core::time::Duration) -> Lent {
+    use rustix::io::Errno;
+    use rustix::thread::futex::{Flags, Timespec, lock_pi2};
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let then = core::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32) + timeout;
+    let then = Timespec { tv_sec: then.as_secs() as i64, tv_nsec: then.subsec_nanos().into() };
+    match lock_pi2(word, Flags::empty(), Some(&then)) {
+        Ok(()) => Lent::Over,
+        Err(Errno::TIMEDOUT | Errno::AGAIN | Errno::INTR) => Lent::Late,
+        Err(_) => Lent::Refused,
+    }
+}
+
+/// Gives a word back that the calling thread owns, to whoever waits for it. Of another one's nothing changes.
+#[cfg(not(loom))]
+pub fn give_back(word: &AtomicU32, owner: u32) {
+    use crate::sync::Ordering;
+    use rustix::thread::futex::{Flags, unlock_pi};
+    let given = word.compare_exchange(owner, 0, Ordering::Release, Ordering::Relaxed);
+    if given == Err(owner | WAITERS) {
+        let _ = unlock_pi(word, Flags::empty());
+    }
+}
+
 #[cfg(loom)]
 pub(crate) use crate::models::{lock, unlock};

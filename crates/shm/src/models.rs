@@ -3,7 +3,7 @@
 //! A futex is modelled as the kernel has it: check and sleep are one step against every wake.
 
 use crate::bell::{self, Bell, OwnBell, Ring};
-use crate::futex::{self, Wait};
+use crate::futex::{self, WAITERS, Wait};
 use crate::gate::{Gate, Pass};
 use crate::lock::Lock;
 use crate::mailbox::{Mailbox, Reader, Seen};
@@ -79,9 +79,6 @@ loom::thread_local! {
     };
     static HELD: Cell<u32> = Cell::new(0);
 }
-
-/// What the kernel sets in the word of a lock while somebody sleeps there.
-const WAITERS: u32 = 1 << 31;
 
 /// The model of [`crate::thread`].
 pub fn id() -> u32 {

@@ -3,6 +3,7 @@
 //! Of the peer's bytes nothing is used but copies that have been checked.
 
 mod client;
+mod lend;
 mod server;
 mod socket;
 pub use server::{HOT_REQUESTS, OneWay, WARM_REQUESTS};
@@ -77,6 +78,10 @@ pub struct Channel {
     attended: AtomicU64,
     /// Server: each held by the looper of its own that a lane has.
     seats: [Lock<()>; LANES],
+    /// Lanes whose callers lend their loopers their priority.
+    lending: AtomicU64,
+    /// Client: to whom that is.
+    loopers: [AtomicU32; LANES],
     /// Server: whether each lane is being served.
     serving: [AtomicBool; LANES],
     /// Server: the oldest one-way record waits for room in the receive buffer.
@@ -186,6 +191,8 @@ impl Channel {
             niced: AtomicU64::new(0),
             attended: AtomicU64::new(0),
             seats: std::array::from_fn(|_| Lock::default()),
+            lending: AtomicU64::new(0),
+            loopers: std::array::from_fn(|_| AtomicU32::new(0)),
             serving: std::array::from_fn(|_| AtomicBool::new(false)),
             full: AtomicBool::new(false),
             one_way_read: AtomicU64::new(0),

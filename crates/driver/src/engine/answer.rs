@@ -28,7 +28,9 @@ impl Engine {
         if channel.end == End::Server {
             channel.end_serving(via.lane);
         }
-        match lane.post(message, body) {
+        let reader = lane.post(message, body);
+        channel.repay(via.lane);
+        match reader {
             Reader::Polling => channel.ring_socket(),
             Reader::Closed => return false,
             Reader::Woken | Reader::Watching | Reader::Attending | Reader::Elsewhere => {}

@@ -38,6 +38,10 @@ type Provider = Box<dyn Fn(Option<Arc<Duty>>) + Send + Sync>;
 /// How long a looper leaves its processor to one that is taking something in from its lane.
 const PAUSE: Duration = Duration::from_micros(100);
 
+/// What is promised nevertheless.
+const BORROWED: &str = ". They lend it while they wait; what a looper calls, or does for callers by the raw interface, \
+    is done as by an ordinary thread";
+
 /// All duties of the process.
 #[derive(Default)]
 pub(super) struct Duties {
@@ -68,6 +72,8 @@ pub(crate) struct Duty {
     is_over: AtomicBool,
     /// The broker is to be told of the looper: its rank has changed, or the broker.
     is_news: AtomicBool,
+    /// Its looper has not its caller's priority, and is lent it.
+    borrows: AtomicBool,
 }
 
 impl Duty {
@@ -98,6 +104,13 @@ impl Duty {
     /// Another thread does it from now on.
     pub fn renew(&self) {
         self.is_news.store(true, Ordering::Release);
+    }
+
+    /// Its looper is lent its caller's priority from now on, if it needs that.
+    fn borrow(&self) {
+        if self.borrows.load(Ordering::Relaxed) {
+            self.channel.borrow(self.lane);
+        }
     }
 
     fn tell(&self, flag: &AtomicBool) {
@@ -154,6 +167,7 @@ impl Engine {
                 is_given: AtomicBool::new(looper != 0),
                 is_over: AtomicBool::new(false),
                 is_news: AtomicBool::new(true),
+                borrows: AtomicBool::new(false),
             });
             all.push(Arc::clone(&duty));
             duty
@@ -184,6 +198,7 @@ impl Engine {
         self.register(duty);
         // The lane's last looper may not have left yet.
         let seat = duty.channel.seat(duty.lane);
+        duty.borrow();
         let mut state = self.lock();
         state.attend(duty.via(), tid);
         while !duty.channel.attend(areas, duty.lane) {
@@ -209,9 +224,19 @@ impl Engine {
         let Via { channel, lane } = duty.via();
         let registered = self.broker.ask(&Request::RealTimeLooper { channel, lane, tid: tid() });
         thread::rank_again();
-        if registered == Err(Errno::PERM) && !self.duties.has_warned.swap(true, Ordering::Relaxed) {
+        let refused = registered == Err(Errno::PERM);
+        // A thread of the program's goes where one that borrows must not stay.
+        let borrows = refused && self.duties.provider.get().is_some();
+        duty.borrows.store(borrows, Ordering::Relaxed);
+        if borrows {
+            duty.channel.borrow(lane);
+        } else {
+            duty.channel.borrow_no_more(lane);
+        }
+        if refused && !self.duties.has_warned.swap(true, Ordering::Relaxed) {
+            let rest = if borrows { BORROWED } else { "" };
             tracing::warn!(target: "binder", "{}: real-time callers have loopers of their own, but not their \
-                priority: the broker may not set it", self.identity.pid);
+                priority: the broker may not set it{rest}", self.identity.pid);
         }
     }
 
@@ -258,6 +283,7 @@ impl Engine {
                 }
                 seen => seen,
             };
+            duty.borrow();
             let goes_on = match seen {
                 Seen::Message => serve(),
                 Seen::Nudge => false,
@@ -281,6 +307,7 @@ impl Engine {
         if areas.inbox().is_empty() || channel.ends().dead {
             return state;
         }
+        duty.borrow();
         if self.accept_attended(&mut state, channel, duty.lane as usize).is_some() {
             // What allows it has not come. After everything that was caused before, it never will.
             self.unlock(state);
@@ -305,6 +332,7 @@ impl Engine {
         if let Ok(areas) = duty.areas() {
             duty.channel.leave_lane(areas, duty.lane);
         }
+        duty.channel.borrow_no_more(duty.lane);
         duty.channel.release_lane(duty.lane);
         drop(seat);
         // What waits for an event still does; the next look finds it.

@@ -135,7 +135,9 @@ impl Engine {
         }
         let request = Request::RealTime { channel: channel.id, lane, tid: tid() };
         let Err(errno) = link.ask(&request) else {
-            self.await_looper(channel, lane, FIRST);
+            if self.await_looper(channel, lane, FIRST) {
+                self.see_looper(channel, lane);
+            }
             return;
         };
         // The server has not come back to this broker, or there have been too many at once.
@@ -170,6 +172,16 @@ impl Engine {
         }
     }
 
+    /// The looper of the calling thread's lane has its priority, or is to be lent it. Not by a program of the raw interface:
+    /// signals interrupt its calls, and do not interrupt who lends.
+    fn see_looper(&self, channel: &Channel, lane: u32) {
+        if self.program_map.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        let pid = self.lock().peers.get(&channel.peer).map_or(0, |peer| peer.pid);
+        channel.see_looper(lane, pid);
+    }
+
     /// What the first call of a real-time thread by a handle would do beforehand: whether it has a looper of its
     /// own at the other end now, for which it waits for so long.
     pub(crate) fn prepare_lane(
@@ -178,6 +190,7 @@ impl Engine {
         handle: u32,
         longest: Duration,
     ) -> Result<bool, Refusal> {
+        thread::find_rank();
         self.hear();
         let mut state = self.lock();
         self.gather_own(&mut state);
@@ -187,6 +200,9 @@ impl Engine {
         let (channel, lane) = self.lane_to(peer, Purpose::Call).map_err(Refusal::lost)?;
         let is_served =
             thread::rank().is_some() && self.await_looper(&channel, lane as u32, longest);
+        if is_served {
+            self.see_looper(&channel, lane as u32);
+        }
         channel.give_lane(lane as u32);
         let mut state = self.lock();
         self.learn_route(&mut state, tid, handle, channel.via(lane));

@@ -126,6 +126,9 @@ impl Engine {
         number: u32,
         lane: Lane<'_>,
     ) -> Result<Seen, Wait> {
+        if let Some(seen) = channel.lend(number, lane) {
+            return Ok(seen);
+        }
         let longest = self.settings.longest_spin_ns;
         if !may_spin(&self.settings, channel.is_apart()) {
             return sleep_for_answer(channel, number, lane);

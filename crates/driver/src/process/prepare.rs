@@ -7,10 +7,11 @@ use std::time::Duration;
 impl Process {
     /// Does what the calling thread's first call by this handle would do: it opens a channel, takes a lane and, for a
     /// thread of a real-time policy, waits until the server has a looper for that lane, at most `longest`. A first
-    /// call waits for it too, but shorter.
+    /// call waits for it too, but shorter. If the thread's priority has changed, that is seen here.
     ///
     /// True if the server has a looper that waits for this thread alone; whether that has the thread's priority
-    /// `baton ps` tells. Not so for an ordinary thread, and for a server that has no such loopers.
+    /// `baton ps` tells. Not so for an ordinary thread, for a server that does not serve
+    /// yet, and for one that has no such loopers.
     /// Errors are those of [`Process::call`].
     pub fn prepare(&self, handle: &Handle, longest: Duration) -> Result<bool, CallError> {
         self.check_handle(handle)?;

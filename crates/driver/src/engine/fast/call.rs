@@ -133,6 +133,7 @@ impl Engine {
                 false => leave(local, handle, body, Ok(Seen::Nudge)),
             });
         }
+        channel.begin_lending(via.lane);
         // The point of no return.
         let request = Message {
             kind: Kind::Request as u32,

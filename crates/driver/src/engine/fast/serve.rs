@@ -145,7 +145,9 @@ impl Taken<'_> {
         self.channel.end_serving(self.via.lane);
         let (kind, data_bytes) = (Kind::Reply as u32, bytes as u32);
         let message = Message { kind, code, flags, data_bytes, ..Message::default() };
-        match self.lane.post(&message, |area| body(area, size_of::<Message>())) {
+        let reader = self.lane.post(&message, |area| body(area, size_of::<Message>()));
+        self.channel.repay(self.via.lane);
+        match reader {
             Reader::Polling => self.channel.ring_socket(),
             Reader::Closed => {
                 let mut state = engine.lock();
