@@ -113,7 +113,7 @@ fn tables(rows: &[Row]) -> String {
                     ends[1]
                 )
             }
-            Outcome::Missing { .. } => continue,
+            Outcome::Missing { .. } | Outcome::Counted(_) => continue,
         };
         text += &format!("{:<18}{line}\n", row.system);
     }

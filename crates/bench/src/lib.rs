@@ -6,6 +6,7 @@
 //! - [`latency`]: how late threads wake up, and where a call's time goes.
 //! - [`rt`]: real-time callers among ordinary ones, with a directory of its own.
 //! - [`nucleus`]: Greenaway's experiments, on the kernels of the nucleus.
+//! - [`log`]: what a record costs, with a directory of its own.
 //! - [`pages`]: what superpages would gain; [`memory`], [`scene`]: what it plays with.
 //! - [`system`]: what can be measured, with one file each in `systems`; [`service`]: what a server
 //!   does; [`payload`]: what an echo carries.
@@ -34,6 +35,7 @@ pub mod html;
 pub mod lanes;
 pub mod latency;
 pub mod load;
+pub mod log;
 pub mod machine;
 pub mod memory;
 pub mod nucleus;
@@ -76,6 +78,11 @@ pub enum Bench {
     Latency(latency::LatencyArgs),
     /// Measure how late a real-time caller is served among ordinary ones
     Rt(rt::RtArgs),
+    /// Measure what a record of the log costs, beside other logs
+    Log(log::LogArgs),
+    /// A process of the benchmark of the log
+    #[command(hide = true)]
+    LogRole(log::role::RoleArgs),
     /// A process of the benchmark of real-time callers
     #[command(hide = true)]
     RtRole(rt::role::RoleArgs),
@@ -96,6 +103,8 @@ impl Bench {
             Bench::Nucleus(args) => nucleus::nucleus(&args),
             Bench::Latency(args) => latency::latency(&args),
             Bench::Rt(args) => rt::rt(&args),
+            Bench::Log(args) => log::log(&args),
+            Bench::LogRole(args) => log::role::role(&args),
             Bench::RtRole(args) => rt::role::role(&args),
             Bench::Party(args) => party::party(&args),
         }

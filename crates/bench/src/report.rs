@@ -1,6 +1,8 @@
 //! The form that all benchmarks report in: rows, and ratios of them.
 
 use crate::distribution::{Distribution, Spread, Summary};
+use crate::log::found::Rate;
+use crate::log::storm::Tally;
 use crate::machine::Machine;
 use crate::processors::{Placement, Processors};
 use serde::Serialize;
@@ -86,6 +88,21 @@ pub enum Detail {
         /// How many there are in all.
         lanes: usize,
     },
+    /// Writers of a log, one on each of their processors; times are those of single records.
+    Writers {
+        /// How many.
+        writers: usize,
+        /// Records in a row.
+        #[serde(flatten)]
+        rate: Rate,
+    },
+    /// A real-time writer of a log among others.
+    RealTimeWriter {
+        /// Its priority.
+        priority: String,
+        /// Ordinary writers.
+        writers: usize,
+    },
     /// Ends that sleep.
     Follow {
         /// Whether the looper goes to its caller's processor.
@@ -135,6 +152,8 @@ pub struct Throughput {
 pub enum Outcome {
     /// Figures.
     Measured(Figures),
+    /// What became of records whose writers were killed.
+    Counted(Tally),
     /// None, and the reason.
     Missing {
         /// The reason.
@@ -252,7 +271,7 @@ impl Row {
     pub fn figures(&self) -> Option<&Figures> {
         match &self.outcome {
             Outcome::Measured(figures) => Some(figures),
-            Outcome::Missing { .. } | Outcome::Quoted(_) => None,
+            Outcome::Missing { .. } | Outcome::Quoted(_) | Outcome::Counted(_) => None,
         }
     }
 }

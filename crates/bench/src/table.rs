@@ -11,7 +11,7 @@ pub fn text(report: &Report, tables: &str) -> String {
         Outcome::Missing { why } => {
             Some(format!("{:<18}{}not measured: {why}\n", row.system, what(row)))
         }
-        Outcome::Measured(_) | Outcome::Quoted(_) => None,
+        Outcome::Measured(_) | Outcome::Quoted(_) | Outcome::Counted(_) => None,
     });
     let missing: String = missing.collect();
     if !missing.is_empty() {
@@ -116,7 +116,14 @@ pub fn title(row: &Row) -> String {
         Some(Detail::Delay { delay_us }) => {
             format!("{delay_us} us between calls, {processors}{bytes}")
         }
-        None | Some(Detail::Point { .. } | Detail::Latency { .. } | Detail::Parties { .. }) => {
+        None
+        | Some(
+            Detail::Point { .. }
+            | Detail::Latency { .. }
+            | Detail::Parties { .. }
+            | Detail::Writers { .. }
+            | Detail::RealTimeWriter { .. },
+        ) => {
             format!("{processors}{bytes}")
         }
     }

@@ -113,7 +113,7 @@ fn mean_ns(row: &Row) -> Option<f64> {
     match &row.outcome {
         Outcome::Measured(figures) => Some(figures.mean_ns),
         Outcome::Quoted(quoted) => quoted.mean_ns,
-        Outcome::Missing { .. } => None,
+        Outcome::Missing { .. } | Outcome::Counted(_) => None,
     }
 }
 

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         let Subcommand::Bench(bench) = Words::parse().command;
         return bench.run();
     }
-    let tests: [(&str, fn()); 9] = [
+    let tests: [(&str, fn()); 10] = [
         ("a_run_in_json_and_as_a_page", a_run_in_json_and_as_a_page),
         ("a_bar_that_was_not_measured_fails_a_check", a_bar_that_was_not_measured_fails_a_check),
         ("instructions_are_of_few_bytes", instructions_are_of_few_bytes),
@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         ("a_party_ends_with_its_starter", a_party_ends_with_its_starter),
         ("pages_of_two_sizes_are_measured_or_refused", pages_of_two_sizes_are_measured_or_refused),
         ("real_time_callers_are_served", real_time_callers_are_served),
+        ("records_are_written_in_every_way", records_are_written_in_every_way),
     ];
     for (name, test) in tests {
         println!("test {name}");
@@ -47,6 +48,50 @@ fn main() -> ExitCode {
     }
     println!("{} passed, 0 failed", tests.len());
     ExitCode::SUCCESS
+}
+
+fn records_are_written_in_every_way() {
+    let few = ["--quick", "--rounds", "2", "--records", "64", "--peers", "lttng-ust", "--json"];
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("log.html");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let output =
+        command.args(["bench", "log"]).args(few).arg("--html").arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    let find = |system: &str, case: &str| {
+        let found = rows.iter().find(|row| row["system"] == system && row["case"] == case);
+        found.unwrap_or_else(|| panic!("no {case} of {system}"))
+    };
+    for system in
+        ["baton-vdso", "floor-vdso", "paper-vdso", "datagram", "pipe-writev", "null-writev"]
+    {
+        for case in ["one-writer", "all-processors"] {
+            assert!(find(system, case)["bytes_per_second"].as_f64().unwrap() > 0.0);
+        }
+    }
+    // Not built beside this program.
+    assert!(find("lttng-ust", "all")["why"].is_string());
+    assert!(rows.iter().all(|row| row["system"] != "spdlog-async"));
+    let storm = rows.iter().find(|row| row["case"] == "killed-writers").unwrap();
+    assert!(storm["seen"].as_u64().unwrap() > 0, "{storm}");
+    assert_eq!((&storm["torn"], &storm["uncounted"]), (&json!(0), &json!(0)), "{storm}");
+    let names: Vec<_> =
+        report["ratios"].as_array().unwrap().iter().map(|ratio| &ratio["name"]).collect();
+    for name in [
+        "bytes_over_paper_one_vdso",
+        "bytes_over_paper_one_tsc",
+        "bytes_over_paper_all",
+        "lttng_over_ours",
+        "dgram_over_ours",
+        "ours_over_floor",
+        "rt_p999_over_p50",
+        "torn_or_uncounted",
+    ] {
+        assert_eq!(names.iter().filter(|found| **found == name).count(), 1, "{name}");
+    }
+    assert!(std::fs::read_to_string(&file).unwrap().contains("baton-vdso"));
 }
 
 fn threads_wake_up_and_calls_go_there_and_back() {

@@ -7,7 +7,7 @@
 use baton_shm::clock;
 
 /// What stamps are made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Source {
     /// The processor's counter, where the kernel makes its own time of it.

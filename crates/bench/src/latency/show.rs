@@ -161,7 +161,7 @@ fn line(row: &Row) -> Option<String> {
                 none(),
             ]
         }
-        Outcome::Missing { .. } => return None,
+        Outcome::Missing { .. } | Outcome::Counted(_) => return None,
     };
     let place = if matches!(row.outcome, Outcome::Quoted(_)) { String::new() } else { place };
     let times: String = times.iter().map(|time| format!("{time:>10}")).collect();

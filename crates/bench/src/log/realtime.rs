@@ -1,0 +1,108 @@
+//! A real-time writer among four ordinary ones, with somebody who follows: how long its records take.
+
+use crate::distribution::Distribution;
+use crate::log::role::Role;
+use crate::log::system::of_baton;
+use crate::log::voice::Voice;
+use baton_log::Options;
+use baton_rt::Priority;
+use baton_rt::schedule::{Pinned, Prioritized};
+use baton_shm::clock;
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+/// Ordinary writers.
+pub const N_ORDINARY: usize = 4;
+const FIFO: Priority = Priority::Fifo(50);
+/// Of a writer that writes one record in each.
+const PERIOD: Duration = Duration::from_millis(1);
+
+/// How its records follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pace {
+    /// One after the other.
+    Full,
+    /// One in a millisecond: each of them is told to who follows.
+    Periodic,
+}
+
+impl Pace {
+    /// Both.
+    pub const ALL: [Pace; 2] = [Pace::Full, Pace::Periodic];
+
+    /// As a row has it.
+    pub fn case(self) -> &'static str {
+        match self {
+            Pace::Full => "real-time",
+            Pace::Periodic => "real-time-periodic",
+        }
+    }
+
+    fn n_records(self, quick: bool) -> usize {
+        match (self, quick) {
+            (Pace::Full, _) => 100_000,
+            (Pace::Periodic, true) => 500,
+            (Pace::Periodic, false) => 2000,
+        }
+    }
+}
+
+/// What came of both.
+#[derive(Debug, Default)]
+pub struct Times {
+    /// One after the other.
+    pub full: Distribution,
+    /// One in a millisecond.
+    pub periodic: Distribution,
+}
+
+impl Times {
+    /// Of one of them.
+    pub fn of(&self, pace: Pace) -> &Distribution {
+        match pace {
+            Pace::Full => &self.full,
+            Pace::Periodic => &self.periodic,
+        }
+    }
+}
+
+/// The writer's priority, as a row has it.
+pub fn priority() -> String {
+    FIFO.to_string()
+}
+
+/// Measures so many rounds, on a processor. The reason if the priority may not be had.
+pub fn measure(rounds: u32, quick: bool, cpu: usize) -> io::Result<Times> {
+    let directory = super::directory()?;
+    let place = directory.path().join("log");
+    let logger = Options::new().directory(&place).open();
+    let mut voice = of_baton(&logger);
+    let _crowd = Role::Crowd.start(&place, N_ORDINARY)?;
+    let _follower = Role::Follower.start(&place, 1)?;
+    thread::scope(|scope| {
+        let measure = || {
+            let _pinned = Pinned::new(&[cpu]).map_err(io::Error::other)?;
+            let _prioritized = Prioritized::new(FIFO).map_err(io::Error::other)?;
+            let mut times = Times::default();
+            voice.many(Pace::Full.n_records(quick));
+            for _ in 0..rounds {
+                times.full.add_round(&voice.singles(Pace::Full.n_records(quick)));
+                times.periodic.add_round(&periodic(&mut voice, Pace::Periodic.n_records(quick)));
+            }
+            Ok(times)
+        };
+        scope.spawn(measure).join().expect("a writer ends")
+    })
+}
+
+fn periodic(voice: &mut impl Voice, n_records: usize) -> Vec<u64> {
+    let mut next_ns = clock::now_ns();
+    let mut times = Vec::with_capacity(n_records);
+    for _ in 0..n_records {
+        next_ns += PERIOD.as_nanos() as u64;
+        thread::sleep(Duration::from_nanos(next_ns.saturating_sub(clock::now_ns())));
+        times.extend(voice.singles(1));
+    }
+    times
+}

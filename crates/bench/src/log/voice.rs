@@ -1,0 +1,170 @@
+//! Writers of one system, and what is measured of them: many records in a row, and single ones.
+//!
+//! What a record is, its writer knows: for most it is a closure that writes one. Some are programs of their own.
+
+use crate::actor::Actor;
+use crate::form::BenchError;
+use crate::log::messages::{MESSAGES, message};
+use crate::service::now_ns;
+use baton_rt::schedule::Pinned;
+use baton_shm::clock;
+use rustix::thread::CpuSet;
+use std::io;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Long enough that reading clocks is nothing beside it.
+const CALIBRATION: Duration = Duration::from_millis(20);
+/// No round takes longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One thread's way to write.
+pub trait Voice: Send {
+    /// Writes so many records.
+    fn many(&mut self, n_records: usize);
+    /// Writes so many records, and says what each took, the reading of the clock included, in nanoseconds.
+    fn singles(&mut self, n_records: usize) -> Vec<u64>;
+}
+
+impl<W: FnMut(&'static [u8]) + Send> Voice for W {
+    fn many(&mut self, n_records: usize) {
+        for number in 0..n_records {
+            self(message(number));
+        }
+    }
+
+    fn singles(&mut self, n_records: usize) -> Vec<u64> {
+        let mut times = Vec::with_capacity(n_records);
+        let counts = clock::counter_is_the_kernels();
+        for number in 0..n_records {
+            let words = message(number);
+            let before = if counts { clock::counter_in_order() } else { now_ns() };
+            self(words);
+            let after = if counts { clock::counter_in_order() } else { now_ns() };
+            times.push(after - before);
+        }
+        if counts {
+            let tick_ns = tick_ns();
+            times.iter_mut().for_each(|time| *time = (*time as f64 * tick_ns) as u64);
+        }
+        times
+    }
+}
+
+/// How long a tick of the processor's counter is, in nanoseconds.
+fn tick_ns() -> f64 {
+    static TICK_NS: OnceLock<f64> = OnceLock::new();
+    *TICK_NS.get_or_init(|| {
+        let (start, start_ns) = (clock::counter_in_order(), now_ns());
+        thread::sleep(CALIBRATION);
+        (now_ns() - start_ns) as f64 / (clock::counter_in_order() - start) as f64
+    })
+}
+
+/// Where writers run: one writer on each of these processors.
+pub struct Places {
+    cpus: Vec<usize>,
+}
+
+impl Places {
+    /// One writer on a processor, and one on each that this process may use.
+    pub fn choose(one: usize) -> Result<[Places; 2], BenchError> {
+        let set = rustix::thread::sched_getaffinity(None).map_err(BenchError::Processors)?;
+        let all = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+        Ok([Places { cpus: vec![one] }, Places { cpus: all }])
+    }
+
+    /// How many writers.
+    pub fn n_writers(&self) -> usize {
+        self.cpus.len()
+    }
+}
+
+/// The writers of a system.
+pub enum Choir {
+    /// Threads of this process.
+    Threads(Vec<Box<dyn Voice>>),
+    /// Threads of a program that is told in lines what to do.
+    Program(Actor),
+}
+
+impl Choir {
+    /// Starts a program, which is told the messages.
+    pub fn start(command: &mut Command) -> io::Result<Choir> {
+        let mut actor = Actor::start(command)?;
+        for message in MESSAGES {
+            actor.say(message.to_str().expect("plain text").trim_end_matches('\n'))?;
+        }
+        let ready = actor.hear(PATIENCE).map_err(io::Error::other)?;
+        match ready.as_str() {
+            "ready\n" => Ok(Choir::Program(actor)),
+            why => Err(io::Error::other(why.trim_end().to_owned())),
+        }
+    }
+
+    /// Each writer writes so many records. How long that took, from the first one's beginning to the last one's end.
+    pub fn many(&mut self, places: &Places, n_records: usize) -> io::Result<u64> {
+        match self {
+            Choir::Threads(voices) => {
+                let sing = |voice: &mut dyn Voice| {
+                    let start_ns = now_ns();
+                    voice.many(n_records);
+                    (start_ns, now_ns())
+                };
+                let times = together(voices, places, n_records / 10, sing)?;
+                let start_ns = times.iter().map(|time| time.0).min().unwrap_or(0);
+                Ok(times.iter().map(|time| time.1).max().unwrap_or(0) - start_ns)
+            }
+            Choir::Program(actor) => Ok(ask(actor, "many", places, n_records)?.iter().sum()),
+        }
+    }
+
+    /// Each writer writes so many records. What each of them took.
+    pub fn singles(&mut self, places: &Places, n_records: usize) -> io::Result<Vec<u64>> {
+        match self {
+            Choir::Threads(voices) => {
+                let sing = |voice: &mut dyn Voice| voice.singles(n_records);
+                Ok(together(voices, places, n_records / 10, sing)?.concat())
+            }
+            Choir::Program(actor) => ask(actor, "singles", places, n_records),
+        }
+    }
+}
+
+fn ask(actor: &mut Actor, what: &str, places: &Places, n_records: usize) -> io::Result<Vec<u64>> {
+    let cpus: String = places.cpus.iter().map(|cpu| format!(" {cpu}")).collect();
+    actor.say(&format!("{what} {n_records} {}{cpus}", places.n_writers()))?;
+    let line = actor.hear(PATIENCE).map_err(io::Error::other)?;
+    let number = |word: &str| word.parse().map_err(|_| io::Error::other(line.trim().to_owned()));
+    line.split_whitespace().map(number).collect()
+}
+
+/// Has each writer do something on its processor, after so many records for practice, and all begin at once.
+fn together<T: Send>(
+    voices: &mut [Box<dyn Voice>],
+    places: &Places,
+    n_practice: usize,
+    sing: impl Fn(&mut dyn Voice) -> T + Sync,
+) -> io::Result<Vec<T>> {
+    let n_ready = AtomicUsize::new(0);
+    let (n_ready, sing, n_writers) = (&n_ready, &sing, places.n_writers());
+    thread::scope(|scope| {
+        let mut singers = Vec::new();
+        for (voice, &cpu) in voices.iter_mut().zip(&places.cpus) {
+            singers.push(scope.spawn(move || {
+                let pinned = Pinned::new(&[cpu]);
+                voice.many(n_practice);
+                // Who waits asleep begins late. AcqRel: all that is measured comes after.
+                n_ready.fetch_add(1, Ordering::AcqRel);
+                while n_ready.load(Ordering::Acquire) < n_writers {
+                    thread::yield_now();
+                }
+                pinned.map(|_pinned| sing(voice.as_mut())).map_err(io::Error::other)
+            }));
+        }
+        singers.into_iter().map(|singer| singer.join().expect("a writer ends")).collect()
+    })
+}
