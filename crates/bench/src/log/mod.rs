@@ -88,7 +88,7 @@ fn run(args: &LogArgs) -> Result<Finding, BenchError> {
     let mut found = Found::default();
     rates(args, &[(Crowd::One, one), (Crowd::All, all)], &mut found);
     let cpu = setting.processors.client;
-    let real_time = realtime::measure(args.rounds.min(7), args.form.quick, cpu);
+    let real_time = realtime::measure(args.rounds, args.form.quick, cpu);
     found.real_time = Some(real_time.map_err(|error| error.to_string()));
     let n_kills = if args.form.quick { 10 } else { 100 };
     found.storm = Some(storm::rage(n_kills).map_err(|error| error.to_string()));

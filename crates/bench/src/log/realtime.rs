@@ -43,7 +43,7 @@ impl Pace {
         match (self, quick) {
             (Pace::Full, _) => 100_000,
             (Pace::Periodic, true) => 500,
-            (Pace::Periodic, false) => 2000,
+            (Pace::Periodic, false) => 1000,
         }
     }
 }

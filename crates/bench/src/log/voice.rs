@@ -5,11 +5,12 @@
 use crate::actor::Actor;
 use crate::form::BenchError;
 use crate::log::messages::{MESSAGES, message};
+use crate::party::say;
 use crate::service::now_ns;
 use baton_rt::schedule::Pinned;
 use baton_shm::clock;
 use rustix::thread::CpuSet;
-use std::io;
+use std::io::{self, BufRead};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -132,6 +133,31 @@ impl Choir {
             Choir::Program(actor) => ask(actor, "singles", places, n_records),
         }
     }
+}
+
+/// Does what it is told by lines, as a program that a [`Choir`] has started. It writes its own messages, which are the same. The
+/// voices are as many as writers can be.
+pub fn serve(voices: Vec<Box<dyn Voice>>) -> io::Result<()> {
+    let mut choir = Choir::Threads(voices);
+    let mut lines = io::stdin().lock().lines().skip(MESSAGES.len());
+    say("ready")?;
+    lines.try_for_each(|line| {
+        let line = line?;
+        let mut words = line.split_whitespace();
+        let what = words.next().unwrap_or_default();
+        let numbers: Option<Vec<usize>> = words.map(|word| word.parse().ok()).collect();
+        let (n_records, cpus) = match numbers.as_deref() {
+            Some([n_records, n_writers, cpus @ ..]) if cpus.len() == *n_writers => (*n_records, cpus),
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
+        };
+        let places = Places { cpus: cpus.to_vec() };
+        let found = match what {
+            "singles" => choir.singles(&places, n_records)?,
+            _ => vec![choir.many(&places, n_records)?],
+        };
+        let words: Vec<String> = found.iter().map(u64::to_string).collect();
+        say(&words.join(" "))
+    })
 }
 
 fn ask(actor: &mut Actor, what: &str, places: &Places, n_records: usize) -> io::Result<Vec<u64>> {

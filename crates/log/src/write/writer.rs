@@ -91,7 +91,7 @@ impl Writer {
         };
         match slot.as_mut().filter(|lane| fits(lane)) {
             Some(lane) => self.append(lane, stamp, words),
-            None => self.put_slowly(buffer, &mut slot, words),
+            None => self.put_slowly(buffer, &mut slot, stamp, words),
         }
         compiler_fence(Ordering::SeqCst);
     }
@@ -105,19 +105,24 @@ impl Writer {
     }
 
     #[cold]
-    fn put_slowly(&self, buffer: Buffer, slot: &mut Option<Lane>, words: Words<'_>) {
+    fn put_slowly(&self, buffer: Buffer, slot: &mut Option<Lane>, stamp: u64, words: Words<'_>) {
         self.leave_what_is_the_parents(slot);
+        let had_ring = slot.is_some();
         if !self.fill(buffer, slot) {
             return self.shared.count_unlogged(buffer);
         }
         let Some(lane) = slot else { return };
         let words = words.cut();
         let source = self.shared.source;
-        if lane.ring.wants_sample(source.stamp()) {
+        // Clocks can be slow, so most records are content with one reading. But stamps in a ring only grow: another thread may have
+        // written here since, and a sample is younger.
+        let mut stamp = if had_ring { stamp } else { source.stamp() };
+        if lane.ring.wants_sample(stamp) {
             lane.ring.take_sample(source.sample());
+            stamp = source.stamp();
         }
         lane.ring.make_room(record_bytes(words.tag.len() + words.message.len()));
-        self.append(lane, source.stamp(), words);
+        self.append(lane, stamp, words);
         self.limits[buffer as usize].store(lane.ring.limit(), Ordering::Relaxed);
     }
 
