@@ -147,7 +147,9 @@ pub fn serve(voices: Vec<Box<dyn Voice>>) -> io::Result<()> {
         let what = words.next().unwrap_or_default();
         let numbers: Option<Vec<usize>> = words.map(|word| word.parse().ok()).collect();
         let (n_records, cpus) = match numbers.as_deref() {
-            Some([n_records, n_writers, cpus @ ..]) if cpus.len() == *n_writers => (*n_records, cpus),
+            Some([n_records, n_writers, cpus @ ..]) if cpus.len() == *n_writers => {
+                (*n_records, cpus)
+            }
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         };
         let places = Places { cpus: cpus.to_vec() };
