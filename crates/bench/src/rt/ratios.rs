@@ -202,11 +202,11 @@ mod tests {
         for (way, callers, real_time_callers, bound, times_ns) in [
             (Way::BatonTyped, 0, 1, Bound::Caller, [500, 250, 750]),
             (Way::BatonTyped, 100, 1, Bound::Caller, [1000, 300, 1300]),
-            (Way::BatonTyped, 100, 1, Bound::Nobody, [2000, 600, 2600]),
-            (Way::BatonTyped, 100, 7, Bound::Nobody, [2700, 300, 3000]),
+            (Way::BatonTyped, 100, 1, Bound::Nobody, [1000, 600, 1600]),
+            (Way::BatonTyped, 100, 7, Bound::Nobody, [1350, 300, 1650]),
             (Way::Unix, 100, 1, Bound::Caller, [1, 1, 3900]),
             (Way::Unix, 100, 1, Bound::Nobody, [1, 1, 1]),
-            (Way::Mqueue, 100, 1, Bound::Nobody, [1, 1, 1300]),
+            (Way::Mqueue, 100, 1, Bound::Nobody, [1, 1, 800]),
             (Way::Mqueue, 100, 1, Bound::Caller, [1, 1, 1300]),
             (Way::Mqueue, 100, 1, Bound::Both, [1, 1, 650]),
         ] {
