@@ -1,6 +1,6 @@
 //! `baton logcat`: Android's logcat, over the log in shared memory.
 //!
-//! - [`args`]: the command line. [`session`]: what is done with each entry; [`output`]: where it goes.
+//! - [`args`]: the command line. [`mod@session`]: what is done with each entry; [`output`]: where it goes.
 //! - [`sizes`], [`statistics`]: `-g`, `-G` and `-S`.
 //!
 //! What its text looks like is the crate `baton-logcat`'s.
