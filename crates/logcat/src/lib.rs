@@ -10,7 +10,7 @@
 //!
 //! - [`entry`]: one entry, wherever it comes from. [`wire`]: its bytes as Android's readers get them.
 //! - [`event`]: binary payloads; [`tags`]: what their numbers mean.
-//! - [`mod@format`]: `-v`; [`line`]: the text itself; [`printable`]: escapes; [`stamp`]: times in it.
+//! - [`mod@format`]: `-v`; [`mod@line`]: the text itself; [`printable`]: escapes; [`stamp`]: times in it.
 //! - [`syslog`]: datagrams of other programs.
 //! - [`filter`]: filterspecs. [`time`]: `-t TIME`; [`resume`]: where a file ends. [`size`]: `-G SIZE`. [`divider`]: lines between
 //!   buffers.
