@@ -134,15 +134,18 @@ bench: build
 IN_GUEST := tools/binder-vm --timeout 900 --file target/release/libbaton_preload.so:/prog/libbaton_preload.so
 GUEST_PEERS := kernel-binder,futex,futex-spin,pipe,unix
 .PHONY: bench-guest bench-guest-instructions
-BENCHES := rpc tester add-ints
-GUEST_WORDS_rpc := --calls 500 --clients 1,2,8 --peers $(GUEST_PEERS)
-GUEST_WORDS_tester := --peers kernel-binder
-GUEST_WORDS_add-ints := --peers kernel-binder
+BENCHES := rpc tester add-ints rt
+GUEST_WORDS_rpc := --quick --calls 500 --clients 1,2,8 --peers $(GUEST_PEERS)
+GUEST_WORDS_tester := --quick --peers kernel-binder
+GUEST_WORDS_add-ints := --quick --peers kernel-binder
+# One processor, on which an instruction takes a nanosecond: who waits for whom is then the same on any machine.
+GUEST_WORDS_rt := --parts calls --callers 0,20 --priorities 80 --bound caller --calls 1000 --rounds 2 --peers kernel-binder
+GUEST_OPTIONS_rt := --instructions
 bench-guest: build $(BENCHES:%=bench-guest-%)
 
 .PHONY: $(BENCHES:%=bench-guest-%)
 $(BENCHES:%=bench-guest-%): bench-guest-%: build
-	@$(IN_GUEST) --kernel $(or $(KERNEL),generic) $(BATON) bench $* --quick $(GUEST_WORDS_$*)
+	@$(IN_GUEST) --kernel $(or $(KERNEL),generic) $(GUEST_OPTIONS_$*) $(BATON) bench $* $(GUEST_WORDS_$*)
 
 # At a real-time priority nobody is asked whose turn it is: a call costs the same each time.
 bench-guest-instructions: build

@@ -218,7 +218,7 @@ impl Drop for Party {
 }
 
 /// The program that plays a system, with the environment that it needs.
-fn command(system: System, broker: &Path) -> Result<Command, PairError> {
+pub(crate) fn command(system: System, broker: &Path) -> Result<Command, PairError> {
     let own = std::env::current_exe().map_err(|error| PairError::System("find itself", error))?;
     match system {
         _ if system.is_apart() => {
@@ -251,7 +251,7 @@ fn command(system: System, broker: &Path) -> Result<Command, PairError> {
 }
 
 /// Whether the kernel has a Binder driver, and has made its device.
-fn has_kernel_binder() -> Result<(), PairError> {
+pub(crate) fn has_kernel_binder() -> Result<(), PairError> {
     match std::fs::metadata("/dev/binder") {
         Ok(device) if device.file_type().is_char_device() => Ok(()),
         _ => Err(PairError::NotHere {
@@ -262,7 +262,7 @@ fn has_kernel_binder() -> Result<(), PairError> {
 }
 
 /// The program of peers that have dependencies of their own.
-pub(crate) fn peers(own: &Path) -> Result<PathBuf, PairError> {
+fn peers(own: &Path) -> Result<PathBuf, PairError> {
     beside(own, "baton-bench-peers", "`bench/peers/build` builds it")
 }
 

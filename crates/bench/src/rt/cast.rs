@@ -9,7 +9,6 @@ use crate::service::Service;
 use crate::stage::Stage;
 use serde::de::DeserializeOwned;
 use std::io;
-use std::process::Command;
 use std::time::Duration;
 
 /// The processes.
@@ -55,7 +54,7 @@ impl Cast<'_> {
     /// Starts a process.
     pub fn add(&mut self, role: Role, words: &[String]) -> io::Result<Member> {
         let place = self.stage.place(Service::Echo);
-        let mut command = Command::new(self.way.program().map_err(io::Error::other)?);
+        let mut command = self.way.command(place.broker).map_err(io::Error::other)?;
         command.args(["bench", "rt-role", self.way.name(), role.name()]);
         command.arg(place.directory).arg(place.broker).args(words);
         command.arg("--starter").arg(std::process::id().to_string());

@@ -120,9 +120,10 @@ impl Inversion {
     /// The priority of the thread that serves a caller of this one.
     pub fn served_at(self, level: u8) -> Priority {
         match self.way {
-            Way::BatonTyped if self.allowed => Priority::Fifo(level),
+            Way::BatonTyped | Way::BatonUapi if self.allowed => Priority::Fifo(level),
             Way::Mqueue => Priority::Fifo(level),
-            Way::BatonTyped | Way::Unix | Way::RsbinderRpc => Priority::Other,
+            Way::BatonTyped | Way::BatonUapi => Priority::Other,
+            Way::KernelBinder | Way::Unix | Way::RsbinderRpc => Priority::Other,
         }
     }
 }
@@ -135,6 +136,8 @@ pub type Measured<K, V> = BTreeMap<K, Result<V, String>>;
 pub struct Found {
     /// The first of the callers' priorities: that of all but some calls.
     pub level: u8,
+    /// Whether there is one to be measured.
+    pub has_kernel_binder: bool,
     /// Calls, by [`Leg`].
     pub calls: Measured<Case, [Distribution; 3]>,
     /// cyclictest's wake-ups, by the number of ordinary callers beside it.

@@ -5,7 +5,7 @@
 //! fast as they can. What is told of each call is T_CALL, T_RET and both together. Beside these, priority
 //! inversion on one processor; and cyclictest, so that a longest time can be judged.
 //!
-//! - [`way`]: how calls are made, a file each: `typed`, `unix`, `mqueue`; [`request`]: what is asked.
+//! - [`way`]: how calls are made, a file each: `typed`, `uapi`, `unix`, `mqueue`; [`request`]: what is asked.
 //! - [`cast`]: a measurement's processes, as the run sees them; [`role`]: as they see themselves; [`caller`]: the
 //!   real-time ones; [`inversion`]: a scenario of three; [`misuse`]: those that want to hurt them; [`steady`]: what the
 //!   kernel counts of both sides.
@@ -28,10 +28,12 @@ pub mod steady;
 mod stranger;
 pub mod thesis;
 mod typed;
+mod uapi;
 mod unix;
 pub mod way;
 
 use crate::form::{self, BenchError, Finding, FormArgs};
+use crate::pair;
 use crate::stage::Setting;
 use found::Bound;
 use plan::Plan;
@@ -57,7 +59,7 @@ pub struct RtArgs {
     /// Only these parts
     #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
     pub parts: Vec<Part>,
-    /// Calls of each caller in a round [default: 2500, quick 400]
+    /// Calls of each caller in a round [default: 2500, quick 300]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub calls: Option<u32>,
     /// Rounds
@@ -137,7 +139,8 @@ pub fn rt(args: &RtArgs) -> ExitCode {
 fn run(args: &RtArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let plan = Plan::new(args);
-    let found = rounds::measure(&plan, &setting.processors);
+    let mut found = rounds::measure(&plan, &setting.processors);
+    found.has_kernel_binder = pair::has_kernel_binder().is_ok();
     let mut report = setting.report(NAME, plan.rounds, show::rows(&found));
     report.ratios = ratios::of(&found, args);
     let tables = show::tables(&report);
@@ -153,7 +156,7 @@ mod tests {
     fn peers_by_name() {
         assert_eq!(parse_peers("none"), Ok(Peers(vec![])));
         assert_eq!(parse_peers("mqueue,unix"), Ok(Peers(vec![Way::Mqueue, Way::Unix])));
-        assert_eq!(parse_peers("all").unwrap().0.len(), 3);
+        assert_eq!(parse_peers("all").unwrap().0.len(), 4);
         for wrong in ["", "futex", "baton-typed"] {
             assert!(parse_peers(wrong).is_err(), "{wrong}");
         }

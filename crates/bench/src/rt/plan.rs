@@ -34,7 +34,7 @@ impl Plan {
     pub fn new(args: &RtArgs) -> Plan {
         let quick = args.form.quick;
         let (n_calls, period_us, n_inversions) =
-            if quick { (400, 1000, 3) } else { (2500, 2000, 10) };
+            if quick { (300, 1000, 3) } else { (2500, 2000, 10) };
         let has = |part| args.parts.contains(&part);
         let ways =
             || Way::ALL.into_iter().filter(|way| !way.is_peer() || args.peers.0.contains(way));
@@ -85,12 +85,12 @@ impl Plan {
     }
 }
 
-/// One caller at each priority, among each number of ordinary ones, bound and not. A peer is the same at any
-/// priority, and of those only the message queue has a server that can be better off bound.
+/// One caller at each priority, among each number of ordinary ones, bound and not. All but the typed API are the same
+/// at any priority, and of peers only the message queue has a server that can be better off bound.
 fn callers(args: &RtArgs, ways: impl Iterator<Item = Way>) -> Vec<Case> {
     let mut cases = Vec::new();
     for way in ways {
-        let n_levels = if way.is_peer() { 1 } else { args.priorities.len() };
+        let n_levels = if way == Way::BatonTyped { args.priorities.len() } else { 1 };
         for &level in &args.priorities[..n_levels] {
             let bounds = args.bound.iter().filter(|&&bound| way.may_be(bound));
             cases.extend(bounds.flat_map(|&bound| {
@@ -115,16 +115,17 @@ fn is_of_a_bar(args: &RtArgs, case: &Case) -> bool {
     let ends = [args.real_time_callers.iter().max(), args.real_time_callers.iter().min()];
     let counts = match case.bound {
         Bound::Nobody => {
-            most && !case.way.is_peer() && ends.contains(&Some(&case.real_time_callers))
+            most && case.way == Way::BatonTyped && ends.contains(&Some(&case.real_time_callers))
         }
-        Bound::Caller | Bound::Both => most || !case.way.is_peer(),
+        Bound::Caller | Bound::Both => most || case.way == Way::BatonTyped,
     };
-    counts && case.level.0 == args.priorities[0]
+    counts && case.way != Way::BatonUapi && case.level.0 == args.priorities[0]
 }
 
 fn inversions(ways: impl Iterator<Item = Way>) -> impl Iterator<Item = Inversion> {
-    // A socket's server is one, whatever is said over it.
-    ways.filter(|&way| way != Way::RsbinderRpc).flat_map(|way| {
+    // A socket's server is one, whatever is said over it, and so is a looper, whatever it serves.
+    let alike = [Way::RsbinderRpc, Way::BatonUapi, Way::KernelBinder];
+    ways.filter(move |way| !alike.contains(way)).flat_map(|way| {
         let allowed = Inversion { way, allowed: true };
         let forbidden = way.inherits().then_some(Inversion { way, allowed: false });
         [Some(allowed), forbidden].into_iter().flatten()
@@ -154,9 +155,9 @@ mod tests {
     fn everything_is_measured_once_a_round() {
         let plan = plan(&[]);
         assert_eq!((plan.n_calls, plan.period_us, plan.rounds), (2500, 2000, 5));
-        // Four ways, one of them at two priorities, bound and not, with and without load; a queue whose server is
+        // Six ways, one of them at two priorities, bound and not, with and without load; a queue whose server is
         // bound as well; six more callers, and four who want to hurt one.
-        assert_eq!(plan.cases.len(), 2 * (2 * (4 + 1) + 1) + 6 + 4);
+        assert_eq!(plan.cases.len(), 2 * (2 * (6 + 1) + 1) + 6 + 4);
         assert_eq!((plan.wake_ups.len(), plan.inversions.len()), (2, 4));
         for bound in [Bound::Nobody, Bound::Caller] {
             assert!(has(&plan, Way::BatonTyped, 20, 100, bound));
@@ -174,12 +175,12 @@ mod tests {
             assert!(has(&plan, Way::BatonTyped, 80, callers, Bound::Caller));
         }
         for way in Way::ALL {
-            assert!(has(&plan, way, 80, 100, Bound::Caller), "{way:?}");
+            assert_eq!(has(&plan, way, 80, 100, Bound::Caller), way != Way::BatonUapi, "{way:?}");
         }
         assert!(has(&plan, Way::Mqueue, 80, 100, Bound::Both));
         let several = plan.cases.iter().filter(|case| case.bound == Bound::Nobody);
         let several: Vec<usize> = several.map(|case| case.real_time_callers).collect();
-        assert_eq!((several, plan.cases.len()), (vec![1, 7], 8 + 4));
+        assert_eq!((several, plan.cases.len()), (vec![1, 7], 9 + 4));
         assert_eq!((plan.inversions.len(), plan.steady.len()), (2, 2));
     }
 

@@ -70,12 +70,21 @@ impl Bars<'_> {
             divide("socket_rpc_p99_over_typed", of(Way::RsbinderRpc), typed(), P99, at_least(10.0)),
         ];
         ratios.extend(self.of_mqueue());
+        ratios.push(self.of_kernel());
         let wake_up = match self.found.wake_ups.get(&self.most) {
             Some(measured) => measured.as_ref().map_err(|why| format!("cyclictest: {why}")),
             None => Err("cyclictest was not measured".to_owned()),
         };
         ratios.push(divide("typed_max_over_cyclictest", typed(), wake_up, MAX, None));
         ratios
+    }
+
+    /// Nothing is wrong where the kernel has no Binder driver.
+    fn of_kernel(&self) -> Ratio {
+        let of = |way| self.leg(way, self.most, Bound::Caller, Leg::Call);
+        let bar = self.found.has_kernel_binder.then_some(Bar::AtLeast(3.0));
+        let (kernel, typed) = (of(Way::KernelBinder), of(Way::BatonTyped));
+        divide("kernel_p999_over_typed", kernel, typed, P999, bar)
     }
 
     /// The queue's server has the better of its two places; beside that, each of the two, and nobody bound.
@@ -198,7 +207,7 @@ mod tests {
     }
 
     fn found() -> Found {
-        let mut found = Found { level: 80, ..Found::default() };
+        let mut found = Found { level: 80, has_kernel_binder: true, ..Found::default() };
         for (way, callers, real_time_callers, bound, times_ns) in [
             (Way::BatonTyped, 0, 1, Bound::Caller, [500, 250, 750]),
             (Way::BatonTyped, 100, 1, Bound::Caller, [1000, 300, 1300]),
@@ -207,6 +216,7 @@ mod tests {
             (Way::Unix, 100, 1, Bound::Caller, [1, 1, 3900]),
             (Way::Unix, 100, 1, Bound::Nobody, [1, 1, 1]),
             (Way::Mqueue, 100, 1, Bound::Nobody, [1, 1, 800]),
+            (Way::KernelBinder, 100, 1, Bound::Caller, [1900, 1, 1]),
             (Way::Mqueue, 100, 1, Bound::Caller, [1, 1, 1300]),
             (Way::Mqueue, 100, 1, Bound::Both, [1, 1, 650]),
         ] {
@@ -246,6 +256,7 @@ mod tests {
             ("unix_p99_over_typed", 3.0, Some(true)),
             ("unix_max_over_typed", 3.0, Some(true)),
             ("typed_p99_over_tuned_mqueue", 2.0, Some(false)),
+            ("kernel_p999_over_typed", 1.9, Some(false)),
             ("typed_p99_over_mqueue_anywhere", 1.0, None),
             ("typed_p99_over_mqueue_beside_its_caller", 2.0, None),
             ("typed_p99_over_mqueue_nobody_bound", 2.0, None),
@@ -268,5 +279,8 @@ mod tests {
         assert_eq!(ratio("steady_call_allocations").why.as_deref(), Some("not for us"));
         assert_eq!(ratio("misuse_garbage_p99_over_idle").holds, Some(false));
         assert!(ratio("typed_max_over_cyclictest").why.is_some());
+        let nowhere = of(&Found::default(), &Words::parse_from(["rt"]).args);
+        let kernel = nowhere.iter().find(|ratio| ratio.name == "kernel_p999_over_typed").unwrap();
+        assert_eq!((kernel.value, kernel.holds), (None, None), "a machine without one");
     }
 }

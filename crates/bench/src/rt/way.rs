@@ -1,17 +1,23 @@
 //! How a call is made: Baton, and its peers.
 
-use crate::pair::{PairError, peers};
+use crate::pair::{PairError, command};
 use crate::rt::found::Bound;
 use crate::rt::request::{BYTES, Request};
-use crate::rt::{mqueue, typed, unix};
+use crate::rt::{mqueue, typed, uapi, unix};
+use crate::system::System;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// One way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Way {
     /// Baton's typed API.
     BatonTyped,
+    /// A Binder program on Baton, by the C library's `ioctl`.
+    BatonUapi,
+    /// The same Binder program on the kernel's own driver.
+    KernelBinder,
     /// A stream socket, whose server has an ordinary thread for each connection.
     Unix,
     /// POSIX message queues with priorities, and one thread that serves, at the highest caller's.
@@ -46,12 +52,21 @@ pub struct Ends {
 
 impl Way {
     /// All, ours first.
-    pub const ALL: [Way; 4] = [Way::BatonTyped, Way::Unix, Way::Mqueue, Way::RsbinderRpc];
+    pub const ALL: [Way; 6] = [
+        Way::BatonTyped,
+        Way::BatonUapi,
+        Way::KernelBinder,
+        Way::Unix,
+        Way::Mqueue,
+        Way::RsbinderRpc,
+    ];
 
     /// As rows have it.
     pub fn name(self) -> &'static str {
         match self {
             Way::BatonTyped => "baton-typed",
+            Way::BatonUapi => "baton-uapi",
+            Way::KernelBinder => "kernel-binder",
             Way::Unix => "unix",
             Way::Mqueue => "mqueue",
             Way::RsbinderRpc => "rsbinder-rpc",
@@ -60,12 +75,12 @@ impl Way {
 
     /// Whether it is somebody else's.
     pub fn is_peer(self) -> bool {
-        self != Way::BatonTyped
+        !self.inherits()
     }
 
     /// Whether the server has a thread at the caller's own priority, once it has come.
     pub fn inherits(self) -> bool {
-        self == Way::BatonTyped
+        matches!(self, Way::BatonTyped | Way::BatonUapi)
     }
 
     /// Whether it is measured so: Baton's looper goes by itself where its caller is bound, and a process that
@@ -78,17 +93,22 @@ impl Way {
     pub fn ends(self) -> Option<Ends> {
         match self {
             Way::BatonTyped => Some(typed::ENDS),
+            Way::BatonUapi | Way::KernelBinder => Some(uapi::ENDS),
             Way::Unix => Some(unix::ENDS),
             Way::Mqueue => Some(mqueue::ENDS),
             Way::RsbinderRpc => None,
         }
     }
 
-    /// The program that has its ends.
-    pub fn program(self) -> Result<PathBuf, PairError> {
-        let own =
-            std::env::current_exe().map_err(|error| PairError::System("find itself", error))?;
-        if self.ends().is_some() { Ok(own) } else { peers(&own) }
+    /// The program that has its ends, with what it needs around it.
+    pub fn command(self, broker: &Path) -> Result<Command, PairError> {
+        let program_of = match self {
+            Way::BatonUapi => System::BatonUapiLibc,
+            Way::KernelBinder => System::KernelBinder,
+            Way::RsbinderRpc => System::RsbinderRpc,
+            Way::BatonTyped | Way::Unix | Way::Mqueue => System::BatonTyped,
+        };
+        command(program_of, broker)
     }
 }
 

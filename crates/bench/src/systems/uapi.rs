@@ -10,6 +10,7 @@ use baton_abi::uapi::*;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use libc::{c_int, c_long, c_void};
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Size of the receive buffer, as libbinder has it.
@@ -36,6 +37,14 @@ struct Device {
     form: Form,
     commands: Vec<u8>,
     returns: [u8; READ_BYTES],
+    /// Who has another looper when the driver wants one.
+    crew: Option<Arc<Crew>>,
+}
+
+/// The threads of a pool.
+struct Crew {
+    device: Device,
+    answer: Answer,
 }
 
 /// The calling program.
@@ -46,9 +55,20 @@ pub struct Caller {
 /// The answering program, a context manager with one looper.
 pub struct Manager {
     device: Device,
-    service: Service,
+    answer: Answer,
     /// A copy of the request, which must outlive the reply's command.
     reply: Vec<u8>,
+}
+
+/// Writes what the server answers; false if that was no request.
+pub type Answer = Arc<dyn Fn(&[u8], &mut Vec<u8>) -> bool + Send + Sync>;
+
+fn answer_of(service: Service) -> Answer {
+    Arc::new(move |request, reply| {
+        let answer = service.answer(request);
+        reply.extend_from_slice(answer.as_deref().unwrap_or_default());
+        answer.is_some()
+    })
 }
 
 fn os_result(value: c_int) -> io::Result<c_int> {
@@ -92,12 +112,13 @@ impl Device {
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Device { fd, form, commands: Vec::new(), returns: [0; READ_BYTES] })
+        Ok(Device { fd, form, commands: Vec::new(), returns: [0; READ_BYTES], crew: None })
     }
 
     /// The same device, with the commands and returns of another thread.
     fn of_another_thread(&self) -> Device {
-        Device { fd: self.fd, form: self.form, commands: Vec::new(), returns: [0; READ_BYTES] }
+        let (fd, form) = (self.fd, self.form);
+        Device { fd, form, commands: Vec::new(), returns: [0; READ_BYTES], crew: None }
     }
 
     fn ioctl<T>(&self, request: u32, argument: &mut T) -> io::Result<()> {
@@ -169,6 +190,9 @@ impl Device {
                 at += 4 + bytes;
                 match command {
                     _ if command == awaited => message = Some(data(&payload[..bytes])),
+                    BR_SPAWN_LOOPER => {
+                        self.crew.iter().for_each(|crew| crew.enlist(BC_REGISTER_LOOPER));
+                    }
                     BR_INCREFS => self.queue(BC_INCREFS_DONE, &payload[..bytes]),
                     BR_ACQUIRE => self.queue(BC_ACQUIRE_DONE, &payload[..bytes]),
                     BR_DEAD_REPLY | BR_FAILED_REPLY | BR_ERROR => {
@@ -199,6 +223,12 @@ pub fn connect(form: Form) -> io::Result<Caller> {
     Ok(Caller { device: Device::open(form)? })
 }
 
+/// Threads of one program.
+pub fn callers(form: Form, n_callers: usize) -> io::Result<Vec<Caller>> {
+    let device = Device::open(form)?;
+    Ok((0..n_callers).map(|_| Caller { device: device.of_another_thread() }).collect())
+}
+
 /// A context manager all of whose threads answer by themselves.
 pub struct Pool;
 
@@ -219,22 +249,36 @@ fn manager(form: Form) -> io::Result<Device> {
 }
 
 /// A looper, on the thread that calls.
-fn looper(mut device: Device, service: Service) -> io::Result<Manager> {
-    device.queue(BC_ENTER_LOOPER, &[]);
+fn looper(mut device: Device, comes: u32, answer: Answer) -> io::Result<Manager> {
+    device.queue(comes, &[]);
     device.exchange(0)?;
-    Ok(Manager { device, service, reply: Vec::new() })
+    Ok(Manager { device, answer, reply: Vec::new() })
 }
 
 pub fn listen(form: Form, service: Service) -> io::Result<Manager> {
-    looper(manager(form)?, service)
+    looper(manager(form)?, BC_ENTER_LOOPER, answer_of(service))
 }
 
 pub fn pool(form: Form, n_loopers: usize) -> io::Result<Pool> {
+    pool_of(form, n_loopers, 0, answer_of(Service::Echo))
+}
+
+/// A pool of so many loopers, and of so many more as the driver asks for.
+pub fn pool_of(form: Form, n_loopers: usize, mut more: u32, answer: Answer) -> io::Result<Pool> {
     let device = manager(form)?;
-    for _ in 0..n_loopers {
-        let own = device.of_another_thread();
+    device.ioctl(BINDER_SET_MAX_THREADS, &mut more)?;
+    let crew = Arc::new(Crew { device, answer });
+    (0..n_loopers).for_each(|_| crew.enlist(BC_ENTER_LOOPER));
+    Ok(Pool)
+}
+
+impl Crew {
+    /// Starts a looper, which comes of itself or because it was asked for.
+    fn enlist(self: &Arc<Crew>, comes: u32) {
+        let crew = Arc::clone(self);
         std::thread::spawn(move || {
-            let served = looper(own, Service::Echo).and_then(|mut own| {
+            let own = Device { crew: Some(Arc::clone(&crew)), ..crew.device.of_another_thread() };
+            let served = looper(own, comes, Arc::clone(&crew.answer)).and_then(|mut own| {
                 loop {
                     own.serve_one()?
                 }
@@ -244,7 +288,6 @@ pub fn pool(form: Form, n_loopers: usize) -> io::Result<Pool> {
             std::process::exit(1);
         });
     }
-    Ok(Pool)
 }
 
 impl Server for Pool {
@@ -257,9 +300,10 @@ impl Manager {
     /// Sends the answer to the request before, and makes the next one ready.
     fn serve_one(&mut self) -> io::Result<()> {
         let request = self.device.await_message(BR_TRANSACTION)?;
-        let answer = self.service.answer(request).ok_or(io::ErrorKind::InvalidData)?;
         self.reply.clear();
-        self.reply.extend_from_slice(&answer);
+        if !(self.answer)(request, &mut self.reply) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
         self.device.queue_free(request);
         self.device.queue_message(BC_REPLY, 0, &self.reply);
         Ok(())
