@@ -4,6 +4,8 @@
 mod setting;
 
 use baton_abi::uapi::*;
+use baton_driver::observer::Observer;
+use baton_driver::process::{Parcel, Process};
 use baton_log::{Buffer, Content, Item, Reader};
 use libc::c_int;
 use setting::*;
@@ -400,4 +402,109 @@ fn a_log_that_nobody_reads_keeps_nobody_waiting() {
         command.env("BATON_LOG_DIR", "/proc/nowhere");
         command.stderr(full);
     });
+}
+
+/// Each of the C library's functions that change how a thread is scheduled: its next call asks the broker anew.
+#[test]
+fn a_thread_calls_at_the_priority_that_it_has_got() {
+    if outside("a_thread_calls_at_the_priority_that_it_has_got") {
+        return;
+    }
+    if !may_be_real_time() {
+        println!("skipped: this machine lets us have no real-time priority");
+        return;
+    }
+    let socket = std::path::PathBuf::from(std::env::var_os("BATON_SOCKET").unwrap());
+    let server = Process::open("binder", &socket).unwrap();
+    let object = server.add_object(|_| Ok(Parcel::new()));
+    server.become_context_manager(object).unwrap();
+    let serving = server.clone();
+    std::thread::spawn(move || serving.serve());
+    let client = device();
+    let priorities = || {
+        let report = Observer::connect(&socket).unwrap().report().unwrap();
+        let processes = report.contexts.into_iter().flat_map(|context| context.processes);
+        let lanes = processes.flat_map(|process| process.real_time);
+        lanes.map(|lane| lane.rank.priority as c_int).collect::<Vec<_>>()
+    };
+    // It has learnt its way by then.
+    (0..3).for_each(|_| call(&client));
+    assert_eq!(priorities(), [0; 0]);
+    for (function, change) in CHANGES {
+        for priority in [7, 9] {
+            assert_eq!(change(libc::SCHED_FIFO, priority), 0, "{function}");
+            call(&client);
+            assert_eq!(priorities(), [priority], "{function}");
+            (0..3).for_each(|_| call(&client));
+        }
+    }
+    assert_eq!(set_scheduler(libc::SCHED_OTHER, 0), 0);
+    call(&client);
+    while !priorities().is_empty() {
+        std::thread::yield_now();
+    }
+    server.close();
+}
+
+type Change = fn(c_int, c_int) -> c_int;
+
+/// All but the first find a thread that is a real-time one already.
+const CHANGES: [(&str, Change); 4] = [
+    ("sched_setscheduler", set_scheduler),
+    ("sched_setparam", |_, priority| {
+        let parameters = libc::sched_param { sched_priority: priority };
+        // SAFETY: of the calling thread alone, by a structure of ours, as in those that follow.
+        unsafe { libc::sched_setparam(0, &parameters) }
+    }),
+    ("pthread_setschedparam", |policy, priority| {
+        let parameters = libc::sched_param { sched_priority: priority };
+        // SAFETY: as above.
+        unsafe { libc::pthread_setschedparam(libc::pthread_self(), policy, &parameters) }
+    }),
+    ("pthread_setschedprio", |_, priority| {
+        // SAFETY: as above.
+        unsafe { libc::pthread_setschedprio(libc::pthread_self(), priority) }
+    }),
+];
+
+fn set_scheduler(policy: c_int, priority: c_int) -> c_int {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: of the calling thread alone, by a structure of ours.
+    unsafe { libc::sched_setscheduler(0, policy, &parameters) }
+}
+
+fn may_be_real_time() -> bool {
+    std::thread::spawn(|| set_scheduler(libc::SCHED_FIFO, 1)).join().unwrap() == 0
+}
+
+/// Calls the context manager, and gives the answer's buffer back.
+fn call(fd: &OwnedFd) {
+    let transaction: TransactionData = bytemuck::Zeroable::zeroed();
+    let mut commands = BC_TRANSACTION.to_ne_bytes().to_vec();
+    commands.extend_from_slice(bytemuck::bytes_of(&transaction));
+    let mut answer = None;
+    while answer.is_none() {
+        let mut returns = [0u8; 256];
+        let mut exchange = WriteRead {
+            write_size: commands.len() as u64,
+            write_buffer: commands.as_ptr() as u64,
+            read_size: returns.len() as u64,
+            read_buffer: returns.as_mut_ptr() as u64,
+            ..bytemuck::Zeroable::zeroed()
+        };
+        through_libc(fd, BINDER_WRITE_READ, (&raw mut exchange).cast()).unwrap();
+        commands.clear();
+        let mut at = 0;
+        while at < exchange.read_consumed as usize {
+            let command: u32 = bytemuck::pod_read_unaligned(&returns[at..at + 4]);
+            let payload = &returns[at + 4..at + 4 + payload_bytes(command)];
+            if command == BR_REPLY {
+                answer = Some(bytemuck::pod_read_unaligned::<TransactionData>(payload).buffer);
+            }
+            at += 4 + payload.len();
+        }
+    }
+    let mut free = BC_FREE_BUFFER.to_ne_bytes().to_vec();
+    free.extend_from_slice(&answer.unwrap().to_ne_bytes());
+    write(through_libc, fd, &free).unwrap();
 }
