@@ -49,15 +49,19 @@ pub struct LogArgs {
     /// Others' logs to measure beside: names, all or none
     #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',')]
     pub peers: Vec<String>,
-    /// Rounds
-    #[arg(long, value_name = "N", default_value = "31", value_parser = clap::value_parser!(u32).range(1..))]
-    pub rounds: u32,
+    /// Rounds [default: 31, quick 15]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: Option<u32>,
     /// Records of each writer in a round, fewer for what is slow [default: 400000, quick 100000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
     pub records: Option<u32>,
 }
 
 impl LogArgs {
+    fn n_rounds(&self) -> u32 {
+        self.rounds.unwrap_or(if self.form.quick { 15 } else { 31 })
+    }
+
     fn n_records(&self) -> usize {
         self.records.unwrap_or(if self.form.quick { 100_000 } else { 400_000 }) as usize
     }
@@ -88,11 +92,11 @@ fn run(args: &LogArgs) -> Result<Finding, BenchError> {
     let mut found = Found::default();
     rates(args, &[(Crowd::One, one), (Crowd::All, all)], &mut found);
     let cpu = setting.processors.client;
-    let real_time = realtime::measure(args.rounds, args.form.quick, cpu);
+    let real_time = realtime::measure(args.n_rounds(), args.form.quick, cpu);
     found.real_time = Some(real_time.map_err(|error| error.to_string()));
     let n_kills = if args.form.quick { 10 } else { 100 };
     found.storm = Some(storm::rage(n_kills).map_err(|error| error.to_string()));
-    let mut report = setting.report(NAME, args.rounds, found.rows());
+    let mut report = setting.report(NAME, args.n_rounds(), found.rows());
     report.ratios = found.ratios();
     let tables = show::tables(&report.rows);
     let page = show::page(&report, &found, &tables);
@@ -109,8 +113,8 @@ fn rates(args: &LogArgs, places: &[(Crowd, Places)], found: &mut Found) {
             Err(why) => drop(found.missing.insert(system, why.to_string())),
         }
     }
-    let progress = progress(args.rounds as usize * places.len());
-    for _ in 0..args.rounds {
+    let progress = progress(args.n_rounds() as usize * places.len());
+    for _ in 0..args.n_rounds() {
         for (crowd, places) in places {
             progress.set_message(crowd.case());
             setups.retain(|&system, setup| {
