@@ -155,6 +155,11 @@ impl IPeer for Peer {
     }
 
     fn hold(&self, listener: Option<&Strong<dyn IListener>>) -> BinderResult<()> {
+        // rsbinder tells the driver that it holds a new object with its thread's next exchange, and
+        // another thread may give the object up before: an exchange, whether it is answered or not.
+        if let Some(listener) = listener {
+            let _ = listener.as_binder().ping_binder();
+        }
         self.change(|shared| shared.held = listener.cloned());
         Ok(())
     }
