@@ -101,8 +101,16 @@ impl Engine {
     /// A lane is like others again.
     pub(super) fn end_offer(&self, via: Via) {
         let mut state = self.lock();
-        state.withdraw_lane(via);
+        self.withdraw(&mut state, via);
         self.unlock(state);
+    }
+
+    /// A duty at the lane is over. There may be another one there by now.
+    fn withdraw(&self, state: &mut State, via: Via) {
+        state.withdraw_lane(via);
+        if self.duty(via).is_some_and(|duty| !duty.is_over()) {
+            state.offer_lane(via);
+        }
     }
 
     /// The calling thread comes to read: from a lane of which it has been relieved it is the pool's again.
@@ -143,7 +151,7 @@ impl Engine {
         }
         let Some(via) = state.go_on_duty(tid) else { return state };
         let Some(duty) = self.duty(via).filter(|duty| !duty.is_over()) else {
-            state.withdraw_lane(via);
+            self.withdraw(&mut state, via);
             return state;
         };
         thread_end::remember_lanes(self);
@@ -176,7 +184,7 @@ impl Engine {
         nonblocking: bool,
     ) -> Result<Guard<'a, State>, Errno> {
         let Some(duty) = self.duty(via) else {
-            state.withdraw_lane(via);
+            self.withdraw(&mut state, via);
             return Ok(state);
         };
         let areas = duty.areas()?;
@@ -196,8 +204,8 @@ impl Engine {
             if self.is_closed() {
                 return Err(Errno::BADF);
             }
-            if duty.is_over() {
-                state.withdraw_lane(via);
+            if duty.is_over() && state.attends(tid) == Some(via) {
+                self.withdraw(&mut state, via);
             }
             if state.has_work(tid, false) || state.attends(tid) != Some(via) {
                 return Ok(state);
