@@ -75,6 +75,12 @@ impl<T> Lock<T> {
         self.take(holder).then(|| self.guard(holder))
     }
 
+    /// Whether a real-time thread waits for it, or one that holds another lock: whoever holds it long is to let go.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & futex::WAITERS != 0
+    }
+
     #[inline]
     fn guard(&self, holder: u32) -> Guard<'_, T> {
         thread::held().with(|held| held.set(held.get() + 1));

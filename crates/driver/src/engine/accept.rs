@@ -2,10 +2,12 @@
 
 use super::Engine;
 use crate::channel::Channel;
+use crate::clock::stamp_in_order;
 use crate::level::Level;
 use crate::state::State;
 use baton_abi::control::{ChannelId, ProcessId};
-use baton_abi::lane::{AT_THE_DOOR, Kind, Message};
+use baton_abi::lane::{AT_THE_DOOR, Kind, LANES, Message, RING_BYTES};
+use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -13,14 +15,23 @@ use std::sync::Arc;
 /// Announcements of nothing at which a look gives up: a client could go on for ever.
 const MOST_GONE: u32 = 64;
 
+/// Messages at which a look lets others have the state: clients may post as fast as it takes in.
+pub(super) const MOST_AT_ONCE: usize = 256;
+
+/// What a channel can hold.
+const CAPACITY: usize = LANES + RING_BYTES / size_of::<Message>();
+
 impl Engine {
-    /// Takes in everything that peers have posted (or one of them), oldest first, up to what has to
-    /// wait for an event of the broker. That is returned: what is younger waits with it, as a
-    /// node's transactions come in the order in which they were sent.
-    pub(super) fn accept(&self, state: &mut State, only: Option<ProcessId>) -> Option<Candidate> {
+    /// Takes in what peers have posted (or one of them), oldest first.
+    pub(super) fn accept(&self, state: &mut State, only: Option<ProcessId>) -> Look {
         let incoming = self.incoming();
-        let mut gone = 0;
+        let (mut taken, mut gone) = (0, 0);
         while let Some((channel, what)) = self.oldest(state, &incoming, only) {
+            if taken == MOST_AT_ONCE || taken > 0 && self.state.is_awaited() {
+                self.look_again();
+                return Look::Cut { taken, next: what.stamp };
+            }
+            taken += 1;
             self.count_request(&channel, &incoming);
             self.warm_up(&channel);
             channel.show_processor();
@@ -30,8 +41,8 @@ impl Engine {
             };
             match outcome {
                 Ok(()) => {}
-                Err(Stop::Later) => return Some(what),
-                Err(Stop::Gone) if gone == MOST_GONE => return None,
+                Err(Stop::Later) => return Look::Later(what),
+                Err(Stop::Gone) if gone == MOST_GONE => return Look::All,
                 Err(Stop::Gone) => gone += 1,
                 Err(Stop::NoRoom) => {
                     channel.full.store(true, Ordering::Relaxed);
@@ -41,7 +52,34 @@ impl Engine {
                 Err(Stop::Refused(_)) => unreachable!("refusals have been told"),
             }
         }
-        None
+        Look::All
+    }
+
+    /// A look was cut: somebody goes on.
+    fn look_again(&self) {
+        self.wake_looper();
+        // There may be no looper.
+        self.patrol.expect();
+    }
+
+    /// The state, with nothing under way past it, once everything is in that had been posted before this call, up to what
+    /// waits for an event: that is returned. Others have the state in between.
+    pub(super) fn accept_posted(
+        &self,
+        only: Option<ProcessId>,
+    ) -> (Guard<'_, State>, Option<Candidate>) {
+        let began = stamp_in_order(self.broker.stamps);
+        // Stamps are their senders' claims.
+        let mut left = self.incoming().len() * CAPACITY;
+        loop {
+            let mut state = self.lock();
+            self.gather(&mut state);
+            match self.accept(&mut state, only) {
+                Look::Cut { taken, next } if next <= began && taken < left => left -= taken,
+                look => return (state, look.later()),
+            }
+            self.unlock(state);
+        }
     }
 
     /// Takes in what is older than the work that a command is about to queue.
@@ -206,6 +244,28 @@ impl Engine {
         self.publish(state);
         channel.release_one_way(&mut channel.ends(), &message);
         Ok(())
+    }
+}
+
+/// What a look at what has been posted came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Look {
+    /// Everything is in.
+    All,
+    /// Up to this message, which waits for an event of the broker. What is younger waits with it, as a
+    /// node's transactions come in the order in which they were sent.
+    Later(Candidate),
+    /// Others are to have the state, after so many messages. The next one was sent at `next`; somebody has been told to go on.
+    Cut { taken: usize, next: u64 },
+}
+
+impl Look {
+    /// What waits for an event.
+    pub fn later(self) -> Option<Candidate> {
+        match self {
+            Look::Later(what) => Some(what),
+            Look::All | Look::Cut { .. } => None,
+        }
     }
 }
 

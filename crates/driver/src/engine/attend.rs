@@ -194,11 +194,6 @@ impl Engine {
             state = self.lock();
         }
         loop {
-            if self.has_events() {
-                drop(state);
-                self.take_events();
-                state = self.lock();
-            }
             state = self.accept_own(state, &duty);
             self.carry_out(&mut state);
             if self.is_closed() {

@@ -129,6 +129,7 @@ impl Engine {
         while bells_are_left() {
             std::thread::sleep(PAUSE);
         }
+        self.bury();
     }
 }
 

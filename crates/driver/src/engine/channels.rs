@@ -152,8 +152,17 @@ impl Engine {
             self.end_duties(channel.id, None);
             self.wake_loopers();
             // Those who sleep there choose anew, and nobody keeps it.
-            removed.inspect(|channel| self.part_with(channel));
+            removed.iter().for_each(|channel| self.part_with(channel));
         }
+        // Its memory is given back when nobody waits for the state.
+        self.graves.lock().extend(removed);
+        self.patrol.expect();
+    }
+
+    /// The control thread: channels that have been removed go.
+    pub(super) fn bury(&self) {
+        let graves = std::mem::take(&mut *self.graves.lock());
+        drop(graves);
     }
 
     /// The peer has broken the protocol: it loses the channel, and nobody else loses anything.

@@ -250,11 +250,6 @@ impl Engine {
     ) -> Option<Guard<'a, State>> {
         let (areas, tid) = (duty.areas().ok()?, tid());
         loop {
-            if self.has_events() {
-                drop(state);
-                self.take_events();
-                state = self.lock();
-            }
             state = self.accept_own(state, duty);
             if state.has_work(tid, false) {
                 return Some(state);

@@ -3,6 +3,7 @@
 use super::Engine;
 use super::accept::Candidate;
 use super::rejoin::Comeback;
+use crate::channel::Channel;
 use crate::state::State;
 use crate::state::transaction::Via;
 use crate::state::work::Tid;
@@ -83,21 +84,20 @@ impl Engine {
                 self.barrier_seen.fetch_max(number, Ordering::AcqRel);
             }
             Event::References { holder: (process, holding), .. } => {
-                let mut state = self.lock();
-                self.gather(&mut state);
                 // What came before it stands before what it leads to.
-                let later = self.accept(&mut state, None);
+                let (mut state, later) = self.accept_posted(None);
                 if later.is_some() && holding.is_none() {
-                    self.accept(&mut state, Some(process));
+                    self.unlock(state);
+                    state = self.accept_posted(Some(process)).0;
                 }
                 state.event(event);
                 self.carry_out(&mut state);
             }
             Event::Dead { process } => {
-                let mut state = self.lock();
-                self.gather(&mut state);
-                if self.accept(&mut state, None).is_some() {
-                    self.accept(&mut state, Some(process));
+                let (mut state, later) = self.accept_posted(None);
+                if later.is_some() {
+                    self.unlock(state);
+                    state = self.accept_posted(Some(process)).0;
                 }
                 self.accept_last_words(&mut state, process);
                 state.event(event);
@@ -126,12 +126,12 @@ impl Engine {
     ) -> Guard<'_, State> {
         loop {
             let mut state = self.pass_barrier();
-            let mut still = self.accept(&mut state, None);
+            let mut still = self.accept(&mut state, None).later();
             if let Some(liar) = still.filter(|_| still == later)
                 && let Some(channel) = self.channel(liar.channel)
             {
                 self.end_channel(&mut state, &channel, "a call without a grant");
-                still = self.accept(&mut state, None);
+                still = self.accept(&mut state, None).later();
             }
             if let Some(tid) = caller.take()
                 && !self.accept_answer(&mut state, tid)
@@ -212,6 +212,7 @@ impl Engine {
             if comeback.is_due() {
                 self.greet_broker(&mut comeback);
             }
+            self.bury();
         }
     }
 
@@ -223,22 +224,34 @@ impl Engine {
             // What it sent last may carry references of which the broker has told by now.
             self.take_events();
         }
-        let mut state = self.lock();
-        let mut later = self.accept(&mut state, None);
-        if over && later.is_some() {
-            later = self.accept(&mut state, Some(channel.peer)).or(later);
-        }
-        self.accept_answers(&mut state);
-        if over {
-            tracing::debug!(target: "binder", "{}: process {} has hung up", self.identity.pid, channel.peer.0);
-            self.gather(&mut state);
-            self.accept_last_words(&mut state, channel.peer);
-            self.lose_channel(&mut state, &channel);
-        }
-        self.carry_out(&mut state);
-        drop(state);
+        let later = if over { self.see_off(&channel) } else { self.hear_out() };
         if later.is_some() {
             drop(self.catch_up(later, None));
         }
+    }
+
+    /// Takes in what has come, and says what of it waits for an event.
+    fn hear_out(&self) -> Option<Candidate> {
+        let mut state = self.lock();
+        let later = self.accept(&mut state, None).later();
+        self.accept_answers(&mut state);
+        self.unlock(state);
+        later
+    }
+
+    /// The same of a peer that has hung up.
+    fn see_off(&self, channel: &Channel) -> Option<Candidate> {
+        tracing::debug!(target: "binder", "{}: process {} has hung up", self.identity.pid, channel.peer.0);
+        let (mut state, mut later) = self.accept_posted(None);
+        if later.is_some() {
+            self.unlock(state);
+            let (own, of_its_own) = self.accept_posted(Some(channel.peer));
+            (state, later) = (own, of_its_own.or(later));
+        }
+        self.accept_answers(&mut state);
+        self.accept_last_words(&mut state, channel.peer);
+        self.lose_channel(&mut state, channel);
+        self.unlock(state);
+        later
     }
 }

@@ -66,6 +66,8 @@ pub struct Engine {
     events_taken: AtomicU32,
     pub(crate) broker: Broker,
     channels: Lock<Channels>,
+    /// Channels that have been removed.
+    graves: Lock<Vec<Arc<Channel>>>,
     /// Held while a channel is opened.
     opening: Lock<()>,
     front: Mapping<FRONT_BYTES>,
@@ -167,6 +169,7 @@ impl Engine {
             events_taken: AtomicU32::new(0),
             broker,
             channels: Lock::default(),
+            graves: Lock::default(),
             opening: Lock::default(),
             front,
             tally,

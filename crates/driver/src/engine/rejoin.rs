@@ -114,14 +114,12 @@ impl Engine {
     /// Makes this process's claims. False if that broker is gone as well.
     fn rejoin(&self, link: Arc<Link>) -> bool {
         let _events = self.events.lock();
-        let mut state = self.lock();
-        self.gather(&mut state);
+        // What was announced in time comes in now; what comes later has lost its references.
+        let (mut state, _) = self.accept_posted(None);
         if self.is_closed() || self.watch(link.events(), EVENTS).is_err() {
             return false;
         }
         self.forget_tally();
-        // What was announced in time comes in now; what comes later has lost its references.
-        self.accept(&mut state, None);
         let channels = self.channel_claims();
         let with = |process| channels.iter().any(|(peer, _)| *peer == process);
         let mut claims = state.rejoin(link.era, with);

@@ -1,12 +1,17 @@
 //! What an engine keeps, and when it lets go of it.
 
+use super::accept::{Look, MOST_AT_ONCE};
 use super::{Engine, tid};
 use crate::channel::Channel;
+use crate::parcel::Sent;
+use crate::send::{Data, Outgoing};
 use crate::state::Effect;
 use crate::state::thread::{Calling, Waiting};
+use crate::state::transaction::Target;
 use crate::state::work::Work;
 use crate::thread_end::remember;
-use baton_abi::lane::{Kind, Message};
+use baton_abi::lane::{Kind, MAX_PAYLOAD_BYTES, Message};
+use baton_abi::uapi::TF_ONE_WAY;
 use baton_broker::{Config, Running};
 use baton_shm::futex::{self, Wait};
 use baton_shm::mailbox::Reader;
@@ -173,6 +178,31 @@ fn what_has_been_taken_may_be_told_of() {
     assert!(!theirs.ends().dead, "it is no violation");
     assert!(!theirs.has_news(), "and it is forgotten");
     assert!(theirs.start_serving(0), "nobody serves what is not there");
+    client.close();
+    server.close();
+}
+
+/// A client may post as fast as the server takes in, and others want the state as well.
+#[test]
+fn a_look_ends_however_much_there_is() {
+    const POSTED: usize = MOST_AT_ONCE * 2 + 1;
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let _theirs = other_end(&server, &channel);
+    let mut state = server.lock();
+    state.buffers.map(MAX_PAYLOAD_BYTES);
+    server.carry_out(&mut state);
+    for _ in 0..POSTED {
+        let (data, sent) = (Data::Bytes(&[]), Sent::default());
+        let outgoing = Outgoing { code: 1, flags: TF_ONE_WAY, data, offsets: &[], sent };
+        client.send(tid(), Target::Handle(0), TF_ONE_WAY, (0, 0), Ok(outgoing));
+    }
+    let look = server.accept(&mut state, None);
+    assert!(matches!(look, Look::Cut { taken: MOST_AT_ONCE, .. }), "{look:?}");
+    server.unlock(state);
+    let (state, later) = server.accept_posted(None);
+    assert_eq!((later, state.received as usize), (None, POSTED));
+    drop(state);
     client.close();
     server.close();
 }

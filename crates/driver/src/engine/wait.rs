@@ -1,6 +1,7 @@
 //! Waiting until a thread's read has something to return.
 
 use super::Engine;
+use super::accept::Look;
 use super::fast::{Served, Server};
 use super::spin::{Spun, may_spin};
 use crate::channel::{Channel, HOT_REQUESTS, Lane};
@@ -47,7 +48,7 @@ impl Engine {
                 state = self.lock();
             }
             let answered = self.accept_answer(&mut state, tid);
-            let later = process_work.then(|| self.accept(&mut state, None)).flatten();
+            let look = if process_work { self.accept(&mut state, None) } else { Look::All };
             self.carry_out(&mut state);
             if state.has_work(tid, process_work) {
                 return Ok(state);
@@ -55,6 +56,12 @@ impl Engine {
             if self.is_closed() {
                 return Err(Errno::BADF);
             }
+            if let Look::Cut { .. } = look {
+                drop(state);
+                state = self.lock();
+                continue;
+            }
+            let later = look.later();
             if !answered || later.is_some() {
                 drop(state);
                 state = self.catch_up(later, (!answered).then_some(tid));

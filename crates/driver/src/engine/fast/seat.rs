@@ -1,4 +1,7 @@
 //! A thread on duty on the fast path: it knows one client, and takes what comes on one lane.
+//!
+//! Unlike a looper of the pool it does not apply events first, of which strangers may cause any number: what
+//! is of the one shape needs none, and what does asks for them.
 
 use super::Receiver;
 use super::cell::Cell;
@@ -37,6 +40,7 @@ impl<T: Clone> Seat<T> {
     }
 
     /// Whether what it knows no longer holds.
+    #[inline(always)]
     pub fn is_stale(&self, engine: &Engine) -> bool {
         self.epoch != engine.fast.gate.epoch()
     }
@@ -56,7 +60,7 @@ impl<T: Clone> Seat<T> {
         number: usize,
         receiver: &mut impl Receiver,
     ) -> Option<(Taken<'a>, &'a T)> {
-        if engine.fast.gate.epoch() != self.epoch || engine.has_events() {
+        if self.is_stale(engine) {
             return None;
         }
         let (cell, client) = (self.cell.as_deref()?, self.client.as_ref()?);

@@ -56,7 +56,7 @@ impl Engine {
         if state.attends(tid) != Some(duty.via()) {
             return Attended::Over;
         }
-        let wanted = self.has_events() || self.is_closed() || duty.is_over() || duty.is_news();
+        let wanted = self.is_closed() || duty.is_over() || duty.is_news();
         if wanted || seat.is_stale(self) || !state.is_free(tid) {
             return Attended::No;
         }
