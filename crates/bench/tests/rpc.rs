@@ -305,7 +305,7 @@ fn real_time_callers_are_served() {
     let words = ["bench", "rt", "--json", "--calls", "5", "--rounds", "2", "--priorities", "30,20"];
     let others = [
         "--parts",
-        "calls,scaling,inversion,steady",
+        "calls,scaling,inversion,steady,misuse",
         "--callers",
         "0,2",
         "--real-time-callers",
@@ -337,6 +337,13 @@ fn real_time_callers_are_served() {
         }
         assert_eq!(n("baton-typed", case, "fifo:30", [3, 2], "nobody"), 30);
     }
+    for misuse in ["priority", "garbage", "oneway", "channels"] {
+        for aim in ["", " elsewhere"] {
+            let beside = rows.iter().filter(|row| row["misuse"] == format!("{misuse}{aim}"));
+            assert!(beside.clone().all(|row| row["n"] == 10), "{misuse}{aim}");
+            assert_eq!(beside.count(), 3, "{misuse}{aim}");
+        }
+    }
     let delayed = rows.iter().filter(|row| row["case"] == "inversion" && row["n"] == 10);
     let delayed: Vec<_> = delayed.map(|row| (&row["system"], &row["served_at"])).collect();
     let all = [
@@ -349,6 +356,7 @@ fn real_time_callers_are_served() {
     let ratios = report["ratios"].as_array().unwrap();
     let ratio = |name: &str| ratios.iter().find(|ratio| ratio["name"] == name).unwrap();
     assert!(ratio("loaded_p99_over_idle")["value"].is_f64());
+    assert!(ratio("misuse_oneway_p99_over_elsewhere")["value"].is_f64());
     for name in ["steady_call_allocations", "steady_call_syscalls"] {
         // This user may not count, or it is the promise.
         let steady = ratio(name);
@@ -359,8 +367,9 @@ fn real_time_callers_are_served() {
 }
 
 fn page_of_real_time_callers(page: &str) {
-    // Three legs for each of two priorities and two numbers of callers, bound and not; inversion; and the means.
-    assert_eq!(page.matches("<svg").count(), 3 * (2 * 2 * 2) + 2);
+    // Three legs for each of two priorities and two numbers of callers, bound and not, and beside each misuse, here and
+    // elsewhere; inversion; and the means.
+    assert_eq!(page.matches("<svg").count(), 3 * (2 * 2 * 2 + 2 * 4) + 2);
     for class in [
         "curve baton-typed",
         "curve mqueue",

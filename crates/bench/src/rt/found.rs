@@ -2,7 +2,7 @@
 
 use crate::distribution::Distribution;
 use crate::rt::caller::Times;
-use crate::rt::misuse::Misuse;
+use crate::rt::misuse::Harm;
 use crate::rt::steady::Resource;
 use crate::rt::way::Way;
 use baton_rt::Priority;
@@ -22,7 +22,7 @@ pub struct Case {
     /// Who has to stay on a processor.
     pub bound: Bound,
     /// What somebody else does to hurt them.
-    pub misuse: Option<Misuse>,
+    pub misuse: Option<Harm>,
     /// How they call.
     pub way: Way,
 }

@@ -55,6 +55,37 @@ impl Misuse {
     }
 }
 
+/// What a process does, and to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Harm {
+    /// What it does.
+    pub misuse: Misuse,
+    /// To whom.
+    pub aim: Aim,
+}
+
+/// Whom a process wants to hurt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Aim {
+    /// The caller's server, and their broker.
+    Here,
+    /// Another server, with a broker of its own: what is left is the machine's.
+    Elsewhere,
+}
+
+impl Harm {
+    /// As rows have it.
+    pub fn name(self) -> &'static str {
+        match (self.misuse, self.aim) {
+            (misuse, Aim::Here) => misuse.name(),
+            (Misuse::Priority, Aim::Elsewhere) => "priority elsewhere",
+            (Misuse::Garbage, Aim::Elsewhere) => "garbage elsewhere",
+            (Misuse::Oneway, Aim::Elsewhere) => "oneway elsewhere",
+            (Misuse::Channels, Aim::Elsewhere) => "channels elsewhere",
+        }
+    }
+}
+
 /// Says "ready" once it has begun, and does not come back but for an error.
 pub fn commit(misuse: Misuse, place: &Place) -> io::Result<()> {
     match misuse {

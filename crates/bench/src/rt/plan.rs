@@ -1,7 +1,7 @@
 //! What is measured, how often, and in which order.
 
 use crate::rt::found::{Bound, Case, Inversion};
-use crate::rt::misuse::Misuse;
+use crate::rt::misuse::{Aim, Harm, Misuse};
 use crate::rt::steady::Resource;
 use crate::rt::way::Way;
 use crate::rt::{Part, RtArgs};
@@ -101,11 +101,13 @@ fn callers(args: &RtArgs, ways: impl Iterator<Item = Way>) -> Vec<Case> {
     cases
 }
 
-/// A bound caller with nobody beside it, and with one who wants to hurt it.
+/// A bound caller with nobody beside it, and with one who wants to hurt it, or somebody else.
 fn misuses(level: u8) -> impl Iterator<Item = Case> {
     let alone = Case::one(Way::BatonTyped, level, 0).bound(Bound::Caller);
-    let beside = Misuse::ALL.map(|misuse| Case { misuse: Some(misuse), ..alone });
-    [alone].into_iter().chain(beside)
+    let beside = move |misuse| {
+        [Aim::Here, Aim::Elsewhere].map(|aim| Case { misuse: Some(Harm { misuse, aim }), ..alone })
+    };
+    [alone].into_iter().chain(Misuse::ALL.into_iter().flat_map(beside))
 }
 
 /// Bound callers: ours at the first priority, peers under load. Of those that are not bound, one among the most
@@ -156,8 +158,8 @@ mod tests {
         let plan = plan(&[]);
         assert_eq!((plan.n_calls, plan.period_us, plan.rounds), (2500, 2000, 5));
         // Six ways, one of them at two priorities, bound and not, with and without load; a queue whose server is
-        // bound as well; six more callers, and four who want to hurt one.
-        assert_eq!(plan.cases.len(), 2 * (2 * (6 + 1) + 1) + 6 + 4);
+        // bound as well; six more callers, and four who want to hurt one, or somebody else.
+        assert_eq!(plan.cases.len(), 2 * (2 * (6 + 1) + 1) + 6 + 8);
         assert_eq!((plan.wake_ups.len(), plan.inversions.len()), (2, 4));
         for bound in [Bound::Nobody, Bound::Caller] {
             assert!(has(&plan, Way::BatonTyped, 20, 100, bound));
@@ -180,7 +182,7 @@ mod tests {
         assert!(has(&plan, Way::Mqueue, 80, 100, Bound::Both));
         let several = plan.cases.iter().filter(|case| case.bound == Bound::Nobody);
         let several: Vec<usize> = several.map(|case| case.real_time_callers).collect();
-        assert_eq!((several, plan.cases.len()), (vec![1, 7], 9 + 4));
+        assert_eq!((several, plan.cases.len()), (vec![1, 7], 9 + 8));
         assert_eq!((plan.inversions.len(), plan.steady.len()), (2, 2));
     }
 
@@ -191,7 +193,7 @@ mod tests {
         let ways: Vec<Way> = inversion.inversions.iter().map(|inversion| inversion.way).collect();
         assert_eq!(ways, [Way::BatonTyped, Way::BatonTyped, Way::Unix]);
         let misuse = plan(&["--parts", "misuse"]);
-        assert_eq!((misuse.cases.len(), misuse.inversions.len(), misuse.steady.len()), (5, 0, 0));
+        assert_eq!((misuse.cases.len(), misuse.inversions.len(), misuse.steady.len()), (9, 0, 0));
         assert!(has(&misuse, Way::BatonTyped, 80, 0, Bound::Caller), "what they are compared with");
     }
 }

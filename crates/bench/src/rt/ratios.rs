@@ -4,7 +4,7 @@ use crate::distribution::{Distribution, Spread, Summary};
 use crate::report::{Bar, Ratio};
 use crate::rt::RtArgs;
 use crate::rt::found::{Bound, Case, Found, Inversion, Leg};
-use crate::rt::misuse::Misuse;
+use crate::rt::misuse::{Aim, Harm, Misuse};
 use crate::rt::steady::Resource;
 use crate::rt::way::Way;
 
@@ -34,7 +34,7 @@ pub fn of(found: &Found, args: &RtArgs) -> Vec<Ratio> {
     ratios.push(bars.of_seven());
     ratios.extend(bars.of_inversion());
     ratios.extend(Resource::ALL.map(|resource| bars.of_steady(resource)));
-    ratios.extend(Misuse::ALL.map(|misuse| bars.of_misuse(misuse)));
+    ratios.extend(Misuse::ALL.into_iter().flat_map(|misuse| bars.of_misuse(misuse)));
     ratios
 }
 
@@ -155,12 +155,18 @@ impl Bars<'_> {
         Ratio::new(name.to_owned(), value, Some(Bar::AtMost(most)))
     }
 
-    /// The whole call of a bound caller beside one who wants to hurt it, and alone.
-    fn of_misuse(&self, misuse: Misuse) -> Ratio {
+    /// The whole call of a bound caller beside one who wants to hurt it, beside the same who hurts somebody else,
+    /// and alone.
+    fn of_misuse(&self, misuse: Misuse) -> [Ratio; 2] {
         let alone = Case::one(Way::BatonTyped, self.level, 0).bound(Bound::Caller);
         let of = |misuse| self.found.leg(&Case { misuse, ..alone }, Leg::Whole);
-        let name = format!("misuse_{}_p99_over_idle", misuse.name());
-        divide(&name, of(Some(misuse)), of(None), P99, Some(Bar::AtMost(2.0)))
+        let at = |aim| of(Some(Harm { misuse, aim }));
+        let name = |under| format!("misuse_{}_p99_over_{under}", misuse.name());
+        let bar = Some(Bar::AtMost(2.0));
+        [
+            divide(&name("elsewhere"), at(Aim::Here), at(Aim::Elsewhere), P99, bar),
+            divide(&name("idle"), at(Aim::Here), of(None), P99, None),
+        ]
     }
 }
 
@@ -231,7 +237,10 @@ mod tests {
         }
         let alone = Case::one(Way::BatonTyped, 80, 0).bound(Bound::Caller);
         let hurt = found.calls[&alone].clone().map(|legs| legs.map(|leg| twice(&leg)));
-        found.calls.insert(Case { misuse: Some(Misuse::Oneway), ..alone }, hurt);
+        let misuse = |aim| Some(Harm { misuse: Misuse::Oneway, aim });
+        found.calls.insert(Case { misuse: misuse(Aim::Elsewhere), ..alone }, hurt.clone());
+        let more = hurt.map(|legs| legs.map(|leg| twice(&leg)));
+        found.calls.insert(Case { misuse: misuse(Aim::Here), ..alone }, more);
         found.steady.insert(Resource::SystemCalls, Ok(vec![4.0, 4.0, 4.1]));
         found.steady.insert(Resource::Allocations, Err("not for us".to_owned()));
         found
@@ -261,7 +270,8 @@ mod tests {
             ("typed_p99_over_mqueue_beside_its_caller", 2.0, None),
             ("typed_p99_over_mqueue_nobody_bound", 2.0, None),
             ("seven_callers_over_one", 1.35, Some(false)),
-            ("misuse_oneway_p99_over_idle", 2.0, Some(true)),
+            ("misuse_oneway_p99_over_elsewhere", 2.0, Some(true)),
+            ("misuse_oneway_p99_over_idle", 4.0, None),
             ("steady_call_syscalls", 4.0, Some(true)),
             ("inversion_delay_us", 999.0, Some(true)),
             ("inversion_without_inheritance_delay_us", 45_000.0, None),
@@ -277,7 +287,7 @@ mod tests {
         assert_eq!((rpc.value, rpc.holds), (None, Some(false)));
         assert_eq!(rpc.why.as_deref(), Some("rsbinder-rpc: not there"));
         assert_eq!(ratio("steady_call_allocations").why.as_deref(), Some("not for us"));
-        assert_eq!(ratio("misuse_garbage_p99_over_idle").holds, Some(false));
+        assert_eq!(ratio("misuse_garbage_p99_over_elsewhere").holds, Some(false));
         assert!(ratio("typed_max_over_cyclictest").why.is_some());
         let nowhere = of(&Found::default(), &Words::parse_from(["rt"]).args);
         let kernel = nowhere.iter().find(|ratio| ratio.name == "kernel_p999_over_typed").unwrap();

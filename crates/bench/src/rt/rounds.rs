@@ -4,9 +4,10 @@ use crate::form::progress;
 use crate::latency::{cyclictest, timer::Period};
 use crate::processors::Processors;
 use crate::rt::caller::Times;
-use crate::rt::cast::Cast;
+use crate::rt::cast::{Cast, Member};
 use crate::rt::found::{self, Bound, Case, Found, Inversion};
 use crate::rt::inversion::{self, Scenario};
+use crate::rt::misuse::{Aim, Harm};
 use crate::rt::plan::Plan;
 use crate::rt::role::Role;
 use crate::rt::steady::{self, Resource};
@@ -64,6 +65,8 @@ fn words(words: &[(&str, u64)]) -> Vec<String> {
 /// A round of calls, on a stage of its own; who is bound is so to this processor.
 fn calls(plan: &Plan, case: &Case, cpu: usize) -> io::Result<Vec<Times>> {
     let &Case { real_time_callers, level: Reverse(level), callers, bound, misuse, way } = case;
+    let others = (misuse.is_some_and(|harm| harm.aim == Aim::Elsewhere)).then(Stage::set);
+    let others = others.transpose().map_err(io::Error::other)?;
     let stage = Stage::set().map_err(io::Error::other)?;
     let mut cast = Cast::new(&stage, way);
     let bound_with = |word, is_bound: bool| words(&[(word, cpu as u64)][..usize::from(is_bound)]);
@@ -80,14 +83,24 @@ fn calls(plan: &Plan, case: &Case, cpu: usize) -> io::Result<Vec<Times>> {
     urgent.extend(bound_with("--caller-cpu", bound != Bound::Nobody));
     urgent.extend(way.inherits().then(|| "--inherits".to_owned()));
     let urgent = cast.ready(Role::Urgent, &urgent)?;
-    let misuser = misuse.map(|misuse| {
-        cast.ready(Role::Misuser, &["--misuse".to_owned(), misuse.name().to_owned()])
-    });
-    let misuser = misuser.transpose()?;
+    let mut elsewhere = others.as_ref().map(|stage| Cast::new(stage, way));
+    let misuser = match misuse {
+        Some(harm) => Some(add_misuser(elsewhere.as_mut().unwrap_or(&mut cast), harm)?),
+        None => None,
+    };
     cast.tell(urgent, "call")?;
     let found = cast.hear_found(urgent, Duration::from_micros(plan.period_us) * plan.n_calls)?;
-    misuser.map_or(Ok(()), |misuser| cast.is_there(misuser))?;
+    let of_misuser = elsewhere.as_mut().unwrap_or(&mut cast);
+    misuser.map_or(Ok(()), |misuser| of_misuser.is_there(misuser))?;
     Ok(found)
+}
+
+/// Somebody who wants to hurt this server, for which another one is started elsewhere.
+fn add_misuser(cast: &mut Cast<'_>, harm: Harm) -> io::Result<Member> {
+    if harm.aim == Aim::Elsewhere {
+        cast.server(0, &[])?;
+    }
+    cast.ready(Role::Misuser, &["--misuse".to_owned(), harm.misuse.name().to_owned()])
 }
 
 fn add_crowd(cast: &mut Cast<'_>, callers: usize) -> io::Result<()> {

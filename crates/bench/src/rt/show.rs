@@ -7,7 +7,7 @@ use crate::latency::cyclictest;
 use crate::load::{self, Line, Unit};
 use crate::report::{Detail, Figures, Outcome, Report, Row};
 use crate::rt::found::{Bound, Case, Found, Inversion, Leg, MQUEUE_BOUND};
-use crate::rt::misuse::Misuse;
+use crate::rt::misuse::Harm;
 use crate::rt::thesis;
 use crate::rt::way::Way;
 use crate::table;
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 /// All cases that tell of the same callers: how many there are, at which priority, among how many others, and
 /// whether they are bound.
-type Scene = (usize, Reverse<u8>, usize, Option<Misuse>, bool);
+type Scene = (usize, Reverse<u8>, usize, Option<Harm>, bool);
 
 fn scene(case: &Case) -> Scene {
     let is_bound = case.bound != Bound::Nobody;
@@ -56,7 +56,7 @@ pub fn rows(found: &Found) -> Vec<Row> {
 
 fn detail(case: &Case) -> Detail {
     let &Case { real_time_callers, level: Reverse(level), callers, bound, misuse, .. } = case;
-    let (priority, misuse) = (format!("fifo:{level}"), misuse.map(Misuse::name));
+    let (priority, misuse) = (format!("fifo:{level}"), misuse.map(Harm::name));
     Detail::RealTime { real_time_callers, priority, callers, bound: bound.name(), misuse }
 }
 
