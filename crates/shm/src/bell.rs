@@ -46,6 +46,27 @@ pub struct OwnBell<'a> {
     asleep: &'a AtomicU32,
 }
 
+/// What an owner's thread sleeps on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// This bell.
+    Alone,
+    /// This bell, others, and a word of the owner's own.
+    Among,
+}
+
+impl Sleep {
+    /// As sleepers are counted: in the lower half all, in the upper half those that no other word wakes.
+    fn count(self) -> u32 {
+        match self {
+            Sleep::Alone => ALONE | 1,
+            Sleep::Among => 1,
+        }
+    }
+}
+
+const ALONE: u32 = 1 << 16;
+
 /// What a stranger's ring achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ring {
@@ -99,18 +120,18 @@ impl<'a> Bell<'a> {
 impl<'a> OwnBell<'a> {
     /// Announces a sleeper, and says what to wait on. Call [`look_again`], look for messages
     /// after that, then sleep with [`futex::wait_any`].
-    pub fn announce(self) -> (&'a AtomicU32, u32) {
+    pub fn announce(self, sleep: Sleep) -> (&'a AtomicU32, u32) {
         // Acquire pairs with the release in `ring`.
         let bell = self.page.bell.load(Ordering::Acquire);
         self.page.slept_on.store(1, Ordering::Relaxed);
         // Last: `look_again` relies on it.
-        self.asleep.fetch_add(1, Ordering::SeqCst);
+        self.asleep.fetch_add(sleep.count(), Ordering::SeqCst);
         (self.page.bell, bell)
     }
 
     /// Takes the announcement back, after the sleep or instead of it.
-    pub fn rise(self) {
-        if self.asleep.fetch_sub(1, Ordering::SeqCst) == 1 {
+    pub fn rise(self, sleep: Sleep) {
+        if self.asleep.fetch_sub(sleep.count(), Ordering::SeqCst) == sleep.count() {
             self.page.slept_on.store(0, Ordering::Relaxed);
         }
     }
@@ -136,9 +157,18 @@ impl<'a> OwnBell<'a> {
     /// After work has been published: wakes every thread that sleeps here or, unless the stranger undoes it,
     /// is about to. One wake could be the stranger's to take.
     pub fn ring(self) -> OwnRing {
+        self.ring_if(|asleep| asleep != 0)
+    }
+
+    /// The same, if somebody sleeps here [alone](Sleep::Alone): others have been woken by the owner's word.
+    pub fn ring_alone(self) -> OwnRing {
+        self.ring_if(|asleep| asleep >= ALONE)
+    }
+
+    fn ring_if(self, wanted: impl FnOnce(u32) -> bool) -> OwnRing {
         // Pairs with `look_again`: either the sleeper is seen here, or it sees the work.
         fence(Ordering::SeqCst);
-        if self.asleep.load(Ordering::SeqCst) == 0 {
+        if !wanted(self.asleep.load(Ordering::SeqCst)) {
             return OwnRing::NoSleeper;
         }
         // Release pairs with the acquire in `announce`; the changed word fails the futex wait.

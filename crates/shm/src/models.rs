@@ -2,7 +2,7 @@
 //!
 //! A futex is modelled as the kernel has it: check and sleep are one step against every wake.
 
-use crate::bell::{self, Bell, OwnBell, Ring};
+use crate::bell::{self, Bell, OwnBell, Ring, Sleep};
 use crate::futex::{self, WAITERS, Wait};
 use crate::gate::{Gate, Pass};
 use crate::lock::Lock;
@@ -318,24 +318,26 @@ impl Bells {
         self.messages[stranger].swap(1, Ordering::SeqCst);
         let ring = self.bell(stranger).ring(&self.elsewhere);
         if matches!(ring, Ring::Missed | Ring::Nobody) {
-            let _ = self.own_bell(0).ring();
-            let _ = self.own_bell(1).ring();
+            let _ = self.own_bell(0).ring_alone();
+            let _ = self.own_bell(1).ring_alone();
         }
     }
 
     /// The owner sleeps on the bells of those given, until everything has come.
     fn take(&self, on: &[usize]) {
+        // No word of its own wakes it.
+        let sleep = Sleep::Alone;
         let all = |bells: &Bells| bells.messages.iter().all(|m| m.load(Ordering::Acquire) == 1);
         loop {
             self.elsewhere.fetch_add(1, Ordering::SeqCst);
             let words: Vec<_> =
-                on.iter().map(|&stranger| self.own_bell(stranger).announce()).collect();
+                on.iter().map(|&stranger| self.own_bell(stranger).announce(sleep)).collect();
             bell::look_again();
             let over = all(self);
             if !over {
                 futex::wait_any(&words);
             }
-            on.iter().for_each(|&stranger| self.own_bell(stranger).rise());
+            on.iter().for_each(|&stranger| self.own_bell(stranger).rise(sleep));
             self.elsewhere.fetch_sub(1, Ordering::SeqCst);
             if over {
                 return;
@@ -428,8 +430,8 @@ fn a_sleeper_that_comes_as_another_one_leaves_is_not_overlooked() {
         let (leaving, theirs) = (bells.clone(), bells.clone());
         let other = loom::thread::spawn(move || {
             leaving.elsewhere.fetch_add(1, Ordering::SeqCst);
-            leaving.own_bell(0).announce();
-            leaving.own_bell(0).rise();
+            leaving.own_bell(0).announce(Sleep::Among);
+            leaving.own_bell(0).rise(Sleep::Among);
             leaving.elsewhere.fetch_sub(1, Ordering::SeqCst);
         });
         let stranger = loom::thread::spawn(move || theirs.post(0));

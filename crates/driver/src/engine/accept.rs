@@ -18,6 +18,9 @@ const MOST_GONE: u32 = 64;
 /// Messages at which a look lets others have the state: clients may post as fast as it takes in.
 pub(super) const MOST_AT_ONCE: usize = 256;
 
+/// Channels that are looked at whoever waits: with no more of them a look always comes to something.
+const CHANNELS_AT_ONCE: usize = 16;
+
 /// What a channel can hold.
 const CAPACITY: usize = LANES + RING_BYTES / size_of::<Message>();
 
@@ -26,10 +29,13 @@ impl Engine {
     pub(super) fn accept(&self, state: &mut State, only: Option<ProcessId>) -> Look {
         let incoming = self.incoming();
         let (mut taken, mut gone) = (0, 0);
-        while let Some((channel, what)) = self.oldest(state, &incoming, only) {
+        loop {
+            let Ok(oldest) = self.oldest(state, &incoming, only) else {
+                return self.cut(taken, 0);
+            };
+            let Some((channel, what)) = oldest else { return Look::All };
             if taken == MOST_AT_ONCE || taken > 0 && self.state.is_awaited() {
-                self.look_again();
-                return Look::Cut { taken, next: what.stamp };
+                return self.cut(taken, what.stamp);
             }
             taken += 1;
             self.count_request(&channel, &incoming);
@@ -52,14 +58,13 @@ impl Engine {
                 Err(Stop::Refused(_)) => unreachable!("refusals have been told"),
             }
         }
-        Look::All
     }
 
-    /// A look was cut: somebody goes on.
-    fn look_again(&self) {
-        self.wake_looper();
-        // There may be no looper.
-        self.patrol.expect();
+    fn cut(&self, taken: usize, next: u64) -> Look {
+        if !self.wake_one() {
+            self.patrol.expect();
+        }
+        Look::Cut { taken, next }
     }
 
     /// The state, with nothing under way past it, once everything is in that had been posted before this call, up to what
@@ -97,10 +102,10 @@ impl Engine {
         state: &mut State,
         incoming: &[Arc<Channel>],
         only: Option<ProcessId>,
-    ) -> Option<(Arc<Channel>, Candidate)> {
+    ) -> Result<Option<(Arc<Channel>, Candidate)>, Awaited> {
         let found = self.look(state, incoming, only)?;
-        if incoming.len() == 1 {
-            return Some(found);
+        if found.is_none() || incoming.len() == 1 {
+            return Ok(found);
         }
         self.look(state, incoming, only)
     }
@@ -110,7 +115,7 @@ impl Engine {
         state: &mut State,
         incoming: &[Arc<Channel>],
         only: Option<ProcessId>,
-    ) -> Option<(Arc<Channel>, Candidate)> {
+    ) -> Result<Option<(Arc<Channel>, Candidate)>, Awaited> {
         let mut call: Option<(Arc<Channel>, Candidate)> = None;
         let mut one_way: Option<(Arc<Channel>, Candidate)> = None;
         let offer = |first: &mut Option<_>, channel: &Arc<Channel>, what: Candidate| {
@@ -119,7 +124,11 @@ impl Engine {
                 *first = Some((Arc::clone(channel), what));
             }
         };
-        for channel in incoming.iter().filter(|c| only.is_none_or(|peer| c.peer == peer)) {
+        let of_interest = incoming.iter().filter(|c| only.is_none_or(|peer| c.peer == peer));
+        for (nth, channel) in of_interest.enumerate() {
+            if nth >= CHANNELS_AT_ONCE && self.state.is_awaited() {
+                return Err(Awaited);
+            }
             self.look_for_absent(state, channel);
             let mut ends = channel.ends();
             if ends.dead {
@@ -147,10 +156,10 @@ impl Engine {
                 }
             }
         }
-        match (call, one_way) {
+        Ok(match (call, one_way) {
             (Some((_, call)), Some(one_way)) if one_way.1.stamp < call.stamp => Some(one_way),
             (call, one_way) => call.or(one_way),
-        }
+        })
     }
 
     /// A buffer has been freed: one-way transactions that waited for room come in.
@@ -255,9 +264,13 @@ pub(super) enum Look {
     /// Up to this message, which waits for an event of the broker. What is younger waits with it, as a
     /// node's transactions come in the order in which they were sent.
     Later(Candidate),
-    /// Others are to have the state, after so many messages. The next one was sent at `next`; somebody has been told to go on.
+    /// Others are to have the state, after so many messages. The next one was sent at `next`, or is not known; somebody has
+    /// been told to go on.
     Cut { taken: usize, next: u64 },
 }
+
+/// A real-time thread waits for the state, and the look would take long.
+pub(super) struct Awaited;
 
 impl Look {
     /// What waits for an event.

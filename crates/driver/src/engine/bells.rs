@@ -7,7 +7,7 @@
 
 use super::Engine;
 use crate::channel::Channel;
-use baton_shm::bell::OwnRing;
+use baton_shm::bell::{OwnBell, OwnRing};
 use baton_shm::futex;
 use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
@@ -66,7 +66,7 @@ impl Repeats {
     /// Rings where nobody else does, and says whether somebody sleeps there still.
     fn ring_parting(&self) -> bool {
         let mut parting = self.parting.lock();
-        parting.retain(|channel| ring(channel) == OwnRing::Rung);
+        parting.retain(|channel| ring(channel, |bell| bell.ring()) == OwnRing::Rung);
         !parting.is_empty()
     }
 }
@@ -74,11 +74,16 @@ impl Repeats {
 impl Engine {
     /// Wakes one looper that sleeps, or several: those on one bell only can be woken there only.
     pub(super) fn wake_looper(&self) {
-        // SeqCst: before the look at the sleepers; see `sleep_as_looper`.
-        self.any_work.fetch_add(1, Ordering::SeqCst);
-        if futex::wake(&self.any_work, 1) == 0 {
+        if !self.wake_one() {
             self.ring_own_bells();
         }
+    }
+
+    /// Wakes a looper that sleeps on several bells. False if there is none.
+    pub(super) fn wake_one(&self) -> bool {
+        // SeqCst: before the look at the sleepers; see `sleep_as_looper`.
+        self.any_work.fetch_add(1, Ordering::SeqCst);
+        futex::wake(&self.any_work, 1) != 0
     }
 
     /// Wakes all loopers that sleep: their channels are no longer what they were.
@@ -88,10 +93,11 @@ impl Engine {
         self.ring_own_bells();
     }
 
+    /// For those who sleep on one bell alone.
     fn ring_own_bells(&self) {
         let mut rung = false;
         for channel in self.incoming().iter() {
-            rung |= ring(channel) == OwnRing::Rung;
+            rung |= ring(channel, |bell| bell.ring_alone()) == OwnRing::Rung;
         }
         if rung {
             self.repeats.expect();
@@ -100,7 +106,7 @@ impl Engine {
 
     /// A channel has gone, and the loopers have been told: those on its bell leave it.
     pub(super) fn part_with(&self, channel: &Arc<Channel>) {
-        if ring(channel) == OwnRing::Rung {
+        if ring(channel, |bell| bell.ring()) == OwnRing::Rung {
             self.repeats.parting.lock().push(Arc::clone(channel));
             self.repeats.expect();
         }
@@ -133,6 +139,6 @@ impl Engine {
     }
 }
 
-fn ring(channel: &Channel) -> OwnRing {
-    channel.own_bell().map_or(OwnRing::NoSleeper, |bell| bell.ring())
+fn ring(channel: &Channel, how: fn(OwnBell<'_>) -> OwnRing) -> OwnRing {
+    channel.own_bell().map_or(OwnRing::NoSleeper, how)
 }

@@ -13,6 +13,7 @@ use crate::thread_end::remember;
 use baton_abi::lane::{Kind, MAX_PAYLOAD_BYTES, Message};
 use baton_abi::uapi::TF_ONE_WAY;
 use baton_broker::{Config, Running};
+use baton_shm::bell::Sleep;
 use baton_shm::futex::{self, Wait};
 use baton_shm::mailbox::Reader;
 use baton_shm::sync::{AtomicU32, Ordering};
@@ -108,7 +109,7 @@ fn a_ring_that_a_client_undoes_is_repeated_as_long_as_there_is_work() {
     let (server, client, channel) = channel(&broker);
     let theirs = other_end(&server, &channel);
     let bell = theirs.own_bell().unwrap();
-    let sleep = bell.announce();
+    let sleep = bell.announce(Sleep::Alone);
     {
         let mut state = server.lock();
         state.set_waiting(tid(), Waiting::Bell);
@@ -117,7 +118,7 @@ fn a_ring_that_a_client_undoes_is_repeated_as_long_as_there_is_work() {
     }
     sleep_all_the_same(sleep);
     sleep_all_the_same(sleep);
-    bell.rise();
+    bell.rise(Sleep::Alone);
     server.lock().set_waiting(tid(), Waiting::No);
     client.close();
     server.close();
@@ -129,14 +130,14 @@ fn the_bell_of_a_channel_that_has_gone_is_rung_until_nobody_sleeps_there() {
     let (server, client, channel) = channel(&broker);
     let theirs = other_end(&server, &channel);
     let bell = theirs.own_bell().unwrap();
-    let sleep = bell.announce();
+    let sleep = bell.announce(Sleep::Alone);
     client.close();
     while server.channel(channel.id).is_some() {
         std::thread::yield_now();
     }
     sleep_all_the_same(sleep);
     sleep_all_the_same(sleep);
-    bell.rise();
+    bell.rise(Sleep::Alone);
     let gone = Arc::downgrade(&theirs);
     drop(theirs);
     // Its memory goes with the last who slept there.
@@ -152,11 +153,11 @@ fn a_close_waits_for_no_looper_and_its_control_thread_for_all() {
     let (server, client, channel) = channel(&broker);
     let theirs = other_end(&server, &channel);
     let bell = theirs.own_bell().unwrap();
-    let sleep = bell.announce();
+    let sleep = bell.announce(Sleep::Alone);
     server.close();
     sleep_all_the_same(sleep);
     sleep_all_the_same(sleep);
-    bell.rise();
+    bell.rise(Sleep::Alone);
     let gone = Arc::downgrade(&server);
     drop(server);
     while gone.strong_count() > 0 {

@@ -10,7 +10,7 @@ use crate::state::State;
 use crate::state::thread::Waiting;
 use crate::state::work::Tid;
 use baton_abi::lane::front;
-use baton_shm::bell::{self, OwnBell};
+use baton_shm::bell::{self, OwnBell, Sleep};
 use baton_shm::futex::{self, MAX_WORDS, Wait};
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::{Mailbox, Seen};
@@ -233,43 +233,47 @@ impl Engine {
             [channel] => channel.own_bell(),
             _ => None,
         };
-        let outcome = match only {
-            Some(bell) => self.sleep_on(&[bell.announce()], warm, hot, any_work, &[bell]),
+        let slept = match only {
+            Some(bell) => {
+                let slept = self.sleep_on(&[bell.announce(Sleep::Alone)], warm, any_work);
+                bell.rise(Sleep::Alone);
+                slept
+            }
             None => self.sleep_on_several(warm, hot, any_work),
         };
+        self.follow(slept.map_or(&[], |_| hot));
         asleep.fetch_sub(1, Ordering::SeqCst);
-        outcome
+        slept.unwrap_or(Wait::Woken)
     }
 
-    fn sleep_on_several(&self, warm: &[Arc<Channel>], hot: &[&Channel], any_work: u32) -> Wait {
-        let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
-        let bells = hot.iter().filter_map(|channel| channel.own_bell()).take(most);
-        let bells: SmallVec<[OwnBell<'_>; MAX_WORDS]> = bells.collect();
-        let mut words: SmallVec<[Word<'_>; MAX_WORDS]> =
-            bells.iter().map(|bell| bell.announce()).collect();
-        if words.len() != 1 {
-            words.push((&self.any_work, any_work));
-        }
-        self.sleep_on(&words, warm, hot, any_work, &bells)
-    }
-
-    #[inline]
-    fn sleep_on(
+    fn sleep_on_several(
         &self,
-        words: &[Word<'_>],
         warm: &[Arc<Channel>],
         hot: &[&Channel],
         any_work: u32,
-        bells: &[OwnBell<'_>],
-    ) -> Wait {
+    ) -> Option<Wait> {
+        let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
+        let bells = hot.iter().filter_map(|channel| channel.own_bell()).take(most);
+        let bells: SmallVec<[OwnBell<'_>; MAX_WORDS]> = bells.collect();
+        let sleep = if bells.len() == 1 { Sleep::Alone } else { Sleep::Among };
+        let mut words: SmallVec<[Word<'_>; MAX_WORDS]> =
+            bells.iter().map(|bell| bell.announce(sleep)).collect();
+        if sleep == Sleep::Among {
+            words.push((&self.any_work, any_work));
+        }
+        let slept = self.sleep_on(&words, warm, any_work);
+        bells.iter().for_each(|bell| bell.rise(sleep));
+        slept
+    }
+
+    /// `None` if there is news, and it has not slept.
+    #[inline]
+    fn sleep_on(&self, words: &[Word<'_>], warm: &[Arc<Channel>], any_work: u32) -> Option<Wait> {
         bell::look_again();
         // The process's own work is announced after it is there: here, or by the words changed.
         let news = self.any_work.load(Ordering::SeqCst) != any_work
             || warm.iter().any(|channel| channel.has_news());
-        let outcome = if news { Wait::Woken } else { futex::wait_any(words) };
-        bells.iter().for_each(|bell| bell.rise());
-        self.follow(if news { &[] } else { hot });
-        outcome
+        (!news).then(|| futex::wait_any(words))
     }
 }
 
