@@ -1,5 +1,7 @@
 //! The ring under the model checker: `RUSTFLAGS="--cfg loom" cargo test -p baton-log --release`.
 
+mod waking;
+
 use crate::buffer::Priority;
 use crate::cursor::{self, Batch, Bounds, Cursor, Piece, Taken};
 use crate::moment::Sample;

@@ -3,8 +3,8 @@
 use crate::buffer::{Buffer, N_BUFFERS};
 use crate::files::fork;
 use crate::files::layout::{
-    self, BELL_AT, BOUNDS_AT, FRONT_BYTES, Header, MAX_RINGS, N_RINGS_AT, PAGE_BYTES, Place,
-    UNLOGGED_AT,
+    self, BELL_AT, BOUNDS_AT, FRONT_BYTES, Header, MAX_RINGS, N_RINGS_AT, N_SILENT_AT, PAGE_BYTES,
+    Place, UNLOGGED_AT,
 };
 use crate::files::lock;
 use crate::files::place::Directory;
@@ -84,8 +84,14 @@ impl File {
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, PAGE_BYTES as u64)?;
         rustix::fs::ftruncate(&file, FRONT_BYTES as u64)?;
         let front = Own::once(&file, 0, FRONT_BYTES)?;
-        let header =
-            Header { source, process, name: program_name(), n_rings: 0, unlogged: [0; N_BUFFERS] };
+        let header = Header {
+            source,
+            process,
+            name: program_name(),
+            n_rings: 0,
+            n_silent: 0,
+            unlogged: [0; N_BUFFERS],
+        };
         front.write(0, &header.encode());
         share(directory, &file)?;
         fork::remember(file.as_raw_fd());
@@ -122,6 +128,16 @@ impl File {
     pub fn tell_unlogged(&self, buffer: Buffer, n_records: u64) {
         let word = self.front.double_word(UNLOGGED_AT + 8 * buffer as usize);
         word.fetch_max(n_records, Ordering::Relaxed);
+    }
+
+    /// One more thread writes that never rings: followers have to look for its records.
+    pub fn add_silent(&self) {
+        self.front.word(N_SILENT_AT).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One of them writes no more.
+    pub fn remove_silent(&self) {
+        self.front.word(N_SILENT_AT).fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Tells those who follow that there is news.

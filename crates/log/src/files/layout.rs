@@ -33,6 +33,8 @@ const NAME_AT: usize = 24;
 pub(crate) const N_RINGS_AT: usize = 40;
 /// Written to tell followers that there is something new; it means nothing.
 pub(crate) const BELL_AT: usize = 44;
+/// How many threads write that never ring.
+pub(crate) const N_SILENT_AT: usize = 48;
 /// Eight bytes a buffer.
 pub(crate) const UNLOGGED_AT: usize = 64;
 /// What a reader reads of the header.
@@ -53,6 +55,8 @@ pub(crate) struct Header {
     /// The program's name, as the system has it, with zeros behind.
     pub name: [u8; NAME_BYTES],
     pub n_rings: usize,
+    /// Threads that write and never ring.
+    pub n_silent: u32,
     /// Records that found no ring, by buffer.
     pub unlogged: [u64; N_BUFFERS],
 }
@@ -94,6 +98,7 @@ impl Header {
             process: word(bytes, PROCESS_AT),
             name: bytes[NAME_AT..][..NAME_BYTES].try_into().expect("so many bytes"),
             n_rings: (word(bytes, N_RINGS_AT) as usize).min(MAX_RINGS),
+            n_silent: word(bytes, N_SILENT_AT),
             unlogged: std::array::from_fn(unlogged),
         })
     }
@@ -149,6 +154,7 @@ mod tests {
             process: 17,
             name: *b"sensors\0\0\0\0\0\0\0\0\0",
             n_rings: 0,
+            n_silent: 0,
             unlogged: [0; N_BUFFERS],
         };
         let bytes = header.encode();

@@ -5,11 +5,11 @@
 //! number stands in the directory's `watch` file, which belongs to the directory's owner, whose process makes
 //! the segment. Of a private directory it goes when the last process that has it ends; else it stays.
 //!
-//! What stands there is *until when* to ring: a reader that dies leaves nothing behind that would not run out. A writer
-//! rings at most once in [`QUIET_NS`], so whatever readers do there costs it one wake in so long.
+//! What stands there is explained in `bell`. A writer rings at most once in `QUIET_NS`, so whatever readers do there
+//! costs it one wake in so long.
 
+use crate::bell::{Asked, LEASE_NS, Until};
 use crate::files::place::Directory;
-use crate::moment::Source;
 use baton_shm::clock;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -17,20 +17,14 @@ use rustix::io::Errno;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A thread that has rung does not ring again within this. Who was rung for, or has begun to wait, looks once more after it.
-pub(crate) const QUIET_NS: u64 = 1_000_000;
-/// How far ahead a reader asks to be rung for.
-pub(crate) const LEASE_NS: u64 = 10_000_000_000;
-
 const NAME: &str = "watch";
 const BYTES: usize = 4096;
 /// In double words.
 const TOKEN_AT: usize = 0;
-const UNTIL_COUNTER_AT: usize = 8;
-const UNTIL_NS_AT: usize = 9;
+const ASKED_AT: usize = 8;
 
 /// Never rung for: where there is no page.
-static NEVER: AtomicU64 = AtomicU64::new(0);
+static NEVER: Asked = Asked { counter: AtomicU64::new(0), monotonic_ns: AtomicU64::new(0) };
 
 /// The page, if there is one.
 #[derive(Debug)]
@@ -65,32 +59,30 @@ impl Watch {
         self.page.is_some()
     }
 
-    /// Until when writers with this source of stamps are to ring.
+    /// Until when writers are to ring.
     #[inline]
-    pub fn until(&self, source: Source) -> &AtomicU64 {
-        match source {
-            Source::Counter => self.word(UNTIL_COUNTER_AT),
-            Source::Vdso | Source::SystemCall => self.word(UNTIL_NS_AT),
-        }
-    }
-
-    /// Asks to be rung for, for a while from now on. Another reader may have asked for longer, but no sane one for much
-    /// longer.
-    pub fn ask(&self, ticks_in_lease: u64) {
-        if self.page.is_some() {
-            let now_ns = clock::now_ns();
-            self.until(Source::Vdso).store(now_ns + LEASE_NS, Ordering::Relaxed);
-            self.until(Source::Counter).store(clock::counter() + ticks_in_lease, Ordering::Relaxed);
-        }
-    }
-
-    #[inline]
-    fn word(&self, index: usize) -> &AtomicU64 {
+    pub fn asked(&self) -> &Asked {
         match self.page {
-            // SAFETY: within the page, which is attached as long as we live.
-            Some(page) => unsafe { page.add(index).as_ref() },
+            // SAFETY: within the page, which is attached as long as we live; two words, as `Asked` has them.
+            Some(page) => unsafe { page.add(ASKED_AT).cast().as_ref() },
             None => &NEVER,
         }
+    }
+
+    /// Asks to be rung for, for a while from now on.
+    pub fn ask(&self, ticks_in_lease: u64) -> Option<Until> {
+        self.page?;
+        let until = Until {
+            counter: clock::counter() + ticks_in_lease,
+            monotonic_ns: clock::now_ns() + LEASE_NS,
+        };
+        self.asked().ask(until);
+        Some(until)
+    }
+
+    fn token(&self) -> Option<&AtomicU64> {
+        // SAFETY: within the page, which is attached as long as we live.
+        self.page.map(|page| unsafe { page.add(TOKEN_AT).as_ref() })
     }
 
     /// `None` if the segment is gone, another one, or not for us.
@@ -100,7 +92,7 @@ impl Watch {
         let page = attach(id, role)?;
         let watch = Watch { page: Some(page) };
         // Of a segment that has its number by accident, the size is not known either; it has a page at least.
-        let same = watch.word(TOKEN_AT).load(Ordering::Relaxed) == token;
+        let same = watch.token()?.load(Ordering::Relaxed) == token;
         same.then(|| {
             std::mem::forget(watch);
             page
@@ -146,9 +138,9 @@ fn make(
     }
     rustix::fs::fchmod(&file, everybody_reads)?;
     let (id, page) = make_segment(directory)?;
-    let token = token()?;
+    let token = new_token()?;
     let watch = Watch { page: Some(page) };
-    watch.word(TOKEN_AT).store(token, Ordering::Relaxed);
+    watch.token().ok_or(Errno::NOMEM)?.store(token, Ordering::Relaxed);
     rustix::fs::ftruncate(&file, 0)?;
     rustix::io::pwrite(&file, format!("{id} {token}\n").as_bytes(), 0)?;
     std::mem::forget(watch);
@@ -168,7 +160,7 @@ fn lock(file: &OwnedFd) -> Result<(), Errno> {
     Err(Errno::BUSY)
 }
 
-fn token() -> Result<u64, Errno> {
+fn new_token() -> Result<u64, Errno> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(u64::from_ne_bytes(bytes))

@@ -2,6 +2,7 @@
 
 use crate::buffer::N_BUFFERS;
 use crate::files::layout::{self, HEADER_BYTES, Header, Place};
+use crate::files::lock;
 use crate::files::opened::Opened;
 use crate::files::place::Directory;
 use crate::memory::read_exactly;
@@ -24,8 +25,8 @@ pub(crate) struct Author {
     /// Records without a ring, by buffer: how many there are, and how many of them were told.
     unlogged: [u64; N_BUFFERS],
     told: [u64; N_BUFFERS],
-    /// Whether it is looked at: it has rung of late.
-    pub is_awake: bool,
+    /// Whether threads of it write and never ring.
+    is_silent: bool,
 }
 
 impl Author {
@@ -43,7 +44,7 @@ impl Author {
             end: layout::FRONT_BYTES as u64,
             unlogged: [0; N_BUFFERS],
             told: [0; N_BUFFERS],
-            is_awake: true,
+            is_silent: false,
         })
     }
 
@@ -57,12 +58,18 @@ impl Author {
         rustix::fs::fstat(&self.opened).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
+    /// Whether records may come that nobody rings for.
+    pub fn has_to_be_watched(&self) -> bool {
+        self.is_silent && lock::is_alive(&self.opened)
+    }
+
     /// Looks for rings and counts that are new, and for records on every track that has none. What cannot be read is not there.
     pub fn look(&mut self, wanted: [bool; N_BUFFERS], is_late: bool) {
         let Ok(header) = read_header(&self.opened) else { return };
         // Pairs with the release store of the number of rings: their entries are there.
         fence(Ordering::Acquire);
         self.unlogged = header.unlogged;
+        self.is_silent = header.n_silent > 0;
         if is_late {
             self.told = self.unlogged;
         }

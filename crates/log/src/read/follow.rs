@@ -1,52 +1,70 @@
-//! Waiting for news without looking for it.
+//! Waiting for news.
 //!
-//! The directory is watched by inotify, which tells of new files, of files whose process has ended, and of writers that ring: they
-//! write to their own file, which the kernel tells every reader with the file's name. A reader asks to be rung for by
-//! the page of `watch`; without it, it looks every so often.
-//!
-//! A writer that has rung does not ring for a while, and one that has just begun to ring may have missed the asking. So
-//! after either, who waits looks once more when that while is over, and sleeps then.
+//! A reader that is awake looks by itself; before it sleeps it asks to be rung for: see `bell`. The directory is watched by inotify, which tells of
+//! new files, of files whose process has ended, and of writers that ring: they write to their own file, which the kernel tells every
+//! reader. Where a reader cannot ask, or where somebody writes who never rings, it looks every so often.
 
+use crate::bell::{LEASE_NS, QUIET_NS, Rest, Step, Until};
 use crate::files::place::Directory;
-use crate::files::watch::{LEASE_NS, QUIET_NS, Role, Watch};
+use crate::files::watch::{Role, Watch};
 use crate::moment::Source;
 use baton_shm::clock;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// How often a reader looks that cannot ask to be rung for.
+/// How often a reader looks that cannot ask to be rung for, or for whom somebody never rings.
 const LOOK_NS: u64 = 20_000_000;
-/// The asking is renewed long before it runs out.
-const RENEW_NS: u64 = LEASE_NS / 2;
+/// A reader that is awake spends at most such a part of its time with looks that find nothing.
+const N_LOOKS_IN_PAUSE: u64 = 20;
 /// The counter's rate is taken over this: to a thousandth, which is enough for a time that is renewed.
 const RATE_NS: u64 = 2_000_000;
 
 pub(crate) struct Follow {
     events: OwnedFd,
+    /// When to look again, for who polls.
+    timer: OwnedFd,
+    /// Both.
+    either: OwnedFd,
     watch: Watch,
     ticks_in_lease: u64,
-    asked_at_ns: Option<u64>,
-    /// Whoever looks from here on has seen all that nobody will ring for.
-    quiet_at_ns: u64,
+    rest: Rest,
+    asked: Option<Until>,
+    has_begun: bool,
+}
+
+/// What is known of the last look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Looked {
+    pub began_ns: u64,
+    pub took_ns: u64,
+    /// There was something, then or since the last wait.
+    pub has_found: bool,
 }
 
 /// What a wait has brought.
 #[derive(Debug, Default)]
 pub(crate) struct News {
-    /// Whoever had something new at its beginning has rung since: nobody else needs to be looked at.
-    pub was_settled: bool,
-    /// Anything may have changed.
+    /// Any file may be new.
     pub is_anything: bool,
     /// Files that have changed, or are new.
     pub changed: BTreeSet<CString>,
     /// Files that are gone.
     pub removed: BTreeSet<CString>,
+}
+
+impl News {
+    fn is_empty(&self) -> bool {
+        !self.is_anything && self.changed.is_empty() && self.removed.is_empty()
+    }
 }
 
 impl Follow {
@@ -57,41 +75,80 @@ impl Follow {
             WatchFlags::DELETE,
         );
         inotify::add_watch(&events, &directory.path, come | go | WatchFlags::ONLYDIR)?;
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
+        let either = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (number, descriptor) in [&events, &timer].into_iter().enumerate() {
+            let data = epoll::EventData::new_u64(number as u64);
+            epoll::add(&either, descriptor, data, epoll::EventFlags::IN)?;
+        }
         let watch = Watch::attach(directory, Role::Reader);
         let ticks_in_lease = if watch.is_there() { ticks_in_lease() } else { 0 };
-        Ok(Follow { events, watch, ticks_in_lease, asked_at_ns: None, quiet_at_ns: 0 })
+        let (rest, asked, has_begun) = (Rest::begin(), None, false);
+        Ok(Follow { events, timer, either, watch, ticks_in_lease, rest, asked, has_begun })
     }
 
-    /// Sleeps until there is news, or for so long. The last look began at `looked_at_ns`.
-    pub fn wait(&mut self, timeout: Option<Duration>, looked_at_ns: u64) -> Result<News, Errno> {
-        let now_ns = clock::now_ns();
-        let renew_at_ns = self.asked_at_ns.map_or(0, |asked_at_ns| asked_at_ns + RENEW_NS);
-        if now_ns >= renew_at_ns {
-            self.watch.ask(self.ticks_in_lease);
-            self.asked_at_ns = Some(now_ns);
-            self.quiet_at_ns = clock::now_ns() + QUIET_NS;
+    /// Sleeps until there may be something new, or for so long. `is_unrung` if somebody writes who never rings.
+    pub fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        looked: Looked,
+        is_unrung: bool,
+    ) -> Result<News, Errno> {
+        if !self.has_begun {
+            // What came before the directory was watched.
+            self.has_begun = true;
             return Ok(News { is_anything: true, ..News::default() });
         }
-        let was_settled = self.watch.is_there() && looked_at_ns >= self.quiet_at_ns;
-        let most_ns = match self.watch.is_there() {
-            false => LOOK_NS,
-            true if was_settled => renew_at_ns - now_ns,
-            true => self.quiet_at_ns.saturating_sub(now_ns),
-        };
-        let wanted = timeout.map_or(Duration::MAX, |timeout| timeout);
-        self.sleep(wanted.min(Duration::from_nanos(most_ns)))?;
-        let mut news = News { was_settled, ..News::default() };
+        if looked.has_found {
+            self.wake();
+        }
+        let pause_ns = self.pause_ns(looked);
+        let pause_ns = if is_unrung { pause_ns.min(LOOK_NS) } else { pause_ns };
+        self.sleep(Duration::from_nanos(pause_ns), timeout)?;
+        self.told()
+    }
+
+    /// What has been told since the last time. Waits for nothing.
+    pub fn told(&mut self) -> Result<News, Errno> {
+        let mut news = News::default();
         self.read(&mut news)?;
-        if news.is_anything || !news.changed.is_empty() {
-            self.quiet_at_ns = clock::now_ns() + QUIET_NS;
+        if !news.is_empty() {
+            self.wake();
         }
         Ok(news)
     }
 
-    fn sleep(&self, most: Duration) -> Result<(), Errno> {
-        let time =
-            Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
-        match poll(&mut [PollFd::new(&self.events, PollFlags::IN)], Some(&time)) {
+    fn wake(&mut self) {
+        if let Some(until) = self.asked.take() {
+            self.watch.asked().withdraw(until);
+        }
+        self.rest.wake(clock::now_ns());
+    }
+
+    /// How long to sleep at most, after that look.
+    fn pause_ns(&mut self, looked: Looked) -> u64 {
+        if !self.watch.is_there() {
+            return LOOK_NS;
+        }
+        let least_ns = N_LOOKS_IN_PAUSE * looked.took_ns;
+        match self.rest.next(looked.began_ns, clock::now_ns(), least_ns) {
+            Step::Pause(pause_ns) => pause_ns,
+            Step::Ask => {
+                self.asked = self.watch.ask(self.ticks_in_lease);
+                self.rest.has_asked(clock::now_ns());
+                QUIET_NS
+            }
+        }
+    }
+
+    fn sleep(&self, pause: Duration, timeout: Option<Duration>) -> Result<(), Errno> {
+        let once = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(pause) };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)?;
+        let timeout = timeout.map(timespec);
+        match poll(&mut [PollFd::new(&self.either, PollFlags::IN)], timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error),
         }
@@ -122,8 +179,13 @@ impl Follow {
 
 impl AsFd for Follow {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.events.as_fd()
+        self.either.as_fd()
     }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    let tv_sec = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: i64::from(duration.subsec_nanos()) }
 }
 
 fn ticks_in_lease() -> u64 {

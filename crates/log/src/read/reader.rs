@@ -10,7 +10,7 @@ use crate::files::place::Directory;
 use crate::files::reclaim::is_name_of_a_file;
 use crate::moment::Moment;
 use crate::read::author::Author;
-use crate::read::follow::{Follow, News};
+use crate::read::follow::{Follow, Looked, News};
 use crate::read::item::{Content, Item, Loss, Lost, Record};
 use crate::read::track::Next;
 use crate::record::{Header, Kind};
@@ -50,6 +50,7 @@ pub struct Reader {
     /// Tracks with a record, by its time.
     fronts: BinaryHeap<Reverse<(u64, usize, usize)>>,
     horizon_ns: u64,
+    looked: Looked,
     /// Counts that are to be told before anything else.
     unlogged: VecDeque<(usize, Buffer, u64, Moment)>,
     /// A track that may have more, once what was handed out of it is no longer looked at.
@@ -88,6 +89,7 @@ impl Reader {
             next_author: 0,
             fronts: BinaryHeap::new(),
             horizon_ns: 0,
+            looked: Looked::default(),
             unlogged: VecDeque::new(),
             taken_from: None,
             follow: None,
@@ -166,32 +168,27 @@ impl Reader {
             Some(follow) => follow,
             None => Follow::begin(&self.directory)?,
         };
-        let news = follow.wait(timeout, self.horizon_ns);
+        let is_unrung = self.authors.values().any(Author::has_to_be_watched);
+        let news = follow.wait(timeout, self.looked, is_unrung);
+        self.looked.has_found = false;
         self.follow = Some(follow);
         self.hear(news?)
     }
 
-    /// Readable when [`Reader::wait`] would return at once, from the first wait on. What is not told by it is seen by
-    /// waiting, for as long as there is nothing else to wait for.
+    /// Readable when it is time to look again, from the first [`Reader::wait`] on: whoever polls it waits for no time at all, and
+    /// takes what there is.
     pub fn events(&self) -> Option<BorrowedFd<'_>> {
         self.follow.as_ref().map(AsFd::as_fd)
     }
 
     fn hear(&mut self, news: News) -> Result<(), Errno> {
-        if news.was_settled {
-            self.authors.values_mut().for_each(|author| author.is_awake = false);
-        }
         if news.is_anything {
             self.find_authors()?;
-            self.authors.values_mut().for_each(|author| author.is_awake = true);
         }
         for name in news.changed.iter().chain(&news.removed) {
             match self.known.get(name) {
-                Some(&Some(author)) => {
-                    self.authors.entry(author).and_modify(|author| author.is_awake = true);
-                }
                 Some(None) if news.removed.contains(name) => drop(self.known.remove(name)),
-                Some(None) => {}
+                Some(_) => {}
                 None => self.find_author(name),
             }
         }
@@ -233,27 +230,38 @@ impl Reader {
         !self.unlogged.is_empty() || self.fronts.peek().is_some_and(in_sight)
     }
 
-    /// Copies what all rings have that are awake.
+    /// Copies what all rings have. Who follows hears first which files are new: a log that never rests is not waited for.
     fn look(&mut self) {
+        if let Some(Ok(news)) = self.follow.as_mut().map(Follow::told) {
+            // What could not be found now is there at the next look.
+            let _ = self.hear(news);
+        }
         self.horizon_ns = clock::now_ns();
+        let has_found = self.look_at_all() || self.looked.has_found;
+        let (began_ns, took_ns) = (self.horizon_ns, clock::now_ns() - self.horizon_ns);
+        self.looked = Looked { began_ns, took_ns, has_found };
+    }
+
+    /// Whether there is anything new.
+    fn look_at_all(&mut self) -> bool {
+        let mut has_found = false;
         let mut removed = Vec::new();
         for (&number, author) in &mut self.authors {
             let had: Vec<bool> =
                 author.tracks.iter().map(|track| track.front().is_some()).collect();
-            if !author.is_awake && had.iter().all(|had| !had) {
-                continue;
-            }
             author.look(self.wanted, false);
             let moment = Moment { monotonic_ns: self.horizon_ns, wall_ns: clock::wall_ns() };
             for buffer in Buffer::ALL.into_iter().filter(|&buffer| self.wanted[buffer as usize]) {
                 let n_records = author.newly_unlogged(buffer as usize);
                 if n_records > 0 {
+                    has_found = true;
                     self.unlogged.push_back((number, buffer, n_records, moment));
                 }
             }
             for (index, track) in author.tracks.iter().enumerate() {
                 let had = had.get(index).copied().unwrap_or(false);
                 if let Some(moment) = track.front().filter(|_| !had) {
+                    has_found = true;
                     self.fronts.push(Reverse((moment.monotonic_ns, number, index)));
                 }
             }
@@ -266,6 +274,7 @@ impl Reader {
             self.authors.remove(&number);
             self.known.retain(|_, author| *author != Some(number));
         }
+        has_found
     }
 
     /// Sees what the last track has next that something was taken from.

@@ -4,12 +4,13 @@
 //! one comparison: a limit is zero for a buffer without a ring, and in a child of fork, to which the rings do not
 //! belong.
 
+use crate::bell::Rung;
 use crate::buffer::{Buffer, N_BUFFERS, Priority};
-use crate::files::watch::QUIET_NS;
 use crate::record::{Kind, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES, record_bytes};
 use crate::ring::Entry;
-use crate::write::logger::{Lane, Shared};
+use crate::write::logger::{Home, Lane, Shared};
 use baton_shm::clock;
+use baton_shm::thread::is_real_time;
 use baton_shm::wiped::Wiped;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -27,8 +28,9 @@ pub struct Writer {
     /// Borrowed while a record is written: a signal handler that would write meanwhile sees it.
     lanes: [RefCell<Option<Lane>>; N_BUFFERS],
     thread: Cell<u32>,
-    /// When this thread has last rung for those who follow.
-    rang_at_ns: Cell<u64>,
+    rung: Rung,
+    /// A real-time thread never rings.
+    is_silent: Cell<bool>,
 }
 
 /// A record's two parts, and what it is.
@@ -48,7 +50,8 @@ impl Writer {
             limits,
             lanes: Default::default(),
             thread: Cell::new(this_thread()),
-            rang_at_ns: Cell::new(0),
+            rung: Rung::default(),
+            is_silent: Cell::new(false),
         }
     }
 
@@ -99,8 +102,8 @@ impl Writer {
     #[inline(always)]
     fn append(&self, lane: &mut Lane, stamp: u64, Words { kind, tag, message }: Words<'_>) {
         lane.ring.append(&Entry { stamp, kind, thread: self.thread.get(), tag, message });
-        if stamp < lane.home.watch.until(self.shared.source).load(Ordering::Relaxed) {
-            self.ring_bell(lane);
+        if lane.home.watch.asked().wants_bell(self.shared.source, stamp) {
+            self.ring_bell(&lane.home);
         }
     }
 
@@ -129,6 +132,12 @@ impl Writer {
     fn fill(&self, buffer: Buffer, slot: &mut Option<Lane>) -> bool {
         if slot.is_none() {
             *slot = self.shared.take_lane(buffer);
+            if let Some(lane) = slot
+                && !self.is_silent.get()
+                && is_real_time()
+            {
+                self.fall_silent(&lane.home);
+            }
         }
         slot.is_some()
     }
@@ -137,6 +146,7 @@ impl Writer {
     fn leave_what_is_the_parents(&self, slot: &mut Option<Lane>) {
         if self.limits[MINE].swap(1, Ordering::Relaxed) == 0 {
             self.thread.set(this_thread());
+            self.is_silent.set(false);
             for other in &self.lanes {
                 if let Ok(mut other) = other.try_borrow_mut() {
                     std::mem::forget(other.take());
@@ -146,15 +156,22 @@ impl Writer {
         }
     }
 
-    /// Tells those who follow. What is skipped within [`QUIET_NS`] of the last time was shown before the clock was read, so
-    /// whoever was told then, or has begun to wait since, sees it when they look again that much later.
+    /// Tells those who follow.
     #[cold]
-    fn ring_bell(&self, lane: &Lane) {
-        let now_ns = clock::now_ns();
-        if now_ns >= self.rang_at_ns.get() + QUIET_NS {
-            self.rang_at_ns.set(now_ns);
-            lane.home.file.ring_bell();
+    fn ring_bell(&self, home: &Home) {
+        if !self.is_silent.get() && self.rung.is_due(clock::now_ns()) {
+            match is_real_time() {
+                true => self.fall_silent(home),
+                false => home.file.ring_bell(),
+            }
         }
+    }
+
+    /// From now on followers look for what this thread writes. They are told so by its last ring.
+    fn fall_silent(&self, home: &Home) {
+        self.is_silent.set(true);
+        home.file.add_silent();
+        home.file.ring_bell();
     }
 }
 
@@ -176,7 +193,12 @@ impl Drop for Writer {
         let is_mine = self.limits[MINE].load(Ordering::Relaxed) != 0;
         for (buffer, slot) in Buffer::ALL.into_iter().zip(&mut self.lanes) {
             match slot.get_mut().take() {
-                Some(lane) if is_mine => self.shared.give_back(buffer, lane),
+                Some(lane) if is_mine => {
+                    if self.is_silent.replace(false) {
+                        lane.home.file.remove_silent();
+                    }
+                    self.shared.give_back(buffer, lane);
+                }
                 parents => std::mem::forget(parents),
             }
         }

@@ -1,0 +1,132 @@
+//! A reader that goes to sleep, and a writer that may be looking at the word just then.
+//!
+//! What a millisecond does is modelled as what follows from it: whatever a writer was doing at its beginning is over at its end,
+//! and can be seen.
+
+use super::{look, memory, write};
+use crate::bell::{Asked, QUIET_NS, Rest, Rung, Until};
+use crate::cursor::Cursor;
+use crate::moment::Source;
+use crate::ring::Ring;
+use baton_shm::sync::fence;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread::{self, JoinHandle};
+
+const FIRST: Until = Until { counter: 1000, monotonic_ns: 1000 };
+const SECOND: Until = Until { counter: 2000, monotonic_ns: 2000 };
+/// Of a thread that has just rung.
+const START_NS: u64 = 5 * QUIET_NS;
+const N_RECORDS: u64 = 2;
+
+struct World {
+    shared: Arc<super::Shared>,
+    asked: Asked,
+    now_ns: AtomicU64,
+    /// Records that the writer has begun, and those that it is done with.
+    begun: AtomicU64,
+    done: AtomicU64,
+    bells: AtomicU64,
+}
+
+impl World {
+    fn new() -> Arc<World> {
+        Arc::new(World {
+            shared: memory(64),
+            asked: Asked { counter: AtomicU64::new(0), monotonic_ns: AtomicU64::new(0) },
+            now_ns: AtomicU64::new(START_NS),
+            begun: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            bells: AtomicU64::new(0),
+        })
+    }
+
+    fn let_pass(&self) {
+        self.now_ns.fetch_add(QUIET_NS, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let begun = self.begun.load(Ordering::SeqCst);
+        while self.done.load(Ordering::SeqCst) < begun {
+            thread::yield_now();
+        }
+    }
+
+    /// A thread that has rung for somebody just now.
+    fn write(&self) {
+        let mut ring = Ring::new(super::Memory { shared: self.shared.clone() });
+        let rung = Rung::default();
+        assert!(rung.is_due(START_NS));
+        for number in 0..N_RECORDS {
+            self.begun.store(number + 1, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            write(&mut ring, number);
+            if self.asked.wants_bell(Source::Counter, number)
+                && rung.is_due(self.now_ns.load(Ordering::SeqCst))
+            {
+                self.bells.fetch_add(1, Ordering::SeqCst);
+            }
+            self.done.store(number + 1, Ordering::SeqCst);
+        }
+    }
+
+    /// Goes to sleep, and again after each bell. How many it has heard, and what it knows of.
+    fn fall_asleep(&self) -> (u64, Vec<u64>) {
+        let (mut cursor, mut known, mut heard) = (Cursor::oldest(), Vec::new(), 0);
+        loop {
+            self.asked.ask(FIRST);
+            let mut rest = Rest::begin();
+            rest.has_asked(START_NS);
+            self.let_pass();
+            known.extend(look(&self.shared, &mut cursor));
+            rest.next(START_NS + QUIET_NS, START_NS + QUIET_NS, 0);
+            assert_eq!(rest, Rest::Asleep { asked_at_ns: START_NS });
+            let bells = self.bells.load(Ordering::SeqCst);
+            if bells == heard {
+                return (heard, known);
+            }
+            heard = bells;
+            self.asked.withdraw(FIRST);
+        }
+    }
+
+    /// After all have ended: who sleeps with nothing to hear has missed nothing.
+    fn check(&self, (heard, known): (u64, Vec<u64>)) {
+        let is_rung_for = self.bells.load(Ordering::SeqCst) > heard;
+        assert!(is_rung_for || known.into_iter().eq(0..N_RECORDS), "asleep, and nobody rings");
+    }
+}
+
+fn start(world: &Arc<World>, work: fn(&World)) -> JoinHandle<()> {
+    let world = world.clone();
+    thread::spawn(move || work(&world))
+}
+
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 20_000;
+    builder.check(model);
+}
+
+#[test]
+fn who_falls_asleep_is_rung_for_or_has_seen_it() {
+    check(|| {
+        let world = World::new();
+        let writer = start(&world, World::write);
+        let end = world.fall_asleep();
+        writer.join().unwrap();
+        world.check(end);
+    });
+}
+
+#[test]
+fn who_wakes_up_lets_others_sleep_and_be_rung_for() {
+    check(|| {
+        let world = World::new();
+        world.asked.ask(SECOND);
+        let writer = start(&world, World::write);
+        let other = start(&world, |world| world.asked.withdraw(SECOND));
+        let end = world.fall_asleep();
+        other.join().unwrap();
+        writer.join().unwrap();
+        world.check(end);
+    });
+}
