@@ -7,10 +7,10 @@
 //!     +------------- withdraws -----------+-------- news, a bell -------+
 //! ```
 //!
-//! A reader that is awake looks by itself, the less often the longer nothing has come, and writers leave it alone: in a log that
-//! is written to, nobody rings. One that goes to sleep asks first, in a word that every writer compares with its stamp: *until when*
-//! to ring, so that a reader that dies leaves nothing behind that does not run out. Who is rung for withdraws its own asking, and no
-//! other's: all who sleep hear the same bell.
+//! A reader that is awake looks by itself, the less often the longer nothing has come, and writers leave it alone but for one
+//! thing: who writes much tells it at the parts of its ring, so that it comes before they are overwritten. A reader that goes to sleep asks
+//! first, in a word that every writer compares with its stamp: *until when* to ring, so that a reader that dies leaves nothing behind that
+//! does not run out. Who is rung for withdraws its own asking, and no other's: all who sleep hear the same bell.
 //!
 //! Orders: a writer shows its record, then looks at the word, with no fence in between, so the look may be ahead of the record by as
 //! long as a store stays in a processor. The reader asks, and looks for records [`QUIET_NS`] later. A writer whose look missed the asking
@@ -24,12 +24,24 @@ use std::cell::Cell;
 pub(crate) const QUIET_NS: u64 = 1_000_000;
 /// How long a reader stays awake for whom nothing comes.
 const LINGER_NS: u64 = 100_000_000;
-/// A reader that is awake looks after such a part of the time in which nothing has come.
-const N_LOOKS: u64 = 8;
-/// How far ahead a reader asks to be rung for,
+/// A reader that is awake looks after such a part of the time in which nothing has come,
+const N_LOOKS: u64 = 2;
+/// and not more often than this: each look takes from a writer the line that it is writing.
+const PACE_NS: u64 = 250_000;
+/// How far ahead a reader asks,
 pub(crate) const LEASE_NS: u64 = 10_000_000_000;
 /// and after what time it asks again.
-const RENEW_NS: u64 = LEASE_NS / 2;
+pub(crate) const RENEW_NS: u64 = LEASE_NS / 2;
+
+/// What readers ask for.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Words {
+    /// To ring for each record: somebody sleeps.
+    pub asleep: Asked,
+    /// To ring for each part of a ring: somebody follows.
+    pub following: Asked,
+}
 
 /// Until when to ring, by each kind of stamp.
 #[repr(C)]
@@ -44,6 +56,16 @@ pub(crate) struct Asked {
 pub(crate) struct Until {
     pub counter: u64,
     pub monotonic_ns: u64,
+}
+
+impl Words {
+    /// Nobody asks for anything.
+    #[cfg(not(loom))]
+    pub const fn none() -> Words {
+        const NOBODY: Asked =
+            Asked { counter: AtomicU64::new(0), monotonic_ns: AtomicU64::new(0) };
+        Words { asleep: NOBODY, following: NOBODY }
+    }
 }
 
 impl Asked {
@@ -138,8 +160,8 @@ impl Rest {
         }
         match *self {
             Rest::Awake { since_ns } if now_ns < since_ns + LINGER_NS => {
-                let least_ns = least_ns.max(QUIET_NS);
-                Step::Pause((now_ns.saturating_sub(since_ns) / N_LOOKS).max(least_ns))
+                let part_ns = now_ns.saturating_sub(since_ns) / N_LOOKS;
+                Step::Pause(part_ns.max(least_ns).max(PACE_NS))
             }
             Rest::Awake { .. } => Step::Ask,
             Rest::Asked { at_ns } => Step::Pause((at_ns + QUIET_NS).saturating_sub(now_ns)),
@@ -188,11 +210,11 @@ mod tests {
         rest.wake(1000 * MS);
         let steps = run(&mut rest, 1000 * MS, 100);
         let asked = steps.iter().position(|&(_, step)| step == Step::Ask).unwrap();
-        assert!((20..40).contains(&asked), "{asked} looks");
+        assert!((10..30).contains(&asked), "{asked} looks");
         let pauses = steps[..asked].windows(2).map(|pair| (pair[0].1, pair[1].1));
         for (shorter, longer) in pauses {
             let (Step::Pause(shorter), Step::Pause(longer)) = (shorter, longer) else { panic!() };
-            assert!(shorter <= longer && longer <= 100 * MS / N_LOOKS);
+            assert!(shorter <= longer && longer <= LINGER_NS / N_LOOKS);
         }
         assert!(steps[asked].0 >= 1100);
         assert!(matches!(rest, Rest::Asleep { .. } | Rest::Asked { .. }));
@@ -203,7 +225,8 @@ mod tests {
         let mut rest = Rest::begin();
         rest.wake(0);
         assert_eq!(rest.next(MS, MS, 7 * MS), Step::Pause(7 * MS));
-        assert_eq!(rest.next(80 * MS, 80 * MS, 7 * MS), Step::Pause(10 * MS));
+        assert_eq!(rest.next(80 * MS, 80 * MS, 7 * MS), Step::Pause(40 * MS));
+        assert_eq!(rest.next(0, 0, 0), Step::Pause(PACE_NS));
     }
 
     #[test]
@@ -218,7 +241,7 @@ mod tests {
 
     #[test]
     fn who_withdraws_leaves_what_others_ask_for() {
-        let asked = Asked { counter: AtomicU64::new(0), monotonic_ns: AtomicU64::new(0) };
+        let asked = Words::none().asleep;
         let (first, second) =
             (Until { counter: 100, monotonic_ns: 10 }, Until { counter: 200, monotonic_ns: 20 });
         let wants = |stamp| {

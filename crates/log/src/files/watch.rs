@@ -8,7 +8,7 @@
 //! What stands there is explained in `bell`. A writer rings at most once in `QUIET_NS`, so whatever readers do there
 //! costs it one wake in so long.
 
-use crate::bell::{Asked, LEASE_NS, Until};
+use crate::bell::{LEASE_NS, Until, Words};
 use crate::files::place::Directory;
 use baton_shm::clock;
 use rustix::fd::OwnedFd;
@@ -21,10 +21,10 @@ const NAME: &str = "watch";
 const BYTES: usize = 4096;
 /// In double words.
 const TOKEN_AT: usize = 0;
-const ASKED_AT: usize = 8;
+const WORDS_AT: usize = 8;
 
 /// Never rung for: where there is no page.
-static NEVER: Asked = Asked { counter: AtomicU64::new(0), monotonic_ns: AtomicU64::new(0) };
+static NEVER: Words = Words::none();
 
 /// The page, if there is one.
 #[derive(Debug)]
@@ -59,25 +59,22 @@ impl Watch {
         self.page.is_some()
     }
 
-    /// Until when writers are to ring.
+    /// What readers ask for.
     #[inline]
-    pub fn asked(&self) -> &Asked {
+    pub fn words(&self) -> &Words {
         match self.page {
-            // SAFETY: within the page, which is attached as long as we live; two words, as `Asked` has them.
-            Some(page) => unsafe { page.add(ASKED_AT).cast().as_ref() },
+            // SAFETY: within the page, which is attached as long as we live; double words, of which `Words` is made.
+            Some(page) => unsafe { page.add(WORDS_AT).cast().as_ref() },
             None => &NEVER,
         }
     }
 
-    /// Asks to be rung for, for a while from now on.
-    pub fn ask(&self, ticks_in_lease: u64) -> Option<Until> {
-        self.page?;
-        let until = Until {
+    /// What to ask for from now on.
+    pub fn lease(&self, ticks_in_lease: u64) -> Until {
+        Until {
             counter: clock::counter() + ticks_in_lease,
             monotonic_ns: clock::now_ns() + LEASE_NS,
-        };
-        self.asked().ask(until);
-        Some(until)
+        }
     }
 
     fn token(&self) -> Option<&AtomicU64> {

@@ -4,7 +4,7 @@
 //! new files, of files whose process has ended, and of writers that ring: they write to their own file, which the kernel tells every
 //! reader. Where a reader cannot ask, or where somebody writes who never rings, it looks every so often.
 
-use crate::bell::{LEASE_NS, QUIET_NS, Rest, Step, Until};
+use crate::bell::{LEASE_NS, QUIET_NS, RENEW_NS, Rest, Step, Until};
 use crate::files::place::Directory;
 use crate::files::watch::{Role, Watch};
 use crate::moment::Source;
@@ -22,7 +22,7 @@ use std::mem::MaybeUninit;
 use std::time::Duration;
 
 /// How often a reader looks that cannot ask to be rung for, or for whom somebody never rings.
-const LOOK_NS: u64 = 20_000_000;
+const LOOK_NS: u64 = 10_000_000;
 /// A reader that is awake spends at most such a part of its time with looks that find nothing.
 const N_LOOKS_IN_PAUSE: u64 = 20;
 /// The counter's rate is taken over this: to a thousandth, which is enough for a time that is renewed.
@@ -38,6 +38,8 @@ pub(crate) struct Follow {
     ticks_in_lease: u64,
     rest: Rest,
     asked: Option<Until>,
+    /// When to say again that somebody follows.
+    renew_at_ns: u64,
     has_begun: bool,
 }
 
@@ -86,8 +88,17 @@ impl Follow {
         }
         let watch = Watch::attach(directory, Role::Reader);
         let ticks_in_lease = if watch.is_there() { ticks_in_lease() } else { 0 };
-        let (rest, asked, has_begun) = (Rest::begin(), None, false);
-        Ok(Follow { events, timer, either, watch, ticks_in_lease, rest, asked, has_begun })
+        Ok(Follow {
+            events,
+            timer,
+            either,
+            watch,
+            ticks_in_lease,
+            rest: Rest::begin(),
+            asked: None,
+            renew_at_ns: 0,
+            has_begun: false,
+        })
     }
 
     /// Sleeps until there may be something new, or for so long. `is_unrung` if somebody writes who never rings.
@@ -123,7 +134,7 @@ impl Follow {
 
     fn wake(&mut self) {
         if let Some(until) = self.asked.take() {
-            self.watch.asked().withdraw(until);
+            self.watch.words().asleep.withdraw(until);
         }
         self.rest.wake(clock::now_ns());
     }
@@ -133,11 +144,18 @@ impl Follow {
         if !self.watch.is_there() {
             return LOOK_NS;
         }
+        let now_ns = clock::now_ns();
+        if now_ns >= self.renew_at_ns {
+            self.renew_at_ns = now_ns + RENEW_NS;
+            self.watch.words().following.ask(self.watch.lease(self.ticks_in_lease));
+        }
         let least_ns = N_LOOKS_IN_PAUSE * looked.took_ns;
-        match self.rest.next(looked.began_ns, clock::now_ns(), least_ns) {
+        match self.rest.next(looked.began_ns, now_ns, least_ns) {
             Step::Pause(pause_ns) => pause_ns,
             Step::Ask => {
-                self.asked = self.watch.ask(self.ticks_in_lease);
+                let until = self.watch.lease(self.ticks_in_lease);
+                self.watch.words().asleep.ask(until);
+                self.asked = Some(until);
                 self.rest.has_asked(clock::now_ns());
                 QUIET_NS
             }

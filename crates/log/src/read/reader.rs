@@ -51,6 +51,8 @@ pub struct Reader {
     fronts: BinaryHeap<Reverse<(u64, usize, usize)>>,
     horizon_ns: u64,
     looked: Looked,
+    /// Who follows looks once after each wait: writers are not to be chased.
+    may_look: bool,
     /// Counts that are to be told before anything else.
     unlogged: VecDeque<(usize, Buffer, u64, Moment)>,
     /// A track that may have more, once what was handed out of it is no longer looked at.
@@ -90,6 +92,7 @@ impl Reader {
             fronts: BinaryHeap::new(),
             horizon_ns: 0,
             looked: Looked::default(),
+            may_look: true,
             unlogged: VecDeque::new(),
             taken_from: None,
             follow: None,
@@ -103,12 +106,17 @@ impl Reader {
     }
 
     /// What comes next, `None` if there is nothing now. Within what one look has found, in the order of time.
+    ///
+    /// From the first [`Reader::wait`] on, `None` if there was nothing after the last one.
     pub fn next_item(&mut self) -> Option<Item<'_>> {
         self.pass_cleared();
         if let Some((author, buffer, n_records, moment)) = self.unlogged.pop_front() {
             let origin = &self.authors.get(&author)?.origin;
             let loss = Loss::Unlogged { n_records };
             return Some(Item::Lost(Lost { buffer, moment, origin, loss }));
+        }
+        if !self.is_ready() {
+            return None;
         }
         let Reverse((_, author, track)) = self.fronts.pop()?;
         self.taken_from = Some((author, track));
@@ -118,9 +126,11 @@ impl Reader {
     /// Looks, if nothing can be handed out without.
     fn get_ready(&mut self) {
         self.refill();
-        if !self.is_ready() {
-            self.look();
+        if self.is_ready() || !self.may_look {
+            return;
         }
+        self.may_look = self.follow.is_none();
+        self.look();
         if !self.is_ready() && !self.fronts.is_empty() {
             // What was copied is younger than that look, and older than this one.
             self.look();
@@ -131,6 +141,9 @@ impl Reader {
     fn pass_cleared(&mut self) {
         loop {
             self.get_ready();
+            if !self.is_ready() {
+                return;
+            }
             let Some(&Reverse((moment_ns, number, track))) = self.fronts.peek() else { return };
             let Some(author) = self.authors.get_mut(&number) else { return };
             let buffer = author.tracks[track].place.buffer;
@@ -161,9 +174,11 @@ impl Reader {
     /// Sleeps until there may be something new, or for so long. May return for no reason: look by [`Reader::next_item`].
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
         self.refill();
-        if !self.fronts.is_empty() || !self.unlogged.is_empty() {
+        self.may_look = true;
+        if self.is_ready() {
             return Ok(());
         }
+        self.looked.has_found |= !self.fronts.is_empty();
         let mut follow = match self.follow.take() {
             Some(follow) => follow,
             None => Follow::begin(&self.directory)?,

@@ -102,7 +102,7 @@ impl Writer {
     #[inline(always)]
     fn append(&self, lane: &mut Lane, stamp: u64, Words { kind, tag, message }: Words<'_>) {
         lane.ring.append(&Entry { stamp, kind, thread: self.thread.get(), tag, message });
-        if lane.home.watch.asked().wants_bell(self.shared.source, stamp) {
+        if lane.home.watch.words().asleep.wants_bell(self.shared.source, stamp) {
             self.ring_bell(&lane.home);
         }
     }
@@ -126,6 +126,9 @@ impl Writer {
         }
         lane.ring.make_room(record_bytes(words.tag.len() + words.message.len()));
         self.append(lane, stamp, words);
+        if lane.home.watch.words().following.wants_bell(source, stamp) {
+            self.ring_bell(&lane.home);
+        }
         self.limits[buffer as usize].store(lane.ring.limit(), Ordering::Relaxed);
     }
 
@@ -144,7 +147,9 @@ impl Writer {
 
     /// In a child of fork the rings are another process's. Their memory is not mapped, their files are closed.
     fn leave_what_is_the_parents(&self, slot: &mut Option<Lane>) {
-        if self.limits[MINE].swap(1, Ordering::Relaxed) == 0 {
+        // No exchange: the processor would wait here for every line that a reader has just looked at.
+        if self.limits[MINE].load(Ordering::Relaxed) == 0 {
+            self.limits[MINE].store(1, Ordering::Relaxed);
             self.thread.set(this_thread());
             self.is_silent.set(false);
             for other in &self.lanes {
