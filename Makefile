@@ -7,7 +7,7 @@ RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked $(RSBINDER) --target-dir target/rsbinder/inline
-SCRIPTS := .ci/run scripts/coverage-conformance scripts/demo scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
+SCRIPTS := .ci/run bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
 	tests/clients/build tests/clients/run tools/binder-vm
 
 .PHONY: help

@@ -6,7 +6,6 @@
 //! Under the model checker `crate::models` has another one of this form, of loom's atomics.
 
 use crate::cursor::Bounds;
-use crate::record::HEADER_BYTES;
 use baton_shm::own::Own;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
@@ -44,9 +43,15 @@ impl Memory {
         self.table.double_word(self.head_at)
     }
 
-    /// Copies a record to a position: its header, its tag, its message.
+    /// Copies a record to a position: its header and whatever else is always as long, its tag, its message.
     #[inline]
-    pub fn write(&self, position: u64, header: &[u8; HEADER_BYTES], tag: &[u8], message: &[u8]) {
+    pub fn write<const N: usize>(
+        &self,
+        position: u64,
+        header: &[u8; N],
+        tag: &[u8],
+        message: &[u8],
+    ) {
         self.bytes.write_in_a_row((position & self.mask) as usize, header, tag, message);
     }
 }

@@ -5,7 +5,7 @@ mod waking;
 use crate::buffer::Priority;
 use crate::cursor::{self, Batch, Bounds, Cursor, Piece, Taken};
 use crate::moment::Sample;
-use crate::record::{HEADER_BYTES, Kind, record_bytes};
+use crate::record::{Kind, record_bytes};
 use crate::ring::{Entry, Ring};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -34,10 +34,16 @@ impl Memory {
         &self.shared.head
     }
 
-    pub fn write(&self, position: u64, header: &[u8; HEADER_BYTES], tag: &[u8], message: &[u8]) {
+    pub fn write<const N: usize>(
+        &self,
+        position: u64,
+        header: &[u8; N],
+        tag: &[u8],
+        message: &[u8],
+    ) {
         let words = &self.shared.words;
         assert!(position.is_multiple_of(8), "a record begins at a word");
-        let bytes = [header, tag, message].concat();
+        let bytes = [&header[..], tag, message].concat();
         for (index, bytes) in (position as usize / 8..).zip(bytes.chunks(8)) {
             let mut word = [0; 8];
             word[..bytes.len()].copy_from_slice(bytes);

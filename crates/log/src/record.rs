@@ -123,10 +123,20 @@ impl Header {
     }
 }
 
-pub(crate) fn encode_clocks(sample: &Sample) -> [u8; SAMPLE_BYTES] {
-    let mut bytes = [0; SAMPLE_BYTES];
-    bytes[..8].copy_from_slice(&sample.monotonic_ns.to_le_bytes());
-    bytes[8..].copy_from_slice(&sample.wall_ns.to_le_bytes());
+/// A sample's whole record. It has the number of the record that comes next.
+pub(crate) fn encode_sample(sample: &Sample, sequence: u64) -> [u8; SAMPLE_RECORD_BYTES] {
+    let header = Header {
+        stamp: sample.stamp,
+        sequence,
+        kind: Kind::Sample,
+        thread: 0,
+        bytes: SAMPLE_BYTES as u16,
+        tag_bytes: 0,
+    };
+    let mut bytes = [0; SAMPLE_RECORD_BYTES];
+    bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
+    bytes[HEADER_BYTES..][..8].copy_from_slice(&sample.monotonic_ns.to_le_bytes());
+    bytes[HEADER_BYTES + 8..].copy_from_slice(&sample.wall_ns.to_le_bytes());
     bytes
 }
 

@@ -16,7 +16,7 @@
 
 use crate::memory::Memory;
 use crate::moment::Sample;
-use crate::record::{Header, Kind, SAMPLE_RECORD_BYTES, SEQUENCE_MASK, encode_clocks};
+use crate::record::{Header, Kind, SAMPLE_RECORD_BYTES, encode_sample};
 use baton_shm::sync::{Ordering, fence};
 
 /// Boundaries lie no nearer than such a part of the capacity.
@@ -152,16 +152,9 @@ impl Ring {
 
     /// Not shown before the record that comes after it.
     fn append_sample(&mut self) {
-        let clocks = encode_clocks(&self.sample);
-        let header = Header {
-            stamp: self.sample.stamp,
-            sequence: self.sequence & SEQUENCE_MASK,
-            kind: Kind::Sample,
-            thread: 0,
-            bytes: clocks.len() as u16,
-            tag_bytes: 0,
-        };
-        self.memory.write(self.position, &header.encode(), &[], &clocks);
-        self.position += header.record_bytes() as u64;
+        let bytes = encode_sample(&self.sample, self.sequence);
+        // No call to copy it: what the processor has learnt of copying messages stays true.
+        self.memory.write(self.position, &bytes, &[], &[]);
+        self.position += SAMPLE_RECORD_BYTES as u64;
     }
 }

@@ -108,11 +108,20 @@ impl Found {
         }));
         let ours = System::Baton(Source::best()).name();
         match &self.real_time {
-            Some(Ok(times)) => rows.extend(Pace::ALL.map(|pace| {
-                let detail = Detail::RealTimeWriter { priority: priority(), writers: N_ORDINARY };
-                let figures = Figures::of(times.of(pace)).expect("it has rounds");
-                row(ours, pace.case(), Some(detail), Outcome::Measured(figures))
-            })),
+            Some(Ok(times)) => {
+                let floor = System::Floor(Source::best()).name();
+                let cases = [
+                    (ours, Pace::Full, &times.full),
+                    (floor, Pace::Full, &times.floor),
+                    (ours, Pace::Periodic, &times.periodic),
+                ];
+                rows.extend(cases.map(|(system, pace, times)| {
+                    let detail =
+                        Detail::RealTimeWriter { priority: priority(), writers: N_ORDINARY };
+                    let figures = Figures::of(times).expect("it has rounds");
+                    row(system, pace.case(), Some(detail), Outcome::Measured(figures))
+                }));
+            }
             Some(Err(why)) => {
                 rows.push(row(ours, Pace::Full.case(), None, Outcome::Missing { why: why.clone() }))
             }
@@ -165,8 +174,13 @@ impl Found {
             times("tracing_appender_over_ours", TracingAppender, Baton(ours), None),
         ];
         ratios.extend([
-            Ratio::new("rt_p999_over_p50".into(), self.real_time(Pace::Full), at_most(2.0)),
-            Ratio::new("rt_periodic_p999_over_p50".into(), self.real_time(Pace::Periodic), None),
+            Ratio::new("rt_p999_over_p50".into(), self.tail(|times| &times.full), at_most(2.0)),
+            Ratio::new("rt_floor_p999_over_p50".into(), self.tail(|times| &times.floor), None),
+            Ratio::new(
+                "rt_periodic_p999_over_p50".into(),
+                self.tail(|times| &times.periodic),
+                None,
+            ),
             Ratio::new("torn_or_uncounted".into(), self.faults(), at_most(0.0)),
         ]);
         ratios
@@ -197,9 +211,9 @@ impl Found {
         Ok((added(System::Baton)? / added(System::Floor)?, None))
     }
 
-    fn real_time(&self, pace: Pace) -> Value {
+    fn tail(&self, times: fn(&Times) -> &Distribution) -> Value {
         let measured = self.real_time.as_ref().ok_or("not measured")?;
-        let rounds = measured.as_ref().map_err(Clone::clone)?.of(pace);
+        let rounds = times(measured.as_ref().map_err(Clone::clone)?);
         let of = |value: fn(&Summary) -> f64| rounds.over_rounds(value).ok_or("not measured");
         let (p999, p50) = (of(|round| round.p999 as f64)?, of(|round| round.p50 as f64)?);
         let ratios = rounds.rounds().iter().map(|round| round.p999 as f64 / round.p50 as f64);

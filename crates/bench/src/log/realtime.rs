@@ -1,10 +1,13 @@
-//! A real-time writer among four ordinary ones, with somebody who follows: how long its records take.
+//! A real-time writer among four ordinary ones, with somebody who follows: how long its records take. Beside it, in the same rounds,
+//! the same thread with the floor's ring, which nobody else sees: what the machine does to a writer that shares nothing.
 
 use crate::distribution::Distribution;
+use crate::log::floor::Floor;
 use crate::log::role::Role;
 use crate::log::system::of_baton;
 use crate::log::voice::Voice;
 use baton_log::Options;
+use baton_log::moment::Source;
 use baton_rt::Priority;
 use baton_rt::schedule::{Pinned, Prioritized};
 use baton_shm::clock;
@@ -17,20 +20,19 @@ pub const N_ORDINARY: usize = 4;
 const FIFO: Priority = Priority::Fifo(50);
 /// Of a writer that writes one record in each.
 const PERIOD: Duration = Duration::from_millis(1);
+/// Before each round at full speed: what has been done meanwhile is forgotten, as in other rows.
+const PRACTICE: usize = 10_000;
 
 /// How its records follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pace {
     /// One after the other.
     Full,
-    /// One in a millisecond: each of them is told to who follows.
+    /// One in a millisecond.
     Periodic,
 }
 
 impl Pace {
-    /// Both.
-    pub const ALL: [Pace; 2] = [Pace::Full, Pace::Periodic];
-
     /// As a row has it.
     pub fn case(self) -> &'static str {
         match self {
@@ -55,16 +57,8 @@ pub struct Times {
     pub full: Distribution,
     /// One in a millisecond.
     pub periodic: Distribution,
-}
-
-impl Times {
-    /// Of one of them.
-    pub fn of(&self, pace: Pace) -> &Distribution {
-        match pace {
-            Pace::Full => &self.full,
-            Pace::Periodic => &self.periodic,
-        }
-    }
+    /// One after the other, to a ring that nobody else sees.
+    pub floor: Distribution,
 }
 
 /// The writer's priority, as a row has it.
@@ -78,6 +72,8 @@ pub fn measure(rounds: u32, quick: bool, cpu: usize) -> io::Result<Times> {
     let place = directory.path().join("log");
     let logger = Options::new().directory(&place).open();
     let mut voice = of_baton(&logger);
+    let mut floor = Floor::new(Source::best());
+    let mut alone = move |text: &'static [u8]| floor.write(text);
     let _crowd = Role::Crowd.start(&place, N_ORDINARY)?;
     let _follower = Role::Follower.start(&place, 1)?;
     thread::scope(|scope| {
@@ -85,15 +81,21 @@ pub fn measure(rounds: u32, quick: bool, cpu: usize) -> io::Result<Times> {
             let _pinned = Pinned::new(&[cpu]).map_err(io::Error::other)?;
             let _prioritized = Prioritized::new(FIFO).map_err(io::Error::other)?;
             let mut times = Times::default();
-            voice.many(Pace::Full.n_records(quick));
+            let n_records = Pace::Full.n_records(quick);
             for _ in 0..rounds {
-                times.full.add_round(&voice.singles(Pace::Full.n_records(quick)));
+                times.full.add_round(&practised(&mut voice, n_records));
+                times.floor.add_round(&practised(&mut alone, n_records));
                 times.periodic.add_round(&periodic(&mut voice, Pace::Periodic.n_records(quick)));
             }
             Ok(times)
         };
         scope.spawn(measure).join().expect("a writer ends")
     })
+}
+
+fn practised(voice: &mut impl Voice, n_records: usize) -> Vec<u64> {
+    voice.many(PRACTICE);
+    voice.singles(n_records)
 }
 
 fn periodic(voice: &mut impl Voice, n_records: usize) -> Vec<u64> {
