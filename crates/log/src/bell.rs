@@ -62,13 +62,16 @@ impl Words {
     /// Nobody asks for anything.
     #[cfg(not(loom))]
     pub const fn none() -> Words {
-        const NOBODY: Asked =
-            Asked { counter: AtomicU64::new(0), monotonic_ns: AtomicU64::new(0) };
-        Words { asleep: NOBODY, following: NOBODY }
+        Words { asleep: Asked::nothing(), following: Asked::nothing() }
     }
 }
 
 impl Asked {
+    #[cfg(not(loom))]
+    const fn nothing() -> Asked {
+        Asked { counter: AtomicU64::new(0), monotonic_ns: AtomicU64::new(0) }
+    }
+
     /// Whether who has written a record of this stamp is to ring.
     #[inline]
     pub fn wants_bell(&self, source: Source, stamp: u64) -> bool {

@@ -3,7 +3,7 @@
 
 use baton_log::{Buffer, Content, Item, Logger, Loss, Options, Priority, Reader};
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -107,6 +107,11 @@ impl Process {
     pub fn wait_for(&mut self, word: &str) {
         let mut lines = BufReader::new(self.0.stdout.as_mut().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().contains(word)), "ended without {word}");
+    }
+
+    /// What it reads.
+    pub fn say(&mut self, line: &str) {
+        writeln!(self.0.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// By SIGKILL. Its children that wait go on to.

@@ -1,0 +1,96 @@
+//! A real-time thread makes no system call for a record, whoever follows, and is followed all the same.
+
+mod support;
+
+use baton_log::{Buffer, Content, Item, Priority, Reader};
+use std::time::Duration;
+use support::{Process, open, say, task};
+
+const DIRECTORY: &str = "LOG_SILENT_DIRECTORY";
+/// More than a ring has parts, and less than it holds.
+const N_RECORDS: u32 = 1500;
+const LAST: &[u8] = b"last";
+
+fn become_real_time() -> bool {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
+}
+
+/// From now on the kernel ends the process for any system call of this thread, but to end itself.
+fn swear_off_system_calls() {
+    let instruction = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let number = instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0);
+    let is_exit =
+        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_exit as u32);
+    let answer = |answer| instruction(libc::BPF_RET | libc::BPF_K, 0, 0, answer);
+    let mut filter = [
+        number,
+        is_exit,
+        answer(libc::SECCOMP_RET_ALLOW),
+        answer(libc::SECCOMP_RET_KILL_PROCESS),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: limits the calling thread, by a program that lives until the kernel has copied it.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+    }
+}
+
+/// A process with a thread that may make no system call, if this is one.
+#[test]
+fn one_that_is_silent() {
+    let Some(directory) = task(DIRECTORY) else { return };
+    let logger = open(directory.as_ref());
+    std::thread::spawn(move || {
+        assert!(become_real_time());
+        let writer = logger.writer();
+        writer.prepare(Buffer::Main);
+        println!("prepared");
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+        swear_off_system_calls();
+        for number in 0..N_RECORDS {
+            writer.write(Buffer::Main, Priority::Info, b"", &number.to_ne_bytes());
+        }
+        writer.write(Buffer::Main, Priority::Info, b"", LAST);
+        // What ends a thread orderly frees its stack, which is forbidden now.
+        // SAFETY: ends this thread, and runs nothing of it any more.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    });
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn a_real_time_thread_rings_for_nobody() {
+    if !std::thread::spawn(become_real_time).join().unwrap() {
+        eprintln!("not tested: no real-time priority to be had");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    say(&open(path), "there before");
+    let mut process = Process::start("one_that_is_silent", &[(DIRECTORY, path.to_str().unwrap())]);
+    process.wait_for("prepared");
+    // Somebody sleeps, and has asked to be rung for, by all that anybody can tell.
+    let mut other = Reader::open(path).unwrap();
+    while other.next_item().is_some() {}
+    for _ in 0..3 {
+        other.wait(Some(Duration::from_millis(2))).unwrap();
+    }
+    process.say("go");
+    let (mut reader, mut n_records, mut last) = (Reader::open(path).unwrap(), 0, Vec::new());
+    while last != LAST {
+        assert!(!process.has_ended(), "it has made a system call");
+        while let Some(item) = reader.next_item() {
+            let Item::Record(record) = item else { panic!("{item:?}") };
+            let Content::Text { message, .. } = record.content else { panic!("{record:?}") };
+            (last, n_records) = (message.to_vec(), n_records + 1);
+        }
+        reader.wait(Some(Duration::from_millis(50))).unwrap();
+    }
+    assert_eq!(n_records, N_RECORDS + 2);
+}
