@@ -14,7 +14,7 @@ mod statistics;
 
 use crate::failure::{Failure, Kind};
 pub use args::LogcatArgs;
-use args::{From, Size};
+use args::{From, Prune, Size};
 use baton_log::{Item, Loss, Lost, Reader};
 use baton_logcat::divider::{Dividers, Which};
 use baton_logcat::entry::{Buffer, Entry};
@@ -47,6 +47,14 @@ pub fn logcat(args: &LogcatArgs) -> Result<(), Failure> {
         (Some(Size::Set(bytes)), _) => return sizes::set(&args.directory(), &buffers, bytes),
         (None, true) => return statistics::show(args, &buffers),
         (None, false) => {}
+    }
+    match args.prune() {
+        Some(Prune::Show) => return crate::show("\n"),
+        Some(Prune::Set(list)) => return set_prune(&list),
+        None => {}
+    }
+    if let (Some(path), Some(id)) = (&args.file, &args.id) {
+        begin_under(path, id)?;
     }
     let zone = TimeZone::system();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -91,11 +99,12 @@ fn session(args: &LogcatArgs, zone: &TimeZone) -> Result<Session, Failure> {
     };
     let users = if format.uid { users() } else { HashMap::new() };
     let which = if args.dividers { Which::Switches } else { Which::Beginnings };
-    let form = match (args.binary, args.json, &args.trace) {
-        (true, ..) => Form::Binary,
-        (_, true, _) => Form::Json,
-        (.., Some(_)) => Form::Trace(BTreeSet::new()),
-        _ => Form::Text(format, Dividers::new(which)),
+    let form = match &args.trace {
+        Some(_) => Form::Trace(BTreeSet::new()),
+        None if args.binary => Form::Binary,
+        None if args.proto => Form::Proto,
+        None if args.json => Form::Json,
+        None => Form::Text(format, Dividers::new(which)),
     };
     let tags = tags(args.event_log_tags.as_deref())?;
     let mut session = Session::new(selection, form, tags, output);
@@ -334,6 +343,36 @@ fn resume(path: &Path, now: Duration, zone: &TimeZone) -> Option<Duration> {
 /// Empties the files, or the buffers.
 fn clear(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
     let Some(path) = &args.file else { return sizes::clear(&args.directory(), buffers) };
+    remove(path)
+}
+
+fn remove(path: &Path) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::new(format!("clear {}", path.display()), error);
     output::files(path).map_err(failed)?.iter().try_for_each(std::fs::remove_file).map_err(failed)
+}
+
+/// Empties the files if they were begun under another id.
+fn begin_under(path: &Path, id: &str) -> Result<(), Failure> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".id");
+    let failed =
+        |error: io::Error| Failure::new(format!("keep the id of {}", path.display()), error);
+    let last = std::fs::read_to_string(&name);
+    if last.is_ok_and(|last| last != id) {
+        remove(path)?;
+    }
+    std::fs::write(&name, id).map_err(failed)
+}
+
+/// There is but the empty one: what a thread writes overwrites nothing of another's.
+fn set_prune(list: &str) -> Result<(), Failure> {
+    match list.trim() {
+        "" => Ok(()),
+        _ => Err(Failure::new(
+            "set the prune list",
+            "each thread has its own ring, so nobody's entries are pruned for another's",
+        )
+        .advice("-S shows who logs how much, -G sets the size of rings")
+        .kind(Kind::Usage)),
+    }
 }

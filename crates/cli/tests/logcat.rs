@@ -1,60 +1,15 @@
 //! `baton logcat` and `baton log` as people use them: between processes, and with files that fill a disk.
 
+mod support;
+
 use baton_log::{Buffer, Options, Priority};
 use baton_logcat::entry::{Body, Level};
 use baton_logcat::wire::Entries;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
-
-const BATON: &str = env!("CARGO_BIN_EXE_baton");
-
-/// A log of its own.
-struct Log {
-    directory: tempfile::TempDir,
-}
-
-impl Log {
-    fn new() -> Log {
-        Log { directory: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(BATON);
-        command.args(words).env("BATON_LOG_DIR", self.path("log")).env("TZ", "UTC0");
-        for name in ["ANDROID_LOG_TAGS", "ANDROID_PRINTF_LOG"] {
-            command.env_remove(name);
-        }
-        command
-    }
-
-    fn run(&self, line: &str) -> Output {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        self.command(&words).stdin(Stdio::null()).output().unwrap()
-    }
-
-    /// What it prints. It succeeds, and has nothing to complain of.
-    fn print(&self, line: &str) -> String {
-        let output = self.run(line);
-        assert!(output.status.success() && output.stderr.is_empty(), "{line}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// Logs lines of one process.
-    fn write(&self, lines: &[String]) {
-        let mut writer = self.command(&["log", "-t", "T"]).stdin(Stdio::piped()).spawn().unwrap();
-        let mut input = writer.stdin.take().unwrap();
-        lines.iter().for_each(|line| writeln!(input, "{line}").unwrap());
-        drop(input);
-        assert!(writer.wait().unwrap().success());
-    }
-}
+use std::process::{Child, ChildStdout, Command, Stdio};
+use support::{BATON, Log};
 
 /// A logcat that goes on.
 struct Following {

@@ -247,9 +247,8 @@ mod tests {
         let asked = Words::none().asleep;
         let (first, second) =
             (Until { counter: 100, monotonic_ns: 10 }, Until { counter: 200, monotonic_ns: 20 });
-        let wants = |stamp| {
-            [Source::Counter, Source::Vdso].map(|source| asked.wants_bell(source, stamp))
-        };
+        let wants =
+            |stamp| [Source::Counter, Source::Vdso].map(|source| asked.wants_bell(source, stamp));
         assert_eq!(wants(0), [false, false]);
         asked.ask(first);
         assert_eq!((wants(9), wants(10), wants(100)), ([true; 2], [true, false], [false; 2]));

@@ -24,12 +24,8 @@ fn swear_off_system_calls() {
     let is_exit =
         instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_exit as u32);
     let answer = |answer| instruction(libc::BPF_RET | libc::BPF_K, 0, 0, answer);
-    let mut filter = [
-        number,
-        is_exit,
-        answer(libc::SECCOMP_RET_ALLOW),
-        answer(libc::SECCOMP_RET_KILL_PROCESS),
-    ];
+    let mut filter =
+        [number, is_exit, answer(libc::SECCOMP_RET_ALLOW), answer(libc::SECCOMP_RET_KILL_PROCESS)];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     // SAFETY: limits the calling thread, by a program that lives until the kernel has copied it.
     unsafe {

@@ -11,7 +11,7 @@
 //! - [`entry`]: one entry, wherever it comes from. [`wire`]: its bytes as Android's readers get them.
 //! - [`event`]: binary payloads; [`tags`]: what their numbers mean.
 //! - [`mod@format`]: `-v`; [`mod@line`]: the text itself; [`printable`]: escapes; [`stamp`]: times in it.
-//! - [`syslog`]: datagrams of other programs.
+//! - [`proto`]: protocol buffers. [`syslog`]: datagrams of other programs.
 //! - [`filter`]: filterspecs. [`time`]: `-t TIME`; [`resume`]: where a file ends. [`size`]: `-G SIZE`. [`divider`]: lines between
 //!   buffers.
 //!
@@ -28,6 +28,7 @@ pub mod filter;
 pub mod format;
 pub mod line;
 pub mod printable;
+pub mod proto;
 pub mod resume;
 pub mod size;
 pub mod stamp;

@@ -69,11 +69,14 @@ pub struct LogcatArgs {
     /// Entries as Android's struct logger_entry, in binary
     #[arg(short = 'B', long, conflicts_with = "json")]
     pub binary: bool,
+    /// Entries as Android's LogcatEntryProto, each after its size in 8 bytes
+    #[arg(long, conflicts_with_all = ["binary", "json"])]
+    pub proto: bool,
     /// Entries, sizes and statistics as JSON, one object a line
     #[arg(long)]
     pub json: bool,
     /// Write a trace for Perfetto (ui.perfetto.dev) or chrome://tracing to a file, of the time that -t, -T and -d tell
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["binary", "json", "file", "clear"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["binary", "json", "proto", "file", "clear"])]
     pub trace: Option<PathBuf>,
     /// Append to a file; entries that it has are not repeated
     #[arg(short, long, value_name = "FILE")]
@@ -86,6 +89,9 @@ pub struct LogcatArgs {
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub rotate_count: u32,
+    /// Begin the files anew if they were begun under another id, which is kept in FILE.id
+    #[arg(long, value_name = "ID", requires = "file")]
+    pub id: Option<String>,
     /// Forget what is in the buffers, or with -f what is in the files, and end
     #[arg(short, long)]
     pub clear: bool,
@@ -99,6 +105,13 @@ pub struct LogcatArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, num_args = 0..=1,
           require_equals = true, conflicts_with_all = ["size", "set_size"])]
     buffer_size: Option<Option<u64>>,
+    /// Show the prune list, which is empty, and end
+    #[arg(short, long = "prune", value_name = "LIST", num_args = 0..=1, require_equals = true,
+          default_missing_value = "", conflicts_with_all = ["file", "last"])]
+    prune: Option<String>,
+    /// Set the prune list, to the empty one, and end
+    #[arg(short = 'P', value_name = "LIST", conflicts_with_all = ["prune", "file", "last"])]
+    set_prune: Option<String>,
     /// Show who logs how much, and end
     #[arg(short = 'S', long, conflicts_with = "file")]
     pub statistics: bool,
@@ -137,6 +150,15 @@ pub enum Size {
     Show,
     /// Make each buffer's this many bytes.
     Set(u64),
+}
+
+/// What to do with the prune list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prune {
+    /// Tell it.
+    Show,
+    /// Make it this.
+    Set(String),
 }
 
 /// Which entries are shown, in words.
@@ -239,6 +261,16 @@ impl LogcatArgs {
         self.dump || self.tail.is_some() || self.last
     }
 
+    /// What to do with the prune list, if anything.
+    pub fn prune(&self) -> Option<Prune> {
+        match (self.set_prune.as_deref(), self.prune.as_deref()) {
+            (Some(list), _) => Some(Prune::Set(list.to_owned())),
+            (None, Some("")) => Some(Prune::Show),
+            (None, Some(list)) => Some(Prune::Set(list.to_owned())),
+            (None, None) => None,
+        }
+    }
+
     /// What to do with sizes, if anything.
     pub fn size(&self) -> Option<Size> {
         let set = self.set_size.or(self.buffer_size.flatten());
@@ -251,108 +283,4 @@ impl LogcatArgs {
 pub type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use baton_logcat::entry::Level;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: LogcatArgs,
-    }
-
-    fn args(line: &str) -> LogcatArgs {
-        let words = std::iter::once("logcat").chain(line.split_whitespace());
-        Line::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).args
-    }
-
-    fn refused(line: &str) {
-        let words = std::iter::once("logcat").chain(line.split_whitespace());
-        assert!(Line::try_parse_from(words).is_err(), "{line}");
-    }
-
-    #[test]
-    fn lines_as_people_type_them() {
-        let typed = args("-d -v time -v color -s ActivityManager:I *:E");
-        assert!(typed.ends() && typed.silent);
-        let format = typed.format(TimeZone::UTC, &|_| None).unwrap();
-        assert_eq!((format.verb, format.color), (Verb::Time, true));
-        let shows = |tag: &str, priority| {
-            typed.selection(&|_| None).unwrap().filter.shows(tag.as_bytes(), priority)
-        };
-        assert!(shows("ActivityManager", Level::INFO) && shows("Other", Level::ERROR));
-        assert!(!shows("ActivityManager", Level::DEBUG) && !shows("Other", Level::WARN));
-    }
-
-    #[test]
-    fn buffers() {
-        let buffers = |line| args(line).buffers().map_err(drop);
-        assert_eq!(buffers(""), Ok(vec![Buffer::Main, Buffer::System, Buffer::Crash]));
-        assert_eq!(buffers("-b main,system"), Ok(vec![Buffer::Main, Buffer::System]));
-        assert_eq!(buffers("-b events -b main"), Ok(vec![Buffer::Main, Buffer::Events]));
-        assert_eq!(buffers("-b all -b main"), Ok(Buffer::ALL.to_vec()));
-        assert_eq!(buffers("-bradio"), Ok(vec![Buffer::Radio]));
-        assert_eq!(buffers("-b kernel"), Err(()));
-    }
-
-    #[test]
-    fn beginnings() {
-        let from = |words: &[&str]| {
-            let words = std::iter::once(&"logcat").chain(words);
-            let args = Line::try_parse_from(words).unwrap().args;
-            let from = args.from(Duration::from_secs(1_710_028_800), &TimeZone::UTC);
-            (from.map_err(drop), args.ends())
-        };
-        let time = Duration::new(1_709_985_600, 123_000_000);
-        assert_eq!(from(&["-t", "5"]), (Ok(Some(From::Last(5))), true));
-        assert_eq!(from(&["-t5"]), (Ok(Some(From::Last(5))), true));
-        assert_eq!(from(&["-T", "0"]), (Ok(Some(From::Last(1))), false));
-        assert_eq!(from(&["-T", "03-09 12:00:00.123"]), (Ok(Some(From::Time(time))), false));
-        assert_eq!(from(&["-t", "1709985600.123"]), (Ok(Some(From::Time(time))), true));
-        assert_eq!(from(&["-t", "yesterday"]).0, Err(()));
-        assert_eq!(from(&["-t", "03-09 12:00:00.123 or so"]).0, Err(()));
-        assert_eq!(from(&[]), (Ok(None), false));
-    }
-
-    #[test]
-    fn the_environment_is_for_what_the_line_leaves_open() {
-        let variable = |name: &str| {
-            let value = match name {
-                TAGS_VARIABLE => "*:E",
-                FORMAT_VARIABLE => "brief",
-                _ => return None,
-            };
-            Some(value.to_owned())
-        };
-        let shows =
-            |line| args(line).selection(&variable).unwrap().filter.shows(b"Tag", Level::INFO);
-        assert!(!shows("") && shows("Tag:I"));
-        let verb = |line| args(line).format(TimeZone::UTC, &variable).unwrap().verb;
-        assert_eq!(
-            (verb(""), verb("-v color"), verb("-v long")),
-            (Verb::Brief, Verb::Brief, Verb::Long)
-        );
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(args("-g").size(), Some(Size::Show));
-        assert_eq!(args("--buffer-size").size(), Some(Size::Show));
-        assert_eq!(args("-G 1M").size(), Some(Size::Set(1 << 20)));
-        assert_eq!(args("--buffer-size=64K").size(), Some(Size::Set(65536)));
-        assert_eq!(args("").size(), None);
-    }
-
-    #[test]
-    fn lines_that_mean_nothing_are_refused() {
-        for line in
-            ["-r 5", "-m 0", "-t 5 -m 5", "-G 0", "-G x", "--pid x", "-n 0", "--print", "-B --json"]
-        {
-            refused(line);
-        }
-        assert!(args("Tag:x").selection(&|_| None).is_err());
-        assert!(args("-e (").selection(&|_| None).is_err());
-        assert!(args("-v nonsense/words").format(TimeZone::UTC, &|_| None).is_err());
-    }
-}
+mod tests;

@@ -6,6 +6,7 @@ use super::output::Output;
 use baton_logcat::divider::Dividers;
 use baton_logcat::entry::{Entry, Shown};
 use baton_logcat::format::Format;
+use baton_logcat::proto;
 use baton_logcat::tags::Tags;
 use baton_logcat::wire;
 use std::collections::{BTreeSet, HashMap};
@@ -17,6 +18,8 @@ pub enum Form {
     Text(Format, Dividers),
     /// `struct logger_entry`.
     Binary,
+    /// `LogcatEntryProto`.
+    Proto,
     /// An object a line.
     Json,
     /// Events of a trace, and the processes that it has named.
@@ -69,6 +72,10 @@ impl Form {
                 }
                 (text + &json::instant(entry, shown).to_string()).into_bytes()
             }
+            Form::Proto => {
+                let program = names.programs.get(&entry.pid).map(String::as_str);
+                proto::encode(entry, shown, program)
+            }
             Form::Json | Form::Binary => json::object(entry, shown).into_bytes(),
         }
     }
@@ -82,7 +89,9 @@ impl Session {
 
     /// Learns what a process is called.
     pub fn meet(&mut self, pid: u32, program: &str) {
-        if matches!(self.form, Form::Trace(_)) && !self.names.programs.contains_key(&pid) {
+        if matches!(self.form, Form::Trace(_) | Form::Proto)
+            && !self.names.programs.contains_key(&pid)
+        {
             self.names.programs.insert(pid, program.to_owned());
         }
     }

@@ -1,0 +1,45 @@
+//! Options of `baton logcat` that few people type.
+
+mod support;
+
+use support::Log;
+
+#[test]
+fn files_of_another_id_begin_anew() {
+    let log = Log::new();
+    let file = log.path("file");
+    let line = |id: &str| format!("logcat -d -v raw -f {} --id {id}", file.display());
+    log.write(&["one".to_owned()]);
+    // What was there before anybody gave an id stays.
+    std::fs::write(&file, "kept\n").unwrap();
+    std::fs::write(log.path("file.1"), "older\n").unwrap();
+    let read = || std::fs::read_to_string(&file).unwrap();
+    log.print(&line("7"));
+    assert!(read().starts_with("kept\n"), "{}", read());
+    log.print(&line("7"));
+    assert!(read().starts_with("kept\n") && log.path("file.1").exists());
+    log.print(&line("8"));
+    assert_eq!(read(), "--------- beginning of main\none\n");
+    assert!(!log.path("file.1").exists());
+    assert_eq!(std::fs::read_to_string(log.path("file.id")).unwrap(), "8");
+}
+
+#[test]
+fn entries_in_protocol_buffers() {
+    let log = Log::new();
+    log.print("log -p w -t Sensors three of them");
+    let output = log.run("logcat -d --proto");
+    let (size, entry) = output.stdout.split_first_chunk().unwrap();
+    assert_eq!(u64::from_le_bytes(*size), entry.len() as u64);
+    let end = b"\x3a\x08Sensors\0\x42\x0dthree of them\x4a\x05baton";
+    assert!(entry.starts_with(b"\x08") && entry.ends_with(end), "{entry:?}");
+}
+
+#[test]
+fn there_is_no_prune_list() {
+    let log = Log::new();
+    log.print("log words");
+    assert_eq!(log.print("logcat -p"), "\n");
+    assert_eq!(log.run("logcat -P ~!").status.code(), Some(2));
+    assert!(log.command(&["logcat", "-P", ""]).status().unwrap().success());
+}
