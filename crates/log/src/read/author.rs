@@ -9,10 +9,22 @@ use crate::memory::read_exactly;
 use crate::moment::Source;
 use crate::read::origin::Origin;
 use crate::read::track::Track;
+use baton_shm::clock;
 use baton_shm::sync::{Ordering, fence};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::ffi::CStr;
+
+/// How to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// For what comes from now on.
+    Late,
+    /// For everything.
+    Whole,
+    /// For everything, again and again: a real-time writer that is too fast to be read is left alone for a while.
+    Sparing,
+}
 
 pub(crate) struct Author {
     opened: Opened,
@@ -64,13 +76,13 @@ impl Author {
     }
 
     /// Looks for rings and counts that are new, and for records on every track that has none. What cannot be read is not there.
-    pub fn look(&mut self, wanted: [bool; N_BUFFERS], is_late: bool) {
+    pub fn look(&mut self, wanted: [bool; N_BUFFERS], manner: Manner) {
         let Ok(header) = read_header(&self.opened) else { return };
         // Pairs with the release store of the number of rings: their entries are there.
         fence(Ordering::Acquire);
         self.unlogged = header.unlogged;
         self.is_silent = header.n_silent > 0;
-        if is_late {
+        if manner == Manner::Late {
             self.told = self.unlogged;
         }
         while self.n_rings < header.n_rings {
@@ -81,14 +93,19 @@ impl Author {
             };
             if wanted[place.buffer as usize] {
                 let mut track = Track::new(place, self.n_rings);
-                if is_late {
+                if manner == Manner::Late {
                     track.skip(self.opened.as_fd(), self.source.sample());
                 }
                 self.tracks.push(track);
             }
             self.n_rings += 1;
         }
-        (0..self.tracks.len()).for_each(|track| self.look_at(track));
+        let is_spared = self.is_silent && manner == Manner::Sparing;
+        for track in 0..self.tracks.len() {
+            if !(is_spared && self.tracks[track].is_outrun(clock::now_ns())) {
+                self.look_at(track);
+            }
+        }
     }
 
     /// Looks at one track, if nothing is left on it.

@@ -9,7 +9,7 @@ use crate::files::cleared;
 use crate::files::place::Directory;
 use crate::files::reclaim::is_name_of_a_file;
 use crate::moment::Moment;
-use crate::read::author::Author;
+use crate::read::author::{Author, Manner};
 use crate::read::follow::{Follow, Looked, News};
 use crate::read::item::{Content, Item, Loss, Lost, Record};
 use crate::read::track::Next;
@@ -100,7 +100,7 @@ impl Reader {
         reader.find_authors()?;
         if start == Start::Newest {
             let wanted = reader.wanted;
-            reader.authors.values_mut().for_each(|author| author.look(wanted, true));
+            reader.authors.values_mut().for_each(|author| author.look(wanted, Manner::Late));
         }
         Ok(reader)
     }
@@ -260,11 +260,12 @@ impl Reader {
     /// Whether there is anything new.
     fn look_at_all(&mut self) -> bool {
         let mut has_found = false;
+        let manner = if self.follow.is_some() { Manner::Sparing } else { Manner::Whole };
         let mut removed = Vec::new();
         for (&number, author) in &mut self.authors {
             let had: Vec<bool> =
                 author.tracks.iter().map(|track| track.front().is_some()).collect();
-            author.look(self.wanted, false);
+            author.look(self.wanted, manner);
             let moment = Moment { monotonic_ns: self.horizon_ns, wall_ns: clock::wall_ns() };
             for buffer in Buffer::ALL.into_iter().filter(|&buffer| self.wanted[buffer as usize]) {
                 let n_records = author.newly_unlogged(buffer as usize);

@@ -7,6 +7,10 @@ use crate::moment::{Moment, Sample};
 use crate::record::Header;
 use rustix::fd::BorrowedFd;
 
+/// How long a real-time writer is left alone that a reader cannot keep up with: its lines would come back to it one by one, and what the reader
+/// took with them would be few of many.
+const LEAVE_ALONE_NS: u64 = 4_000_000;
+
 pub(crate) struct Track {
     pub place: Place,
     pub ring: usize,
@@ -22,6 +26,8 @@ pub(crate) struct Track {
     pub has_more: bool,
     /// The ring was found damaged, which nobody has been told.
     damaged: bool,
+    /// When the writer was found to have overwritten what was not read.
+    overtaken_ns: Option<u64>,
 }
 
 /// A record that was copied, and when it was written.
@@ -56,6 +62,7 @@ impl Track {
             last: Moment::default(),
             has_more: false,
             damaged: false,
+            overtaken_ns: None,
         }
     }
 
@@ -88,11 +95,20 @@ impl Track {
         self.has_more = taken == Taken::More;
         self.damaged = taken == Taken::Damaged;
         if self.damaged || !self.batch.pieces.is_empty() {
-            self.date(now());
+            let now = now();
+            let has_lost = |piece: &Piece| matches!(piece, Piece::Record { lost: 1.., .. });
+            let is_overtaken = self.batch.pieces.iter().any(has_lost);
+            self.overtaken_ns = is_overtaken.then_some(now.monotonic_ns);
+            self.date(now);
         }
         if self.damaged {
             self.sample = None;
         }
+    }
+
+    /// Whether its writer was found to be too fast, and is to be left alone.
+    pub fn is_outrun(&self, now_ns: u64) -> bool {
+        self.overtaken_ns.is_some_and(|overtaken_ns| now_ns < overtaken_ns + LEAVE_ALONE_NS)
     }
 
     /// Records between two samples lie on the line between them; those after the last one, on the line to now.
@@ -215,6 +231,19 @@ mod tests {
         let found = look(&mut Track::new(PLACE, 0), &file, sample(400, 4000, 99_999));
         let moment = |monotonic_ns, wall_ns| (Moment { monotonic_ns, wall_ns }, 0);
         assert_eq!(found, [moment(2000, 51_000), moment(3000, 20_000), moment(3500, 20_500)]);
+    }
+
+    #[test]
+    fn who_was_too_fast_is_left_alone_for_a_while() {
+        let (file, mut ring) = ring();
+        ring.take_sample(sample(0, 0, 0));
+        let mut track = Track::new(PLACE, 0);
+        for (n_records, is_outrun) in [(10, false), (5000, true), (10, false)] {
+            (0..n_records).for_each(|_| append(&mut ring, 7, b"words"));
+            look(&mut track, &file, sample(9, 1000, 0));
+            let after = [LEAVE_ALONE_NS - 1, LEAVE_ALONE_NS].map(|ns| track.is_outrun(1000 + ns));
+            assert_eq!(after, [is_outrun, false], "{n_records}");
+        }
     }
 
     #[test]
