@@ -10,6 +10,7 @@ use crate::parcel::Sent;
 use crate::state::buffer::allocation_bytes;
 use crate::state::transaction::{Departure, Refusal, Target, Via};
 use crate::state::work::{Completion, Tid};
+use crate::thread;
 use crate::token;
 use crate::user::Source;
 use baton_abi::control::{ProcessId, Reply, Request, TicketId};
@@ -128,7 +129,10 @@ impl Engine {
         sizes: (u64, u64),
         outgoing: Result<Outgoing<'_>, Errno>,
     ) {
-        self.hear();
+        // Strangers may cause any number of events: others apply them.
+        if !thread::is_real_time() {
+            self.hear();
+        }
         let mut state = self.lock();
         self.gather_own(&mut state);
         // An answer that has come stands before whatever this leads to.
