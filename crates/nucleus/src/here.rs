@@ -5,7 +5,7 @@
 //! one OS thread to the C library and to `thread_local!`: code that was interrupted within `malloc`
 //! must not see another thread enter it.
 
-use crate::kernel::{self, current};
+use crate::kernel;
 use crate::message::{Ipc, IpcError, Tag, Timeout, result_of_word};
 use crate::request::Request;
 use crate::side::{Failure, Side};
@@ -60,8 +60,7 @@ impl Here {
     }
 
     fn tcb(&self) -> *mut Tcb {
-        // SAFETY: the current slot is one of the table.
-        unsafe { self.doors().tcbs.add(current(self.doors()).index()) }
+        self.doors().current_tcb.get()
     }
 
     fn utcb(&self) -> *mut Utcb {

@@ -185,7 +185,8 @@ unsafe fn open<'a, K: Variant>(doors: *const Doors) -> (&'a Doors, &'a mut State
 pub(crate) extern "C" fn enter<K: Variant>(doors: *const Doors) -> *const Tcb {
     // SAFETY: called by the entry of this variant, on the kernel's stack.
     let (doors, state, side) = unsafe { open::<K>(doors) };
-    let current = state.decision.current;
+    let current = current(doors);
+    state.decision.current = current;
     let utcb = &state.utcbs[current.index()];
     if utcb.peer as u32 == raw::REQUEST {
         let request = utcb.request;
@@ -199,9 +200,18 @@ pub(crate) extern "C" fn enter<K: Variant>(doors: *const Doors) -> *const Tcb {
     settle(doors, state, side)
 }
 
-/// A signal has come, or the kernel begins. Says who runs next.
+/// A signal has come. Says who runs next.
 pub(crate) extern "C" fn interrupted<K: Variant>(doors: *const Doors) -> *const Tcb {
     // SAFETY: called by the entries of this variant, on the kernel's stack.
+    let (doors, state, side) = unsafe { open::<K>(doors) };
+    state.decision.current = current(doors);
+    take_interrupts(doors, state, side);
+    settle(doors, state, side)
+}
+
+/// The kernel begins. Says who runs next.
+pub(crate) extern "C" fn launched<K: Variant>(doors: *const Doors) -> *const Tcb {
+    // SAFETY: called by `launch` of this variant, on the kernel's stack.
     let (doors, state, side) = unsafe { open::<K>(doors) };
     take_interrupts(doors, state, side);
     settle(doors, state, side)
@@ -300,8 +310,9 @@ pub(crate) unsafe extern "C" fn overflowed(doors: *const Doors) -> ! {
     here.end()
 }
 
-/// The slot of the thread that runs outside of the kernel.
+/// The slot of the thread that runs.
 pub(crate) fn current(doors: &Doors) -> Slot {
-    // SAFETY: the decision follows the doors; outside of the kernel nobody writes it.
-    unsafe { (*doors.decision()).current }
+    // SAFETY: one of the kernel's TCBs, from when it begins to run; this does not change while the
+    // thread runs.
+    unsafe { (*doors.current_tcb.get()).id.slot() }
 }

@@ -2,29 +2,54 @@
 
 use crate::tcb::N_WORDS;
 use crate::thread_id::{Sender, Source, ThreadId, raw};
+use std::fmt;
 
 /// A message's label, which the kernel only hands on, and how many words it has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Tag {
-    /// What the two parties have agreed on.
-    pub label: u32,
-    /// Words, from 0 to 64.
-    pub length: u8,
-}
+///
+/// ```text
+///  63      32 31     8 7        0
+/// +----------+--------+----------+
+/// |  label   |   0    |  length  |
+/// +----------+--------+----------+
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Tag(u64);
 
 impl Tag {
+    /// A label on which the two parties have agreed, and from 0 to 64 words.
+    pub const fn new(label: u32, length: u8) -> Tag {
+        assert!(length as usize <= N_WORDS, "a message has at most 64 words");
+        Tag((label as u64) << 32 | length as u64)
+    }
+
     /// The tag of a message with this many words.
     pub const fn of_length(length: u8) -> Tag {
-        Tag { label: 0, length }
+        Tag::new(0, length)
+    }
+
+    /// What the two parties have agreed on.
+    pub const fn label(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Words.
+    pub const fn length(self) -> u8 {
+        self.0 as u8
     }
 
     pub(crate) const fn raw(self) -> u64 {
-        assert!(self.length as usize <= N_WORDS, "a message has at most 64 words");
-        (self.label as u64) << 32 | self.length as u64
+        self.0
     }
 
     pub(crate) const fn from_raw(word: u64) -> Tag {
-        Tag { label: (word >> 32) as u32, length: word as u8 }
+        Tag(word)
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", self.label(), self.length())
     }
 }
 

@@ -96,9 +96,8 @@ extern "C" fn on_timer(_signal: c_int, _info: *mut libc::siginfo_t, _context: *m
     if doors.in_kernel.load(Relaxed) != 0 || std::thread::panicking() {
         return;
     }
-    // SAFETY: the TCB of the current thread, which is outside of the kernel.
-    let tcb = unsafe { doors.tcbs.add(current(doors).index()) };
-    // SAFETY: the same; `Here` writes it.
+    let tcb = doors.current_tcb.get();
+    // SAFETY: the TCB of the current thread, which is outside of the kernel. `Here` writes it.
     if !unsafe { (&raw const (*tcb).preemptible).read_volatile() } {
         return;
     }

@@ -144,7 +144,7 @@ fn exchange(here: &mut Here, ipc: Ipc, tag: Tag, words: &[u64]) -> Seen {
     let outcome = here.ipc(ipc, &mut message);
     let mut words = message.words.to_vec();
     words.extend(*here.more_words());
-    words.truncate(message.tag.length.into());
+    words.truncate(message.tag.length().into());
     Seen::Ipc(outcome, message.tag, words)
 }
 

@@ -3,7 +3,7 @@
 use baton_nucleus::each_kernel;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::{DirectLazy, StrictPlus, Variant};
-use baton_nucleus::{Cause, Failure, Here, Kernel, Message, Options, Sender, Source, Timeout};
+use baton_nucleus::{Cause, Failure, Here, Kernel, Message, Options, Sender, Source, Tag, Timeout};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn kernel<K: Variant>(tick: Option<Duration>) -> Box<Kernel<K>> {
 /// Answers with each word plus one, until it is sent nothing.
 fn serve(mut here: Here) {
     let (mut sender, mut message) = here.receive(Source::Any, Timeout::Never).unwrap();
-    while message.tag.length > 0 {
+    while message.tag.length() > 0 {
         let Sender::Thread(client) = sender else { panic!("{sender:?}") };
         message.words = message.words.map(|word| word.wrapping_add(1));
         for word in here.more_words() {
@@ -36,12 +36,11 @@ fn calls_are_answered_in<K: Variant>() {
             .spawn(4 + client as u8, move |mut here| {
                 for call in 0..100 {
                     let mut message = Message::of([client, call, 2, 3, 4, 5, 6, 7]);
-                    message.tag.label = call as u32;
-                    message.tag.length = if call % 5 == 0 { 64 } else { 8 };
+                    message.tag = Tag::new(call as u32, if call % 5 == 0 { 64 } else { 8 });
                     here.more_words().fill(client + call);
                     here.call(server, &mut message).unwrap();
                     assert_eq!(message.words, [client + 1, call + 1, 3, 4, 5, 6, 7, 8]);
-                    assert_eq!(message.tag.label, call as u32);
+                    assert_eq!(message.tag.label(), call as u32);
                     if call % 5 == 0 {
                         assert_eq!(here.more_words(), &[client + call + 1; 56]);
                     }

@@ -40,7 +40,7 @@ fn picoseconds(start_ns: u64, n_ipcs: u64) -> u64 {
 fn echo(mut here: Here) {
     let Ok((mut sender, mut message)) = here.receive(Source::Any, Timeout::Never) else { return };
     while let Sender::Thread(client) = sender
-        && message.tag.label != STOP
+        && message.tag.label() != STOP
     {
         let Ok(next) = here.reply_and_wait(client, &mut message) else { return };
         sender = next;
@@ -69,7 +69,7 @@ pub fn ping_pong<K: Variant>(n_words: u8, n_batches: u64) -> io::Result<Vec<u64>
                 ours.borrow_mut().push(picoseconds(start_ns, 2 * BATCH));
             }
         }
-        let tag = Tag { label: STOP, length: 0 };
+        let tag = Tag::new(STOP, 0);
         let _ = here.send(server, Timeout::Zero, &Message { tag, ..message });
     })?;
     kernel.run();

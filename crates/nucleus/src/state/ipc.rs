@@ -236,7 +236,7 @@ impl<K: Variant> State<K> {
             .get_disjoint_mut([from.index(), to.index()])
             .expect("a message has two parties");
         target.tag = source.tag;
-        let length = usize::from(Tag::from_raw(source.tag).length);
+        let length = usize::from(Tag::from_raw(source.tag).length());
         target.words[..length].copy_from_slice(&source.words[..length]);
         let sender = Sender::Thread(self.tcbs[from].id);
         self.finish(to, Ok(sender));

@@ -37,7 +37,7 @@ use crate::variant::{Inheritance, Variant};
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Decision {
-    /// Who runs.
+    /// Who runs. While a thread is outside of the kernel, or in a fast path, `Doors::current_tcb` says it.
     pub(crate) current: Slot,
     /// No thread that could run, the current one apart, is above this priority; -1 if there is
     /// none. Exact in kernels whose queue is.
@@ -154,7 +154,7 @@ impl<K: Variant> State<K> {
     pub fn message(&self, id: ThreadId) -> (Tag, &[u64]) {
         let utcb = &self.utcbs[id.slot().index()];
         let tag = Tag::from_raw(utcb.tag);
-        (tag, &utcb.words[..usize::from(tag.length)])
+        (tag, &utcb.words[..usize::from(tag.length())])
     }
 
     /// Ends a thread's wait with an error.

@@ -34,7 +34,6 @@ use crate::variant::{Assembly, Variant};
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
 
-const CURRENT: usize = size_of::<Doors>() + offset_of!(Decision, current);
 const CEILING: usize = size_of::<Doors>() + offset_of!(Decision, ceiling);
 const RECEIVING: u16 = Status::Receiving as u16;
 const LENDING: u16 = RECEIVING | (Lending::Priority as u16) << 8;
@@ -181,8 +180,8 @@ macro_rules! compare_float_control {
     };
 }
 
-/// The point of no return: the partner runs, the current thread waits for whom x10 names. w12 is
-/// the partner's slot still, w13 what the current thread does.
+/// The point of no return: the partner runs, the current thread waits for whom x10 names. w13 is
+/// what the current thread does.
 macro_rules! hand_over {
     () => {
         concat!(
@@ -193,7 +192,6 @@ macro_rules! hand_over {
             "strh w13, [x15, #{status}]\n",
             "mov w13, #-1\n",
             "str w13, [x15, #{gate}]\n",
-            "strh w12, [x11, #{current}]\n",
             "str x15, [x11, #{current_tcb}]\n",
             "ldr w9, [x14, #{id}]\n",
         )
@@ -235,7 +233,6 @@ unsafe extern "C" fn direct_entry<K: Variant>() {
         pending = const offset_of!(Doors, pending),
         tcbs = const offset_of!(Doors, tcbs),
         mask = const offset_of!(Doors, mask),
-        current = const CURRENT,
         current_tcb = const offset_of!(Doors, current_tcb),
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
@@ -314,7 +311,6 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
         pending = const offset_of!(Doors, pending),
         tcbs = const offset_of!(Doors, tcbs),
         mask = const offset_of!(Doors, mask),
-        current = const CURRENT,
         current_tcb = const offset_of!(Doors, current_tcb),
         ceiling = const CEILING,
         stack = const offset_of!(Tcb, stack_pointer),
@@ -512,12 +508,12 @@ pub(crate) unsafe extern "C" fn launch<K: Variant>(doors: *const Doors) {
         "mrs x12, fpcr",
         "str x12, [x0, #{host}]",
         "mov x19, x0",
-        "bl {interrupted}",
+        "bl {launched}",
         "mov x11, x19",
         "b {leave}",
         kernel_stack = const offset_of!(Doors, kernel_stack),
         host = const offset_of!(Doors, host_float_control),
-        interrupted = sym kernel::interrupted::<K>,
+        launched = sym kernel::launched::<K>,
         leave = sym leave::<K>,
     )
 }

@@ -35,7 +35,6 @@ pub(crate) use x86_64::{
     begin, entry, float_control, interrupted_at, ipc, launch, preempt, preempt_entry, redirect,
 };
 
-use crate::state::Decision;
 use crate::tcb::Tcb;
 use std::cell::Cell;
 use std::sync::atomic::AtomicU32;
@@ -53,7 +52,7 @@ pub(crate) struct Doors {
     pub(crate) in_kernel: AtomicU32,
     pub(crate) pending: AtomicU32,
     pub(crate) tcbs: *mut Tcb,
-    /// The TCB of the thread that runs.
+    /// The TCB of the thread that runs. The fast paths write it, and not the state's `current`.
     pub(crate) current_tcb: Cell<*mut Tcb>,
     /// The number of TCBs, a power of two, less one.
     pub(crate) mask: u32,
@@ -62,11 +61,4 @@ pub(crate) struct Doors {
     /// The control words of whoever called `Kernel::run`.
     pub(crate) host_float_control: Cell<[u32; 2]>,
     pub(crate) side: crate::side::SideCell,
-}
-
-impl Doors {
-    /// The scheduler's decision, which follows.
-    pub(crate) fn decision(&self) -> *const Decision {
-        std::ptr::from_ref(self).wrapping_add(1).cast()
-    }
 }

@@ -36,7 +36,6 @@ use crate::variant::{Assembly, Variant};
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
 
-const CURRENT: usize = size_of::<Doors>() + offset_of!(Decision, current);
 const CEILING: usize = size_of::<Doors>() + offset_of!(Decision, ceiling);
 const READY: u16 = Status::Ready as u16;
 const RECEIVING: u16 = Status::Receiving as u16;
@@ -181,8 +180,6 @@ macro_rules! hand_over {
             "mov [rbp + {partner}], ecx\n",
             "mov word ptr [rbx + {status}], {READY}\n",
             "mov dword ptr [rbx + {gate}], -1\n",
-            "and eax, [rdi + {mask}]\n",
-            "mov [rdi + {current}], ax\n",
             "mov [rdi + {current_tcb}], rbx\n",
             "mov eax, [rbp + {id}]\n",
         )
@@ -223,7 +220,6 @@ unsafe extern "C" fn direct_entry<K: Variant>() {
         pending = const offset_of!(Doors, pending),
         tcbs = const offset_of!(Doors, tcbs),
         mask = const offset_of!(Doors, mask),
-        current = const CURRENT,
         current_tcb = const offset_of!(Doors, current_tcb),
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
@@ -300,7 +296,6 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
         pending = const offset_of!(Doors, pending),
         tcbs = const offset_of!(Doors, tcbs),
         mask = const offset_of!(Doors, mask),
-        current = const CURRENT,
         current_tcb = const offset_of!(Doors, current_tcb),
         ceiling = const CEILING,
         stack = const offset_of!(Tcb, stack_pointer),
@@ -502,12 +497,12 @@ pub(crate) unsafe extern "C" fn launch<K: Variant>(doors: *const Doors) {
         "stmxcsr [rdi + {host}]",
         "fnstcw [rdi + {host} + 4]",
         "mov rbx, rdi",
-        "call {interrupted}",
+        "call {launched}",
         "mov rdi, rbx",
         "jmp {leave}",
         kernel_stack = const offset_of!(Doors, kernel_stack),
         host = const offset_of!(Doors, host_float_control),
-        interrupted = sym kernel::interrupted::<K>,
+        launched = sym kernel::launched::<K>,
         leave = sym leave::<K>,
     )
 }

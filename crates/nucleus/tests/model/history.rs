@@ -122,6 +122,6 @@ pub fn own_step(model: &Model, now_ns: u64, number: u64, random: &mut Random) ->
     }
     let length = if random.one_in(4) { random.below(65) } else { random.below(10) };
     let words = (0..length as u64).map(|word| number << 8 | word).collect();
-    let tag = Tag { label: number as u32, length: length as u8 };
+    let tag = Tag::new(number as u32, length as u8);
     Step::Ipc(ipc(model, now_ns, random), tag, words)
 }
