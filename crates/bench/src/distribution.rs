@@ -120,6 +120,11 @@ impl Distribution {
         (median(over) / median(under), spread)
     }
 
+    /// The share of times from one to the other, both included, of all rounds together.
+    pub fn share_between(&self, low_ns: u64, high_ns: u64) -> f64 {
+        self.all.count_between(low_ns, high_ns) as f64 / self.all.len().max(1) as f64
+    }
+
     /// Time at each of the quantiles, of all rounds together, in nanoseconds.
     pub fn curve(&self, quantiles: &[f64]) -> Vec<u64> {
         quantiles.iter().map(|&quantile| self.all.value_at_quantile(quantile)).collect()
@@ -138,6 +143,7 @@ mod tests {
         assert_eq!((p50, p99, p999, min, max), (500, 990, 999, 1, 1000));
         assert!((mean - 500.5).abs() < 0.01);
         assert_eq!(distribution.curve(&[0.1, 1.0]), [100, 1000]);
+        assert!((distribution.share_between(1, 250) - 0.25).abs() < 0.01);
     }
 
     #[test]

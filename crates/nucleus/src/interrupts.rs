@@ -18,7 +18,8 @@ pub(crate) struct Interrupts {
     descriptors: BTreeMap<u8, OwnedFd>,
     /// When each timer interrupt comes; 0: it does not.
     times_ns: [u64; N_INTERRUPTS as usize],
-    n_times: usize,
+    /// The least of those that come.
+    next_ns: Option<u64>,
 }
 
 impl Interrupts {
@@ -27,14 +28,18 @@ impl Interrupts {
             epoll: None,
             descriptors: BTreeMap::new(),
             times_ns: [0; N_INTERRUPTS as usize],
-            n_times: 0,
+            next_ns: None,
         }
     }
 
     /// An interrupt comes at this time, and once.
     pub(crate) fn set_time(&mut self, number: u8, at_ns: u64) {
-        let before = std::mem::replace(&mut self.times_ns[usize::from(number)], at_ns.max(1));
-        self.n_times += usize::from(before == 0);
+        self.times_ns[usize::from(number)] = at_ns.max(1);
+        self.next_ns = self.least_ns();
+    }
+
+    fn least_ns(&self) -> Option<u64> {
+        self.times_ns.iter().copied().filter(|&at_ns| at_ns != 0).min()
     }
 
     /// An interrupt comes when the descriptor is readable.
@@ -61,10 +66,7 @@ impl Interrupts {
 
     /// The next time at which one comes.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        if self.n_times == 0 {
-            return None;
-        }
-        self.times_ns.iter().copied().filter(|&at_ns| at_ns != 0).min()
+        self.next_ns
     }
 
     /// What becomes readable when a descriptor does.
@@ -75,14 +77,14 @@ impl Interrupts {
     /// Those that have come, as bits.
     pub(crate) fn take(&mut self, now_ns: u64) -> u64 {
         let mut come = 0;
-        if self.n_times > 0 {
+        if self.next_ns.is_some_and(|next_ns| next_ns <= now_ns) {
             for (number, at_ns) in self.times_ns.iter_mut().enumerate() {
                 if *at_ns != 0 && *at_ns <= now_ns {
                     *at_ns = 0;
-                    self.n_times -= 1;
                     come |= 1 << number;
                 }
             }
+            self.next_ns = self.least_ns();
         }
         come | self.take_descriptors()
     }

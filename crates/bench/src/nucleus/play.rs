@@ -20,7 +20,8 @@ const RING_BATCH: u64 = 25 * BATCH;
 /// A label that ends a server.
 const STOP: u32 = 1;
 
-fn kernel<K: Variant>(n_threads: usize) -> io::Result<Box<Kernel<K>>> {
+/// A kernel without a tick.
+pub fn kernel<K: Variant>(n_threads: usize) -> io::Result<Box<Kernel<K>>> {
     // No tick: nothing here lasts as long, and what it costs is not what is asked.
     Kernel::new(Options { n_threads, tick: None, ..Options::default() })
 }
@@ -77,7 +78,7 @@ pub fn ping_pong<K: Variant>(n_words: u8, n_batches: u64) -> io::Result<Vec<u64>
 }
 
 /// Numbers from 0 in an order that is always the same.
-fn shuffled(n: usize) -> Vec<usize> {
+pub fn shuffled(n: usize) -> Vec<usize> {
     let mut numbers: Vec<usize> = (0..n).collect();
     let mut random = 12345_u64;
     for last in (1..n).rev() {

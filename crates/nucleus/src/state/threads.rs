@@ -7,7 +7,7 @@ use crate::message::{Cause, IpcError, Phase};
 use crate::request::Request;
 use crate::tcb::Status;
 use crate::thread_id::{N_INTERRUPTS, ThreadId, raw};
-use crate::variant::{Switching, Variant};
+use crate::variant::{Path, Switching, Variant};
 
 impl<K: Variant> State<K> {
     /// The current thread wants something, and finds the answer in its UTCB when it runs again.
@@ -93,11 +93,13 @@ impl<K: Variant> State<K> {
     fn suspend(&mut self, slot: Slot) {
         self.tcbs[slot].suspended = true;
         self.update_gate(slot);
+        // Where there is no interface, a thread that stops is one more that lazy queueing leaves on
+        // the queue (section 5.3.1).
+        if K::PATH == Path::Interface || slot == self.decision.current {
+            self.dequeue(slot);
+        }
         if slot == self.decision.current {
-            self.dequeue(slot);
             self.dequeue_schedule(slot, Hint::HighestPriority);
-        } else {
-            self.dequeue(slot);
         }
     }
 
