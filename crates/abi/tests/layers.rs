@@ -91,6 +91,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("bench/src/perf.rs", "the kernel's counters, which rustix lacks"),
     ("bench/src/rt/misuse.rs", "writes what no peer of good will writes"),
     ("bench/src/rt/mqueue.rs", "POSIX message queues, which rustix lacks"),
+    ("bench/src/nucleus/sampler.rs", "a handler that reads what it has interrupted"),
     ("bench/src/nucleus/signalled.rs", "a handler before the kernel's"),
     ("bench/src/nucleus/switching.rs", "switches stacks by hand"),
     ("bench/src/systems/uapi.rs", "speaks the raw interface as a program would"),

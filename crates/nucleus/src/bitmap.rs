@@ -16,6 +16,7 @@ pub struct PriorityBitmap {
 
 impl PriorityBitmap {
     /// Puts a priority into the set.
+    #[inline]
     pub fn insert(&mut self, priority: u8) {
         let word = usize::from(priority >> 6);
         self.words[word] |= 1 << (priority & 63);
@@ -23,6 +24,7 @@ impl PriorityBitmap {
     }
 
     /// Takes a priority out of the set.
+    #[inline]
     pub fn remove(&mut self, priority: u8) {
         let word = usize::from(priority >> 6);
         self.words[word] &= !(1 << (priority & 63));
@@ -32,6 +34,7 @@ impl PriorityBitmap {
     }
 
     /// The highest one, or -1.
+    #[inline]
     pub fn highest(&self) -> i32 {
         if self.summary == 0 {
             return -1;

@@ -25,6 +25,7 @@ impl<Key> Default for IndexedHeap<Key> {
 
 impl<Key: Ord + Copy> IndexedHeap<Key> {
     /// The entry with the smallest key.
+    #[inline]
     pub(crate) fn first(&self) -> Option<(Key, Slot)> {
         self.entries.first().copied()
     }

@@ -15,6 +15,7 @@ use crate::thread_id::{N_INTERRUPTS, Sender, Source, ThreadId, raw};
 use crate::timer;
 use rustix::fd::OwnedFd;
 use std::io;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 /// A message of up to eight words, which travels in machine registers. Further words are in
 /// [`Here::more_words`].
@@ -54,21 +55,25 @@ impl Here {
         Here { doors }
     }
 
+    #[inline]
     fn doors(&self) -> &Doors {
         // SAFETY: they live as long as the kernel runs (`new`).
         unsafe { &*self.doors }
     }
 
+    #[inline]
     fn tcb(&self) -> *mut Tcb {
         self.doors().current_tcb.get()
     }
 
+    #[inline]
     fn utcb(&self) -> *mut Utcb {
         // SAFETY: this thread's TCB; its kernel has given it a UTCB.
         unsafe { (*self.tcb()).utcb as *mut Utcb }
     }
 
     /// This thread's name.
+    #[inline]
     pub fn id(&self) -> ThreadId {
         // SAFETY: this thread's TCB; it does not change while the thread runs.
         unsafe { (*self.tcb()).id }
@@ -76,6 +81,7 @@ impl Here {
 
     /// The words of a message from the ninth on: of the last one that was received, and of the next
     /// one that is sent.
+    #[inline]
     pub fn more_words(&mut self) -> &mut [u64; N_WORDS - N_REGISTER_WORDS] {
         // SAFETY: this thread's UTCB, which the kernel touches only while the thread is in an IPC:
         // then `self` is borrowed.
@@ -131,6 +137,7 @@ impl Here {
     }
 
     /// Sends a message.
+    #[inline]
     pub fn send(
         &mut self,
         to: ThreadId,
@@ -142,6 +149,7 @@ impl Here {
     }
 
     /// Receives a message.
+    #[inline]
     pub fn receive(
         &mut self,
         from: Source,
@@ -218,17 +226,23 @@ impl Here {
     fn set_preemptible(&mut self, preemptible: bool) -> bool {
         // SAFETY: this thread's TCB, of which nobody else writes this. Volatile: a signal handler
         // of this OS thread reads it.
-        unsafe {
+        let before = unsafe {
             let place = &raw mut (*self.tcb()).preemptible;
             let before = place.read_volatile();
             place.write_volatile(preemptible);
             before
+        };
+        // A signal from here on takes the processor itself. One that came before is noted only, and
+        // there may be no system call for a long time.
+        compiler_fence(Ordering::SeqCst);
+        if preemptible && self.doors().pending.load(Ordering::Relaxed) != 0 {
+            self.request(Request::None);
         }
+        before
     }
 
     /// This thread has changed the control words of its floating-point unit (rounding, exceptions,
-    /// flushing): from now on they are its own. Without this the fast paths take them for
-    /// unchanged.
+    /// flushing): from now on they are its own. Without this the kernel takes them for unchanged.
     pub fn float_control_changed(&mut self) {
         // SAFETY: this thread's TCB, of which the kernel reads this while another thread runs.
         unsafe { (*self.tcb()).float_control = switch::float_control() };

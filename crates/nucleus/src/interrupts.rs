@@ -4,6 +4,7 @@
 //! `acknowledge`): a handler that does not keep up is not sent more than it can take.
 
 use crate::thread_id::N_INTERRUPTS;
+use crate::timer::UNSET;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::BTreeMap;
@@ -18,8 +19,8 @@ pub(crate) struct Interrupts {
     descriptors: BTreeMap<u8, OwnedFd>,
     /// When each timer interrupt comes; 0: it does not.
     times_ns: [u64; N_INTERRUPTS as usize],
-    /// The least of those that come.
-    next_ns: Option<u64>,
+    /// The least of those that come, or `UNSET`.
+    next_ns: u64,
 }
 
 impl Interrupts {
@@ -28,7 +29,7 @@ impl Interrupts {
             epoll: None,
             descriptors: BTreeMap::new(),
             times_ns: [0; N_INTERRUPTS as usize],
-            next_ns: None,
+            next_ns: UNSET,
         }
     }
 
@@ -38,8 +39,8 @@ impl Interrupts {
         self.next_ns = self.least_ns();
     }
 
-    fn least_ns(&self) -> Option<u64> {
-        self.times_ns.iter().copied().filter(|&at_ns| at_ns != 0).min()
+    fn least_ns(&self) -> u64 {
+        self.times_ns.iter().copied().filter(|&at_ns| at_ns != 0).min().unwrap_or(UNSET)
     }
 
     /// An interrupt comes when the descriptor is readable.
@@ -64,8 +65,9 @@ impl Interrupts {
         Ok(epoll::modify(epoll, fd, data, flags)?)
     }
 
-    /// The next time at which one comes.
-    pub(crate) fn next_ns(&self) -> Option<u64> {
+    /// The next time at which one comes, or `UNSET`.
+    #[inline]
+    pub(crate) fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
@@ -77,7 +79,7 @@ impl Interrupts {
     /// Those that have come, as bits.
     pub(crate) fn take(&mut self, now_ns: u64) -> u64 {
         let mut come = 0;
-        if self.next_ns.is_some_and(|next_ns| next_ns <= now_ns) {
+        if self.next_ns <= now_ns {
             for (number, at_ns) in self.times_ns.iter_mut().enumerate() {
                 if *at_ns != 0 && *at_ns <= now_ns {
                     *at_ns = 0;

@@ -22,7 +22,7 @@ use crate::state::State;
 use crate::switch::{self, Doors};
 use crate::tcb::Tcb;
 use crate::thread_id::{ThreadId, raw};
-use crate::timer::{Timer, now_ns};
+use crate::timer::{Timer, UNSET, now_ns};
 use crate::variant::{Preemption, Variant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::{Cell, UnsafeCell};
@@ -187,17 +187,22 @@ pub(crate) extern "C" fn enter<K: Variant>(doors: *const Doors) -> *const Tcb {
     let (doors, state, side) = unsafe { open::<K>(doors) };
     let current = current(doors);
     state.decision.current = current;
-    let utcb = &state.utcbs[current.index()];
-    if utcb.peer as u32 == raw::REQUEST {
-        let request = utcb.request;
-        if request == Request::End {
-            side.take_stack(state.tcbs[current].id);
-        }
-        state.request(request);
+    if state.utcbs[current.index()].peer as u32 == raw::REQUEST {
+        perform(state, side);
     } else {
         state.ipc();
     }
     settle(doors, state, side)
+}
+
+#[inline(never)]
+fn perform<K: Variant>(state: &mut State<K>, side: &mut Side) {
+    let current = state.decision.current;
+    let request = state.utcbs[current.index()].request;
+    if request == Request::End {
+        side.take_stack(state.tcbs[current].id);
+    }
+    state.request(request);
 }
 
 /// A signal has come. Says who runs next.
@@ -217,8 +222,20 @@ pub(crate) extern "C" fn launched<K: Variant>(doors: *const Doors) -> *const Tcb
     settle(doors, state, side)
 }
 
-/// Ends what the current thread has begun: IPCs that follow from it, and waiting, if nobody can run.
+/// Ends what the current thread has begun. Most of the time there is nothing to it.
+#[inline(always)]
 fn settle<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) -> *const Tcb {
+    let looks = K::PREEMPTION == Preemption::BetweenIpcs && doors.pending.load(Relaxed) != 0;
+    if let Some(tcb) = state.goes_on().filter(|_| !looks) {
+        side.timer.set(next_deadline_ns(state, side));
+        return tcb;
+    }
+    settle_all(doors, state, side)
+}
+
+/// IPCs that follow from what was done, interrupts, and waiting, if nobody can run.
+#[inline(never)]
+fn settle_all<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) -> *const Tcb {
     loop {
         if K::PREEMPTION == Preemption::BetweenIpcs && doors.pending.load(Relaxed) != 0 {
             take_interrupts(doors, state, side);
@@ -237,8 +254,9 @@ fn settle<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) -> *
     }
 }
 
-fn next_deadline_ns<K: Variant>(state: &State<K>, side: &Side) -> Option<u64> {
-    state.next_deadline_ns().into_iter().chain(side.interrupts.next_ns()).min()
+/// When somebody is to be woken, or `UNSET`.
+fn next_deadline_ns<K: Variant>(state: &State<K>, side: &Side) -> u64 {
+    state.next_deadline_ns().unwrap_or(UNSET).min(side.interrupts.next_ns())
 }
 
 fn take_interrupts<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) {
@@ -261,10 +279,10 @@ fn take_interrupts<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut S
 fn wait<K: Variant>(state: &State<K>, side: &Side) -> bool {
     let deadline_ns = next_deadline_ns(state, side);
     let descriptor = side.interrupts.descriptor().filter(|_| state.has_handlers());
-    if deadline_ns.is_none() && descriptor.is_none() {
+    if deadline_ns == UNSET && descriptor.is_none() {
         return false;
     }
-    let timeout = deadline_ns.map(|deadline_ns| {
+    let timeout = (deadline_ns != UNSET).then(|| {
         let left_ns = deadline_ns.saturating_sub(now_ns());
         Timespec {
             tv_sec: (left_ns / 1_000_000_000) as i64,
@@ -311,6 +329,7 @@ pub(crate) unsafe extern "C" fn overflowed(doors: *const Doors) -> ! {
 }
 
 /// The slot of the thread that runs.
+#[inline]
 pub(crate) fn current(doors: &Doors) -> Slot {
     // SAFETY: one of the kernel's TCBs, from when it begins to run; this does not change while the
     // thread runs.

@@ -18,10 +18,12 @@ impl Slot {
     /// No thread.
     pub const NONE: Slot = Slot(u16::MAX);
 
+    #[inline]
     pub(crate) const fn new(index: u16) -> Slot {
         Slot(index)
     }
 
+    #[inline]
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
@@ -42,11 +44,13 @@ impl Links {
         Links(vec![Link { next: Slot::NONE, previous: Slot::NONE }; n_threads].into())
     }
 
+    #[inline]
     pub(crate) fn next(&self, slot: Slot) -> Slot {
         self.0[slot.index()].next
     }
 
     /// Puts the thread before another one.
+    #[inline]
     fn insert_before(&mut self, slot: Slot, next: Slot) {
         let previous = self.0[next.index()].previous;
         self.0[slot.index()] = Link { next, previous };
@@ -64,15 +68,18 @@ pub struct List {
 impl List {
     pub(crate) const EMPTY: List = List { head: Slot::NONE };
 
+    #[inline]
     pub(crate) fn is_empty(self) -> bool {
         self.head == Slot::NONE
     }
 
     /// The first thread, or `NONE`.
+    #[inline]
     pub(crate) fn front(self) -> Slot {
         self.head
     }
 
+    #[inline]
     pub(crate) fn push_back(&mut self, links: &mut Links, slot: Slot) {
         if self.is_empty() {
             links.0[slot.index()] = Link { next: slot, previous: slot };
@@ -82,6 +89,7 @@ impl List {
         }
     }
 
+    #[inline]
     pub(crate) fn push_front(&mut self, links: &mut Links, slot: Slot) {
         self.push_back(links, slot);
         self.head = slot;
@@ -94,6 +102,7 @@ impl List {
     }
 
     /// Takes away a thread that is on the list.
+    #[inline]
     pub(crate) fn remove(&mut self, links: &mut Links, slot: Slot) {
         let Link { next, previous } = links.0[slot.index()];
         if next == slot {

@@ -18,30 +18,36 @@ pub struct Tag(u64);
 
 impl Tag {
     /// A label on which the two parties have agreed, and from 0 to 64 words.
+    #[inline]
     pub const fn new(label: u32, length: u8) -> Tag {
         assert!(length as usize <= N_WORDS, "a message has at most 64 words");
         Tag((label as u64) << 32 | length as u64)
     }
 
     /// The tag of a message with this many words.
+    #[inline]
     pub const fn of_length(length: u8) -> Tag {
         Tag::new(0, length)
     }
 
     /// What the two parties have agreed on.
+    #[inline]
     pub const fn label(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
     /// Words.
+    #[inline]
     pub const fn length(self) -> u8 {
         self.0 as u8
     }
 
+    #[inline]
     pub(crate) const fn raw(self) -> u64 {
         self.0
     }
 
+    #[inline]
     pub(crate) const fn from_raw(word: u64) -> Tag {
         Tag(word)
     }
@@ -77,14 +83,17 @@ impl Timeout {
         }
     }
 
+    #[inline]
     pub(crate) fn of_send(peer: u64, deadline_ns: u64) -> Timeout {
         Timeout::of_kind(peer >> 32, deadline_ns)
     }
 
+    #[inline]
     pub(crate) fn of_receive(receive: u64, deadline_ns: u64) -> Timeout {
         Timeout::of_kind(receive >> 34, deadline_ns)
     }
 
+    #[inline]
     fn of_kind(kind: u64, deadline_ns: u64) -> Timeout {
         match kind & 3 {
             Timeout::NEVER => Timeout::Never,
@@ -109,6 +118,7 @@ pub struct Ipc {
 
 impl Ipc {
     /// Sends to a thread and receives its answer.
+    #[inline]
     pub const fn call(to: ThreadId) -> Ipc {
         Ipc {
             send: Some((to, Timeout::Never)),
@@ -117,11 +127,13 @@ impl Ipc {
     }
 
     /// Answers a thread, if it waits for that, and receives what comes next.
+    #[inline]
     pub const fn reply_and_wait(to: ThreadId) -> Ipc {
         Ipc { send: Some((to, Timeout::Zero)), receive: Some((Source::Any, Timeout::Never)) }
     }
 
     /// The words `peer` and `receive` of a UTCB.
+    #[inline]
     pub(crate) fn raw(self) -> (u64, u64) {
         let peer = match self.send {
             Some((to, timeout)) => timeout.kind() << 32 | u64::from(to.raw()),
@@ -176,6 +188,7 @@ pub struct IpcError {
 const CAUSES: [Cause; 4] = [Cause::NoPartner, Cause::Timeout, Cause::Aborted, Cause::Ended];
 
 /// The word `peer` of a UTCB after an IPC: who has sent, and above it 0 or an error.
+#[inline]
 pub(crate) fn result_word(result: Result<Sender, IpcError>) -> u64 {
     match result {
         Ok(sender) => u64::from(sender.raw()),
@@ -187,6 +200,7 @@ pub(crate) fn result_word(result: Result<Sender, IpcError>) -> u64 {
 }
 
 /// The opposite. `None`: there was nobody to receive from.
+#[inline]
 pub(crate) fn result_of_word(word: u64) -> Result<Option<Sender>, IpcError> {
     match (word >> 32) as u32 {
         0 if word as u32 == raw::NOBODY => Ok(None),

@@ -27,17 +27,20 @@ impl ReadyQueue {
         }
     }
 
+    #[inline]
     pub(crate) fn push_back(&mut self, slot: Slot, priority: u8) {
         self.lists[usize::from(priority)].push_back(&mut self.links, slot);
         self.bitmap.insert(priority);
     }
 
+    #[inline]
     pub(crate) fn push_front(&mut self, slot: Slot, priority: u8) {
         self.lists[usize::from(priority)].push_front(&mut self.links, slot);
         self.bitmap.insert(priority);
     }
 
     /// Takes out a thread that was put in at this priority.
+    #[inline]
     pub(crate) fn remove(&mut self, slot: Slot, priority: u8) {
         let list = &mut self.lists[usize::from(priority)];
         list.remove(&mut self.links, slot);
@@ -47,11 +50,13 @@ impl ReadyQueue {
     }
 
     /// The highest priority that has threads, or -1.
+    #[inline]
     pub(crate) fn highest(&self) -> i32 {
         self.bitmap.highest()
     }
 
     /// The first thread of the highest priority, or `NONE`.
+    #[inline]
     pub(crate) fn first(&self) -> Slot {
         usize::try_from(self.bitmap.highest())
             .map_or(Slot::NONE, |priority| self.lists[priority & 255].front())

@@ -105,7 +105,10 @@ extern "C" fn on_timer(_signal: c_int, _info: *mut libc::siginfo_t, _context: *m
     // thread of that kernel, outside of it.
     unsafe {
         let errno = *libc::__errno_location();
+        // The system gives a handler control words of its own, and the thread's back after it.
+        let float_control = (*tcb).float_control;
         switch::preempt(doors);
+        (*tcb).float_control = float_control;
         *libc::__errno_location() = errno;
     }
 }

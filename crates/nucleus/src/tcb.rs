@@ -58,16 +58,18 @@ pub struct Tcb {
     /// The address of its `Utcb`.
     pub(crate) utcb: usize,
     pub(crate) id: ThreadId,
-    /// Whose message the fast path may hand over.
-    pub(crate) gate: u32,
     /// Whom it sends to or receives from.
     pub(crate) partner: u32,
+    pub(crate) status: Status,
+    pub(crate) lending: Lending,
+    /// Means nothing: the assembly writes all from the status to the gate at once.
+    pub(crate) spare: u16,
+    /// Whose message the fast path may hand over.
+    pub(crate) gate: u32,
     /// How many threads wait to send to it; the upper bits: interrupts or notices are there.
     pub(crate) inbox: u32,
     /// A caller that the fast path brought, and that has no place among the lenders yet.
     pub(crate) caller: u32,
-    pub(crate) status: Status,
-    pub(crate) lending: Lending,
     /// The priority that it is scheduled by: the highest of `floor` and `caller`'s.
     pub(crate) priority: u8,
     /// The highest of its own and its lenders'.
@@ -97,6 +99,8 @@ const _: () = assert!(size_of::<Tcb>() == 128 && std::mem::offset_of!(Tcb, floor
 pub(crate) const INBOX_INTERRUPTS: u32 = 1 << 31;
 /// Notices are there that the thread accepts.
 pub(crate) const INBOX_NOTICES: u32 = 1 << 30;
+/// One or the other.
+pub(crate) const INBOX_SIGNALS: u32 = INBOX_INTERRUPTS | INBOX_NOTICES;
 
 impl Tcb {
     fn free(slot: Slot) -> Tcb {
@@ -106,12 +110,13 @@ impl Tcb {
             float_control: [0; 2],
             utcb: 0,
             id: ThreadId::new(slot, 1),
-            gate: raw::SHUT,
             partner: raw::NOBODY,
-            inbox: 0,
-            caller: 0,
             status: Status::Free,
             lending: Lending::Nothing,
+            spare: 0,
+            gate: raw::SHUT,
+            inbox: 0,
+            caller: 0,
             priority: 0,
             floor: 0,
             base_priority: 0,
@@ -146,6 +151,7 @@ impl Tcb {
         };
     }
 
+    #[inline]
     pub(crate) fn is_runnable(&self) -> bool {
         self.status == Status::Ready && !self.suspended
     }
@@ -164,12 +170,14 @@ impl Tcbs {
 impl Index<Slot> for Tcbs {
     type Output = Tcb;
 
+    #[inline]
     fn index(&self, slot: Slot) -> &Tcb {
         &self.0[slot.index()]
     }
 }
 
 impl IndexMut<Slot> for Tcbs {
+    #[inline]
     fn index_mut(&mut self, slot: Slot) -> &mut Tcb {
         &mut self.0[slot.index()]
     }

@@ -52,17 +52,20 @@ impl ThreadId {
         ThreadId::new(self.slot(), if version == (1 << 15) - 1 { 1 } else { version + 1 })
     }
 
+    #[inline]
     pub(crate) const fn slot(self) -> Slot {
         Slot::new(self.0 as u16)
     }
 
     /// The name as one word.
+    #[inline]
     pub const fn raw(self) -> u32 {
         self.0
     }
 
     /// A thread's name from such a word. Whether there is such a thread is found out when it is
     /// used.
+    #[inline]
     pub const fn from_raw(raw: u32) -> Option<ThreadId> {
         if raw & NOT_A_THREAD == 0 && raw >> 16 != 0 { Some(ThreadId(raw)) } else { None }
     }
@@ -113,6 +116,7 @@ impl Source {
 }
 
 impl Sender {
+    #[inline]
     pub(crate) fn raw(self) -> u32 {
         match self {
             Sender::Thread(id) => id.raw(),
@@ -121,6 +125,7 @@ impl Sender {
         }
     }
 
+    #[inline]
     pub(crate) fn from_raw(word: u32) -> Sender {
         match ThreadId::from_raw(word) {
             Some(id) => Sender::Thread(id),

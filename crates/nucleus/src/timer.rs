@@ -14,7 +14,8 @@ pub(crate) fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-const UNSET: u64 = u64::MAX;
+/// The time that does not come.
+pub(crate) const UNSET: u64 = u64::MAX;
 
 /// A timer of one OS thread.
 #[derive(Debug)]
@@ -61,8 +62,9 @@ impl Timer {
     }
 
     /// Sets the timer to the next tick or this deadline, unless it fires before.
-    pub(crate) fn set(&mut self, deadline_ns: Option<u64>) {
-        let next_ns = self.next_tick_ns.min(deadline_ns.unwrap_or(UNSET));
+    #[inline]
+    pub(crate) fn set(&mut self, deadline_ns: u64) {
+        let next_ns = self.next_tick_ns.min(deadline_ns);
         if next_ns < self.set_ns {
             self.set_ns = next_ns;
             self.arm(next_ns);

@@ -169,6 +169,33 @@ fn timers_wake_a_higher_thread_out_of_a_loop() {
 }
 
 #[test]
+fn a_signal_that_came_before_a_thread_became_preemptible_is_not_forgotten() {
+    use std::io::Write;
+    let mut kernel = kernel::<StrictPlus>(None);
+    let stop = Rc::new(Cell::new(false));
+    let stopped = Rc::clone(&stop);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    kernel
+        .spawn(3, move |mut here| {
+            writer.write_all(&[1]).unwrap();
+            // SAFETY: the kernel's handler notes it.
+            assert_eq!(unsafe { libc::raise(libc::SIGURG) }, 0);
+            // SAFETY: it reads a cell, and nothing else.
+            unsafe { here.preemptible(|_| while !stopped.as_ptr().read_volatile() {}) }
+        })
+        .unwrap();
+    kernel
+        .spawn(200, move |mut here| {
+            here.attach(5, reader.into()).unwrap();
+            here.receive(Source::Interrupt(5), Timeout::Never).unwrap();
+            stop.set(true);
+        })
+        .unwrap();
+    let summary = kernel.run();
+    assert_eq!((summary.failures.len(), summary.n_left), (0, 0));
+}
+
+#[test]
 fn a_descriptor_that_becomes_readable_is_an_interrupt() {
     use std::io::{Read, Write};
     let mut kernel = kernel::<DirectLazy>(None);

@@ -9,10 +9,15 @@ mod case;
 mod count;
 mod histogram;
 mod latency;
+mod peers;
 mod play;
 mod results;
+mod sampler;
+mod service;
 mod signalled;
 mod switching;
+mod table;
+mod workload;
 
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
 use crate::html;
@@ -24,6 +29,7 @@ use case::{CASES, Case, Since};
 use results::{Results, THESIS};
 use std::fmt::Write;
 use std::process::ExitCode;
+use table::Tables;
 
 /// How the experiments are to run.
 #[derive(Debug, clap::Args)]
@@ -36,10 +42,11 @@ pub struct NucleusArgs {
     /// How it reports
     #[command(flatten)]
     pub form: FormArgs,
-    /// These kernels only
+    /// These kernels only, and no peers
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub kernel: Vec<String>,
-    /// These experiments only: switch, ping-pong, hot-potato, queueing, elevator, start-stop, chaining
+    /// These experiments only: switch, ping-pong, hot-potato, queueing, elevator, start-stop, chaining,
+    /// workload
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub only: Vec<String>,
     /// Rounds
@@ -90,6 +97,9 @@ fn run(args: &NucleusArgs) -> Result<Finding, BenchError> {
     for &case in &cases {
         for _ in 0..args.rounds {
             results.add_round(case, n_batches, &is_kernel);
+            if case == results::COMMON && args.kernel.is_empty() {
+                results.add_peers(n_batches);
+            }
             progress.inc(1);
         }
     }
@@ -97,6 +107,10 @@ fn run(args: &NucleusArgs) -> Result<Finding, BenchError> {
         each_kernel!(K => if is_kernel(K::NAME) {
             results.instructions.insert(K::NAME, count::instructions(K::NAME, 8));
         });
+    }
+    if args.only.is_empty() || args.only.iter().any(|wanted| wanted == "workload") {
+        let n_tasks = if args.form.quick { 5_000 } else { 50_000 };
+        results.tables = Tables::fill(n_tasks, &is_kernel);
     }
     progress.finish_and_clear();
     Ok(finding(setting, args.rounds, &results))
@@ -159,7 +173,7 @@ fn tables(results: &Results) -> String {
             );
         }
     }
-    text + &instructions(results)
+    text + &instructions(results) + &results.tables.text()
 }
 
 fn instructions(results: &Results) -> String {

@@ -2,7 +2,9 @@
 
 use super::case::{Case, FEW, Found, MANY, Since};
 use super::latency::Load;
+use super::peers::PEERS;
 use super::switching;
+use super::table::Tables;
 use crate::distribution::{Distribution, Spread, Summary};
 use crate::processors::Placement;
 use crate::report::{Bar, Figures, Outcome, Quoted, Ratio, Row};
@@ -36,6 +38,7 @@ pub struct Results {
     pub measured: BTreeMap<(Case, &'static str), Distribution>,
     pub missing: BTreeMap<(Case, &'static str), String>,
     pub instructions: BTreeMap<&'static str, Result<f64, String>>,
+    pub tables: Tables,
 }
 
 type Value = Result<(f64, Option<Spread>), String>;
@@ -51,6 +54,14 @@ impl Results {
         each_kernel!(K => if is_wanted(K::NAME) {
             self.add(case, K::NAME, case.play::<K>(n_batches));
         });
+    }
+
+    /// One round of each peer.
+    pub fn add_peers(&mut self, n_batches: u64) {
+        for peer in &PEERS {
+            let round = peer.play(n_batches).map(|times| vec![(COMMON, times)]);
+            self.add(COMMON, peer.name, round);
+        }
     }
 
     fn add(&mut self, case: Case, kernel: &'static str, round: io::Result<Found>) {
@@ -118,7 +129,7 @@ impl Results {
         let instructions = instructions.unwrap_or_else(|| Err("not measured".to_owned()));
         let at_most =
             |name: &str, value, bound| Ratio::new(name.to_owned(), value, Some(Bar::AtMost(bound)));
-        let over = |over, under| self.over(common(over), common(under));
+        let over = |over: &'static str, under: &'static str| self.over(common(over), common(under));
         let to_switch = self.over(common("Fastpath"), (Case::Switch, SWITCH));
         let mut ratios = vec![
             at_most("fastpath_instructions", instructions.map(|count| (count, None)), 60.0),
@@ -130,6 +141,14 @@ impl Results {
             let name = snake(kernel) + "_over_fastpath";
             ratios.push(Ratio::new(name, over(kernel, "Fastpath"), None));
         }
+        for (kernel, peer) in
+            ["Fastpath", "Strict+"].iter().flat_map(|it| PEERS.iter().map(move |peer| (it, peer)))
+        {
+            let name = format!("{}_over_{}", snake(kernel), snake(peer.name));
+            let bar = (!peer.is_bare).then_some(Bar::AtMost(1.0));
+            ratios.push(Ratio::new(name, over(kernel, peer.name), bar));
+        }
+        ratios.extend(self.tables.ratios());
         ratios.extend(self.growths());
         ratios
     }
@@ -155,7 +174,8 @@ impl Results {
     }
 }
 
-fn snake(kernel: &str) -> String {
+/// A kernel's name as ratios have it.
+pub fn snake(kernel: &str) -> String {
     kernel.to_lowercase().replace(['/', '-'], "_").replace('+', "_plus")
 }
 

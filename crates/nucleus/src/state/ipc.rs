@@ -22,8 +22,8 @@ use super::scheduler::Hint;
 use crate::list::Slot;
 use crate::message::{Cause, IpcError, Phase, Tag, Timeout};
 use crate::statistics::Event;
-use crate::tcb::{Lending, Status, Utcb};
-use crate::thread_id::{Sender, ThreadId, raw};
+use crate::tcb::{INBOX_SIGNALS, Lending, N_REGISTER_WORDS, Status, Tcb, Utcb};
+use crate::thread_id::{ThreadId, raw};
 use crate::variant::{Path, Variant};
 
 /// How the send phase ended.
@@ -71,6 +71,14 @@ impl<K: Variant> State<K> {
         } else {
             self.receive_phase(me, woken, Some(to));
         }
+    }
+
+    /// The current thread, if it has nothing to look for any more.
+    #[inline(always)]
+    pub(crate) fn goes_on(&self) -> Option<&Tcb> {
+        let current = self.decision.current;
+        let tcb = self.tcbs.0.get(current.index())?;
+        (!tcb.continues).then_some(tcb)
     }
 
     /// If the current thread has yet to look for what it is to receive, it does. Says whether it
@@ -169,7 +177,7 @@ impl<K: Variant> State<K> {
     }
 
     fn take_message(&mut self, me: Slot, from: u32) -> Found {
-        if self.take_signal(me, from) {
+        if self.tcbs[me].inbox & INBOX_SIGNALS != 0 && self.take_signal(me, from) {
             return Found::OnlyMessage;
         }
         let sender = match ThreadId::from_raw(from) {
@@ -231,15 +239,27 @@ impl<K: Variant> State<K> {
 
     fn transfer(&mut self, from: Slot, to: Slot) {
         self.count(Event::Transferred);
+        let source = &self.utcbs[from.index()];
+        let tag = source.tag;
+        // As in the fast paths, those that are in registers go over whatever the length.
+        let first: [u64; N_REGISTER_WORDS] = *source.words.first_chunk().expect("there are more");
+        let target = &mut self.utcbs[to.index()];
+        target.tag = tag;
+        *target.words.first_chunk_mut().expect("there are more") = first;
+        target.peer = u64::from(self.tcbs[from].id.raw());
+        let length = usize::from(Tag::from_raw(tag).length());
+        if length > N_REGISTER_WORDS {
+            self.transfer_more(from, to, length);
+        }
+    }
+
+    #[cold]
+    fn transfer_more(&mut self, from: Slot, to: Slot, length: usize) {
         let [source, target] = self
             .utcbs
             .get_disjoint_mut([from.index(), to.index()])
             .expect("a message has two parties");
-        target.tag = source.tag;
-        let length = usize::from(Tag::from_raw(source.tag).length());
         target.words[..length].copy_from_slice(&source.words[..length]);
-        let sender = Sender::Thread(self.tcbs[from].id);
-        self.finish(to, Ok(sender));
     }
 
     /// The current thread and perhaps another one, which was blocked, can run.

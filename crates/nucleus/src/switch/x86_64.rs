@@ -26,21 +26,24 @@
 //! other registers are saved by the compiler around the entry, as around a call, if they hold
 //! anything. MXCSR and the x87 control word belong to the thread and are loaded only if they differ:
 //! loading takes longer than everything else here. Even to store MXCSR takes a quarter of an IPC, so
-//! the fast paths compare what the TCBs say (`Here::float_control_changed`).
+//! what the TCBs say is compared (`Here::float_control_changed`).
 
 use super::Doors;
 use crate::kernel;
 use crate::state::Decision;
 use crate::tcb::{Lending, Status, Tcb, Utcb};
+use crate::thread_id::raw;
 use crate::variant::{Assembly, Variant};
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
 
 const CEILING: usize = size_of::<Doors>() + offset_of!(Decision, ceiling);
-const READY: u16 = Status::Ready as u16;
+const READY: i32 = -1 << 16 | Status::Ready as i32;
 const RECEIVING: u16 = Status::Receiving as u16;
 const LENDING: u16 = RECEIVING | (Lending::Priority as u16) << 8;
 const _: () = assert!(offset_of!(Tcb, lending) == offset_of!(Tcb, status) + 1);
+const _: () =
+    assert!(offset_of!(Tcb, gate) == offset_of!(Tcb, status) + 4 && raw::SHUT == u32::MAX);
 const _: () = assert!(offset_of!(Doors, entry) == 0 && offset_of!(Utcb, words) == 0);
 const _: () = assert!(size_of::<Tcb>() == 1 << 7);
 
@@ -178,8 +181,8 @@ macro_rules! hand_over {
         concat!(
             "mov [rbp + {gate}], ecx\n",
             "mov [rbp + {partner}], ecx\n",
-            "mov word ptr [rbx + {status}], {READY}\n",
-            "mov dword ptr [rbx + {gate}], -1\n",
+            // The gate above it is shut by the sign.
+            "mov qword ptr [rbx + {status}], {READY}\n",
             "mov [rdi + {current_tcb}], rbx\n",
             "mov eax, [rbp + {id}]\n",
         )
@@ -335,8 +338,6 @@ unsafe extern "C" fn general_entry<K: Variant>() {
 #[unsafe(naked)]
 unsafe extern "C" fn slow<K: Variant>() {
     naked_asm!(
-        "stmxcsr [rbp + {float}]",
-        "fnstcw [rbp + {float} + 4]",
         "mov r15, [rbp + {utcb}]",
         "mov [r15], rsi",
         "mov [r15 + 8], r8",
@@ -354,7 +355,6 @@ unsafe extern "C" fn slow<K: Variant>() {
         "call {enter}",
         "mov rdi, rbx",
         "jmp {leave}",
-        float = const offset_of!(Tcb, float_control),
         utcb = const offset_of!(Tcb, utcb),
         tag = const offset_of!(Utcb, tag),
         peer = const offset_of!(Utcb, peer),
@@ -366,7 +366,7 @@ unsafe extern "C" fn slow<K: Variant>() {
 }
 
 /// Loads the message registers of the thread whose TCB is in rax, and lets it run. No thread: back
-/// to who called `launch`.
+/// to who called `launch`. The control words are those of the TCB rbp.
 #[unsafe(naked)]
 unsafe extern "C" fn leave<K: Variant>() {
     naked_asm!(
@@ -374,18 +374,12 @@ unsafe extern "C" fn leave<K: Variant>() {
         "jz {land}",
         "mov rbx, rax",
         "mov [rdi + {current_tcb}], rbx",
-        "stmxcsr [rsp - 8]",
-        "mov ecx, [rsp - 8]",
-        "cmp ecx, [rbx + {float}]",
+        "mov rcx, [rbp + {float}]",
+        "cmp rcx, [rbx + {float}]",
         "je 2f",
         "ldmxcsr [rbx + {float}]",
-        "2:",
-        "fnstcw [rsp - 8]",
-        "movzx ecx, word ptr [rsp - 8]",
-        "cmp cx, [rbx + {float} + 4]",
-        "je 3f",
         "fldcw [rbx + {float} + 4]",
-        "3:",
+        "2:",
         "mov rcx, [rbx + {utcb}]",
         "mov rsi, [rcx]",
         "mov r8, [rcx + 8]",
@@ -417,6 +411,7 @@ unsafe extern "C" fn leave<K: Variant>() {
 unsafe extern "C" fn interrupted_exit<K: Variant>() {
     naked_asm!(
         "mov dword ptr [rdi + {in_kernel}], 1",
+        "mov rbp, rbx",
         "mov [rbx + {stack}], rsp",
         "mov [rbx + {resume}], r15",
         "mov rcx, [rbx + {utcb}]",
@@ -496,12 +491,15 @@ pub(crate) unsafe extern "C" fn launch<K: Variant>(doors: *const Doors) {
         "mov [rdi + {kernel_stack}], rsp",
         "stmxcsr [rdi + {host}]",
         "fnstcw [rdi + {host} + 4]",
+        // As if they were a TCB's.
+        "lea rbp, [rdi + {host} - {float}]",
         "mov rbx, rdi",
         "call {launched}",
         "mov rdi, rbx",
         "jmp {leave}",
         kernel_stack = const offset_of!(Doors, kernel_stack),
         host = const offset_of!(Doors, host_float_control),
+        float = const offset_of!(Tcb, float_control),
         launched = sym kernel::launched::<K>,
         leave = sym leave::<K>,
     )

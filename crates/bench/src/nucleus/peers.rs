@@ -1,0 +1,112 @@
+//! Other ways to hand a message to another thread of control and to wait for its answer, on the same
+//! processor: in the same run as the kernels, in turn with them.
+
+use crate::service::now_ns;
+use rustix::thread::futex;
+use std::io;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const BATCH: u64 = 1000;
+/// Two switches by the system take as long as hundreds of the others' messages.
+const FUTEX_SHARE: u64 = 20;
+const ADVICE: &str = "not built: bench/peers/ipc/build";
+
+/// A peer: its name, and whether all that it does is to switch stacks.
+pub struct Peer {
+    pub name: &'static str,
+    pub is_bare: bool,
+    play: fn(u64) -> io::Result<Vec<u64>>,
+}
+
+/// All of them.
+pub const PEERS: [Peer; 4] = [
+    Peer { name: "futex-threads", is_bare: false, play: futex },
+    Peer {
+        name: "tokio-channel",
+        is_bare: false,
+        play: |n| program("baton-bench-ipc", &["tokio", &n.to_string()]),
+    },
+    Peer {
+        name: "go-channel",
+        is_bare: false,
+        play: |n| program("baton-bench-ipc-go", &[&n.to_string()]),
+    },
+    Peer {
+        name: "corosensei",
+        is_bare: true,
+        play: |n| program("baton-bench-ipc", &["corosensei", &n.to_string()]),
+    },
+];
+
+impl Peer {
+    /// What a message one way took of each batch, in picoseconds.
+    pub fn play(&self, n_batches: u64) -> io::Result<Vec<u64>> {
+        // The first finds nothing in the caches.
+        (self.play)(n_batches + 1).map(|times| times.into_iter().skip(1).collect())
+    }
+}
+
+fn program(name: &str, arguments: &[&str]) -> io::Result<Vec<u64>> {
+    let path = std::env::current_exe()?.with_file_name(name);
+    if !path.exists() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, ADVICE));
+    }
+    let output = Command::new(path).args(arguments).output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(format!("{name}: {}", output.status)));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+}
+
+/// Whose turn it is: who is not, sleeps.
+struct Turn(AtomicU32);
+
+impl Turn {
+    /// What was written before is there for whoever finds its turn.
+    fn give(&self, to: u32) {
+        self.0.store(to, Ordering::Release);
+        let _ = futex::wake(&self.0, futex::Flags::PRIVATE, 1);
+    }
+
+    /// Sleeps while it is somebody's turn, and says whose it is then.
+    fn wait_while(&self, other: u32) -> u32 {
+        loop {
+            let turn = self.0.load(Ordering::Acquire);
+            if turn != other {
+                return turn;
+            }
+            let _ = futex::wait(&self.0, futex::Flags::PRIVATE, other, None);
+        }
+    }
+}
+
+const CLIENT: u32 = 0;
+const SERVER: u32 = 1;
+const OVER: u32 = 2;
+
+/// Two threads of the system, which wake each other.
+fn futex(n_batches: u64) -> io::Result<Vec<u64>> {
+    let turn = Arc::new(Turn(AtomicU32::new(CLIENT)));
+    let theirs = Arc::clone(&turn);
+    let server = std::thread::spawn(move || {
+        while theirs.wait_while(CLIENT) != OVER {
+            theirs.give(CLIENT);
+        }
+    });
+    let n_calls = BATCH / FUTEX_SHARE;
+    let batch = |_| {
+        let start_ns = now_ns();
+        for _ in 0..n_calls {
+            turn.give(SERVER);
+            turn.wait_while(SERVER);
+        }
+        (now_ns() - start_ns) * 1000 / (2 * n_calls)
+    };
+    let times = (0..n_batches).map(batch).collect();
+    turn.give(OVER);
+    server.join().map_err(|_| io::Error::other("the server has panicked"))?;
+    Ok(times)
+}
