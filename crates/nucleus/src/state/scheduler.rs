@@ -107,10 +107,12 @@ impl<K: Variant> State<K> {
             Switching::Strict => self.priority_of(new) >= self.decision.ceiling,
         };
         if is_highest && self.tcbs[new].is_runnable() {
+            // The one blocks and the other was blocked: neither is where `run` would look for it.
             if K::QUEUEING == Queueing::Eager {
-                self.dequeue(old);
+                self.swap(new, old);
             }
-            self.run_new(new);
+            self.count(Event::Switched);
+            self.decision.current = new;
         } else {
             self.swap(new, old);
             self.schedule();
