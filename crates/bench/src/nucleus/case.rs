@@ -38,6 +38,9 @@ const fn latency(load: Load, n_threads: usize) -> Case {
 pub const FEW: usize = 25;
 pub const MANY: usize = 250;
 
+/// So many latencies of a round at least: what 99 of 100 are below is to be that of twenty.
+const LATENCIES: u64 = 1500;
+
 /// All, in their order. A latency is measured both ways at once.
 pub const CASES: &[Case] = &[
     Case::Switch,
@@ -133,7 +136,7 @@ impl Case {
                 play::queueing::<K>(n_senders, n_batches * 10 / n_senders as u64 + 10)?
             }
             Case::Latency { load, n_threads, .. } => {
-                let found = latency::latencies::<K>(load, n_threads, n_batches * 5)?;
+                let found = latency::latencies::<K>(load, n_threads, LATENCIES + 4 * n_batches)?;
                 let case = |since| Case::Latency { load, n_threads, since };
                 return Ok(vec![
                     (case(Since::Signal), found.since_signal),

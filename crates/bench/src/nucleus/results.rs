@@ -184,7 +184,7 @@ impl Results {
                     (Case::Latency { load, n_threads, since: Since::Signal }, K::NAME)
                 };
                 let value = self.over_of(latency(MANY), latency(FEW), |round| round.p99 as f64);
-                let bar = (K::NAME == "Strict+").then_some(Bar::AtMost(1.25));
+                let bar = (K::NAME == "Strict+").then_some(Bar::AtMost(1.5));
                 ratios.push(Ratio::new(format!("{}_{name}_growth", snake(K::NAME)), value, bar));
             });
         }

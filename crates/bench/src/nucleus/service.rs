@@ -48,27 +48,21 @@ pub fn start<K: Variant>(kernel: &mut Kernel<K>, n_clients: usize) -> io::Result
         })?);
     }
     let resolvers = threads[1..].to_vec();
-    let (socket, address) = socket()?;
+    let driven = socket()?;
+    let address = driven.local_addr()?;
     threads
-        .push(kernel.spawn(DRIVER, move |mut here| drop(drive(&mut here, &socket, &resolvers)))?);
-    let sockets: Vec<UdpSocket> =
-        (0..n_clients).map(|_| Ok(socket_of()?)).collect::<io::Result<_>>()?;
+        .push(kernel.spawn(DRIVER, move |mut here| drop(drive(&mut here, &driven, &resolvers)))?);
+    let sockets: Vec<UdpSocket> = (0..n_clients).map(|_| socket()).collect::<io::Result<_>>()?;
     let network =
         kernel.spawn(NETWORK, move |mut here| drop(carry(&mut here, &sockets, address)))?;
     threads.push(network);
     Ok(Services { store, network, threads })
 }
 
-fn socket_of() -> io::Result<UdpSocket> {
+fn socket() -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.set_nonblocking(true)?;
     Ok(socket)
-}
-
-fn socket() -> io::Result<(UdpSocket, SocketAddr)> {
-    let socket = socket_of()?;
-    let address = socket.local_addr()?;
-    Ok((socket, address))
 }
 
 fn failed(error: IpcError) -> io::Error {
