@@ -27,10 +27,13 @@ pub enum Event {
 pub trait Statistics: Default + Clone + 'static {
     /// Something happened.
     fn count(&mut self, event: Event);
+    /// So many threads wait to send to one.
+    fn see_senders(&mut self, n_senders: u32);
 }
 
 impl Statistics for () {
     fn count(&mut self, _event: Event) {}
+    fn see_senders(&mut self, _n_senders: u32) {}
 }
 
 /// The counts.
@@ -41,6 +44,8 @@ pub struct Counters {
     length: usize,
     /// How often the ready queue had so many threads before an operation; the last one: or more.
     pub lengths: [u64; 32],
+    /// Threads that waited to send to one, at most.
+    pub most_senders: u32,
 }
 
 impl Counters {
@@ -69,5 +74,9 @@ impl Statistics for Counters {
             Event::LookedUp => self.sample_length(),
             _ => {}
         }
+    }
+
+    fn see_senders(&mut self, n_senders: u32) {
+        self.most_senders = self.most_senders.max(n_senders);
     }
 }

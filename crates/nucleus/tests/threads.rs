@@ -103,6 +103,27 @@ fn a_thread_that_fails_ends_alone_and_its_partners_are_told() {
     });
 }
 
+/// Two threads that let the tick take the processor, until each has seen the other run several times.
+fn take_turns(here: &mut Here, turns: &[Cell<u64>; 2], number: usize) {
+    // SAFETY: it adds to cells that are there, and nothing else.
+    unsafe {
+        here.preemptible(|_| {
+            let mut seen = 0;
+            let mut n_changes = 0;
+            while n_changes < 3 {
+                turns[number].set(turns[number].get() + 1);
+                let other = turns[1 - number].as_ptr().read_volatile();
+                n_changes += u64::from(other != seen);
+                seen = other;
+                if other == u64::MAX {
+                    break;
+                }
+            }
+        });
+    }
+    turns[number].set(u64::MAX);
+}
+
 #[test]
 fn the_tick_takes_the_processor_from_threads_that_allow_it() {
     fn taken_in<K: Variant>() {
@@ -110,28 +131,7 @@ fn the_tick_takes_the_processor_from_threads_that_allow_it() {
         let turns: Rc<[Cell<u64>; 2]> = Rc::default();
         for number in 0..2 {
             let turns = Rc::clone(&turns);
-            kernel
-                .spawn(7, move |mut here| {
-                    // SAFETY: it adds to cells that are there, and nothing else.
-                    unsafe {
-                        here.preemptible(|_| {
-                            // Neither ends before the other one has had several turns.
-                            let mut seen = 0;
-                            let mut n_changes = 0;
-                            while n_changes < 3 {
-                                turns[number].set(turns[number].get() + 1);
-                                let other = turns[1 - number].as_ptr().read_volatile();
-                                n_changes += u64::from(other != seen);
-                                seen = other;
-                                if other == u64::MAX {
-                                    break;
-                                }
-                            }
-                        });
-                    }
-                    turns[number].set(u64::MAX);
-                })
-                .unwrap();
+            kernel.spawn(7, move |mut here| take_turns(&mut here, &turns, number)).unwrap();
         }
         let summary = kernel.run();
         assert_eq!((summary.failures.len(), summary.n_left), (0, 0), "{}", K::NAME);
@@ -313,6 +313,32 @@ fn rounding_is_each_threads_own() {
         }
         assert_eq!(kernel.run().failures, []);
         assert_eq!(get() & TOWARDS_ZERO, 0);
+    }
+    each_kernel!(K => in_kernel::<K>());
+}
+
+/// The system gives the tick's handler control words of its own.
+#[test]
+fn rounding_outlives_the_tick() {
+    use rounding::{TOWARDS_ZERO, get, set};
+    fn in_kernel<K: Variant>() {
+        let mut kernel = kernel::<K>(Some(Duration::from_micros(200)));
+        let turns: Rc<[Cell<u64>; 2]> = Rc::default();
+        for (number, bits) in [0, TOWARDS_ZERO].into_iter().enumerate() {
+            let turns = Rc::clone(&turns);
+            kernel
+                .spawn(7, move |mut here| {
+                    set(get() | bits);
+                    here.float_control_changed();
+                    take_turns(&mut here, &turns, number);
+                    for _ in 0..5 {
+                        assert_eq!(get() & TOWARDS_ZERO, bits);
+                        here.request(Request::Yield);
+                    }
+                })
+                .unwrap();
+        }
+        assert_eq!(kernel.run().failures, [], "{}", K::NAME);
     }
     each_kernel!(K => in_kernel::<K>());
 }

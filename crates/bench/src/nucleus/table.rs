@@ -145,4 +145,5 @@ const LINES: &[(&str, Cell)] = &[
     ("IPCs", |s, it| rate(Event::Transferred, s, it)),
     ("time between two IPCs, ns", |s, it| s * 1e9 / it.of(Event::Transferred).max(1) as f64),
     ("IPCs queued", |s, it| rate(Event::Queued, s, it)),
+    ("longest send queue", |_, it| f64::from(it.most_senders)),
 ];

@@ -21,7 +21,7 @@ use super::notices::one_interrupt;
 use super::scheduler::Hint;
 use crate::list::Slot;
 use crate::message::{Cause, IpcError, Phase, Tag, Timeout};
-use crate::statistics::Event;
+use crate::statistics::{Event, Statistics};
 use crate::tcb::{INBOX_SIGNALS, Lending, N_REGISTER_WORDS, Status, Tcb, Utcb};
 use crate::thread_id::{ThreadId, raw};
 use crate::variant::{Path, Variant};
@@ -126,6 +126,7 @@ impl<K: Variant> State<K> {
         let priority = tcb.priority;
         self.send_queues.insert(target, me, priority);
         self.tcbs[target].inbox += 1;
+        self.statistics.see_senders(self.tcbs[target].inbox & !INBOX_SIGNALS);
         self.set_deadline(me, timeout);
         if self.utcbs[me.index()].receive as u32 == to {
             self.lend(me, target);
