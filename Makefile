@@ -127,7 +127,7 @@ histories:
 	@$(CARGO) test --quiet --release --package baton-nucleus --test histories -- $(HISTORIES)
 	@$(CARGO) test --quiet --release --package baton-nucleus --test lockstep -- $(HISTORIES)
 	@MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --quiet --package baton-nucleus --lib
-	@MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --quiet --package baton-nucleus --test histories -- 20
+	@MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --quiet --package baton-nucleus --test histories -- 3
 
 .PHONY: fuzz
 fuzz: setup
