@@ -1,5 +1,5 @@
 //! Every kernel's state beside the model, on random histories. With an argument, as many for each
-//! kernel: `cargo test --release -p baton-nucleus --test histories -- 1000000`.
+//! kernel, or for one of this name: `cargo test --release -p baton-nucleus --test histories -- 1000000`.
 
 mod model;
 
@@ -9,6 +9,9 @@ use model::history::{self, N_THREADS, Random};
 use model::pair::Pair;
 
 const N_STEPS: u64 = 60;
+/// Seeds whose histories a kernel once played wrong, beyond those that are played without argument: two
+/// deadlines at once, and the second took a priority back that had been lent to the first's thread.
+const FOUND: [u64; 1] = [745_900];
 
 fn play<K: Variant>(seed: u64) -> u64 {
     let mut random = Random::new(seed);
@@ -29,7 +32,7 @@ fn play<K: Variant>(seed: u64) -> u64 {
 
 fn play_all<K: Variant>(n_histories: u64) -> u64 {
     let mut n_inversions = 0;
-    for seed in 0..n_histories {
+    for seed in (0..n_histories).chain(FOUND) {
         let result = std::panic::catch_unwind(|| play::<K>(seed));
         assert!(result.is_ok(), "{} fails with seed {seed}", K::NAME);
         n_inversions += result.unwrap_or(0);
@@ -39,7 +42,8 @@ fn play_all<K: Variant>(n_histories: u64) -> u64 {
 
 fn main() {
     let n_histories = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(2000);
-    each_kernel!(K => {
+    let name = std::env::args().skip(1).find(|argument| argument.parse::<u64>().is_err());
+    each_kernel!(K => if name.as_ref().is_none_or(|name| name == K::NAME) {
         let n_inversions = play_all::<K>(n_histories);
         let per_cent = n_inversions as f64 * 100.0 / (n_histories * N_STEPS) as f64;
         println!("{}: {n_histories} histories, a lower thread runs after {per_cent:.2} % of steps", K::NAME);

@@ -5,7 +5,7 @@ use super::State;
 use crate::list::Slot;
 use crate::message::{Cause, IpcError, Phase, Timeout};
 use crate::tcb::Status;
-use crate::variant::Variant;
+use crate::variant::{Inheritance, Variant};
 
 impl<K: Variant> State<K> {
     /// The next time at which somebody's wait ends.
@@ -15,13 +15,22 @@ impl<K: Variant> State<K> {
 
     /// Ends the waits whose deadline has come.
     pub fn expire(&mut self, now_ns: u64) {
+        let mut is_over = false;
         while let Some((deadline_ns, slot)) = self.deadlines.first()
             && deadline_ns <= now_ns
         {
             let sends = self.tcbs[slot].status == Status::Sending;
             let phase = if sends { Phase::Send } else { Phase::Receive };
             self.fail_wait(slot, IpcError { phase, cause: Cause::Timeout });
-            self.wake(slot);
+            // A priority that was lent may be taken back by the next of them.
+            match K::INHERITANCE {
+                Inheritance::None => self.wake(slot),
+                Inheritance::ThroughCalls => self.enqueue(slot),
+            }
+            is_over = true;
+        }
+        if is_over && K::INHERITANCE == Inheritance::ThroughCalls {
+            self.schedule();
         }
     }
 
