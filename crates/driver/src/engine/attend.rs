@@ -106,7 +106,7 @@ impl Engine {
     }
 
     /// A duty at the lane is over. There may be another one there by now.
-    fn withdraw(&self, state: &mut State, via: Via) {
+    pub(super) fn withdraw(&self, state: &mut State, via: Via) {
         state.withdraw_lane(via);
         if self.duty(via).is_some_and(|duty| !duty.is_over()) {
             state.offer_lane(via);

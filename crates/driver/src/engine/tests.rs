@@ -183,6 +183,32 @@ fn what_has_been_taken_may_be_told_of() {
     server.close();
 }
 
+/// Its caller has become an ordinary one and a real-time one again before the looper has looked.
+#[test]
+fn who_leaves_a_lane_takes_no_later_offer_with_it() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let via = other_end(&server, &channel).via(0);
+    {
+        let mut state = server.lock();
+        for looper in [1, 2] {
+            state.enter_looper(looper);
+            state.thread(looper).return_once = false;
+        }
+    }
+    server.begin_duty(channel.id, 0, 0);
+    assert_eq!(server.lock().go_on_duty(1), Some(via));
+    server.end_duties(channel.id, Some(0));
+    server.end_offer(via);
+    server.begin_duty(channel.id, 0, 0);
+    let mut state = server.lock();
+    server.withdraw(&mut state, via);
+    assert!(state.wants_attendant());
+    drop(state);
+    client.close();
+    server.close();
+}
+
 /// A client may post as fast as the server takes in, and others want the state as well.
 #[test]
 fn a_look_ends_however_much_there_is() {
