@@ -26,6 +26,7 @@ use crate::stage::Setting;
 use baton_nucleus::each_kernel;
 use baton_nucleus::variant::Variant;
 use case::{CASES, Case, Since};
+use clap::builder::PossibleValuesParser;
 use results::{Results, THESIS};
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -34,20 +35,16 @@ use table::Tables;
 /// How the experiments are to run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Kernels: Fastpath, Slowpath, Direct/Lazy, Direct/Eager, Strict/Lazy, Strict/Eager, IPC-Scan, IPC-Ordered, \
-IPC-Heap, Strict+.
-
 Exit codes: 0 success; 1 nothing could be measured, or, with --check, a ratio does not hold.")]
 pub struct NucleusArgs {
     /// How it reports
     #[command(flatten)]
     pub form: FormArgs,
     /// These kernels only, and no peers
-    #[arg(long, value_name = "NAME", num_args = 1..)]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = PossibleValuesParser::new(kernels()))]
     pub kernel: Vec<String>,
-    /// These experiments only: switch, ping-pong, hot-potato, queueing, elevator, start-stop, chaining,
-    /// workload
-    #[arg(long, value_name = "NAME", num_args = 1..)]
+    /// These experiments only
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = EXPERIMENTS)]
     pub only: Vec<String>,
     /// Rounds
     #[arg(long, value_name = "N", default_value = "7", value_parser = clap::value_parser!(u32).range(1..))]
@@ -55,6 +52,24 @@ pub struct NucleusArgs {
     /// One run of ping-pong, for who counts its instructions: KERNEL:WORDS:BATCHES
     #[arg(long, hide = true)]
     pub play: Option<String>,
+}
+
+/// As cases' names begin, and what is not one of the cases.
+const EXPERIMENTS: [&str; 8] = [
+    "switch",
+    "ping-pong",
+    "hot-potato",
+    "queueing",
+    "elevator",
+    "start-stop",
+    "chaining",
+    "workload",
+];
+
+fn kernels() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    each_kernel!(K => names.push(K::NAME));
+    names
 }
 
 /// Runs it and prints what it found.

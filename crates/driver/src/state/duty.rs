@@ -87,7 +87,7 @@ impl State {
 
     /// The thread, which comes to read, goes on duty if it can be spared.
     pub fn go_on_duty(&mut self, tid: Tid) -> Option<Via> {
-        if !self.wants_attendant() || !self.is_free(tid) {
+        if !self.wants_attendant() || !self.is_free(tid) || self.has_process_work() {
             return None;
         }
         let thread = self.thread(tid);
@@ -99,10 +99,6 @@ impl State {
         (thread.attends, thread.has_attended) = (Some(via), true);
         self.duties.attended.insert(via, tid);
         self.duties.on_duty += 1;
-        if self.has_process_work() {
-            // It may have been woken for that.
-            self.effect(Effect::WakeLooper);
-        }
         if self.sleepers == 0 {
             self.none_waits();
         }
@@ -294,9 +290,9 @@ mod tests {
             ("an unsuited one", |state| state.thread(1).is_unsuited = true, false),
             ("one that has been on duty", |state| state.thread(1).has_attended = true, true),
             (
-                "when the pool has work, of which there may be no end",
+                "when the pool has work",
                 |state| state.push_process(super::super::work::Work::Error(0)),
-                true,
+                false,
             ),
             ("when somebody polls", |state| state.end_duties(9), false),
         ];
