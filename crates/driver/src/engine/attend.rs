@@ -28,7 +28,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// From one round to the next. A pool that serves longer without a look is one that may wait for somebody.
@@ -37,13 +37,16 @@ const ROUND: Duration = Duration::from_millis(20);
 /// When the control thread is to see whether the pool lacks those on duty.
 #[derive(Debug)]
 pub(super) struct Patrol {
+    /// Runs while `expected`.
     timer: OwnedFd,
+    expected: AtomicBool,
 }
 
 impl Patrol {
     pub fn new() -> Result<Patrol, Errno> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        Ok(Patrol { timer: rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)? })
+        let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        Ok(Patrol { timer, expected: AtomicBool::new(false) })
     }
 
     /// Polls readable when it is time.
@@ -51,20 +54,29 @@ impl Patrol {
         self.timer.as_fd()
     }
 
-    /// A round is due a while from now.
+    /// A round is due a while from now, or sooner: nobody who expects another one puts it off.
     pub fn expect(&self) {
+        if self.expected.swap(true, Ordering::SeqCst) {
+            return;
+        }
         let never = Timespec { tv_sec: 0, tv_nsec: 0 };
         let then = Timespec { tv_sec: 0, tv_nsec: ROUND.subsec_nanos().into() };
         let once = Itimerspec { it_interval: never, it_value: then };
         // It cannot fail: the descriptor is a timer and the time is one.
         let _ = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
     }
+
+    /// It has come. What is to be seen from now on expects another one.
+    fn begin(&self) {
+        let _ = rustix::io::read(&self.timer, &mut [0; 8]);
+        self.expected.store(false, Ordering::SeqCst);
+    }
 }
 
 impl Engine {
     /// The control thread's round.
     pub(super) fn patrol(&self) {
-        let _ = rustix::io::read(&self.patrol.timer, &mut [0; 8]);
+        self.patrol.begin();
         let mut state = self.lock();
         for via in state.take_absent() {
             if let Some(channel) = self.channel(via.channel) {
