@@ -242,16 +242,22 @@ impl Engine {
             let lane = told.trailing_zeros();
             told &= told - 1;
             let via = channel.via(lane as usize);
-            if is_waited_for(state, channel, via) {
+            // It may be about to leave: whether it has left is seen a round later.
+            if is_posted(channel, via) && state.is_attended(via) {
                 state.note_absent(via);
             }
         }
     }
 
     fn end_absence(&self, state: &mut State, channel: &Channel, via: Via) {
-        if is_waited_for(state, channel, via)
-            && let Ok(areas) = channel.lane(via.lane as usize)
-        {
+        if !is_posted(channel, via) || !state.is_attended(via) {
+            return;
+        }
+        if !state.is_away(via) || !is_idle(channel, via) {
+            // Its caller has told of it once.
+            return state.note_absent(via);
+        }
+        if let Ok(areas) = channel.lane(via.lane as usize) {
             state.vacate(via);
             channel.leave_lane(areas, via.lane);
         }
@@ -284,15 +290,16 @@ impl Engine {
     }
 }
 
-/// Whether a call lies on a lane whose thread is out of the driver. It does not serve past the state either.
-fn is_waited_for(state: &State, channel: &Channel, via: Via) -> bool {
-    let is_posted = channel.lane(via.lane as usize).is_ok_and(|areas| !areas.inbox().is_empty());
-    let is_idle = || {
-        let idle = channel.start_serving(via.lane);
-        if idle {
-            channel.end_serving(via.lane);
-        }
-        idle
-    };
-    is_posted && state.is_away(via) && is_idle()
+/// Whether a call lies on the lane.
+fn is_posted(channel: &Channel, via: Via) -> bool {
+    channel.lane(via.lane as usize).is_ok_and(|areas| !areas.inbox().is_empty())
+}
+
+/// Whether nobody serves the lane past the state.
+fn is_idle(channel: &Channel, via: Via) -> bool {
+    let idle = channel.start_serving(via.lane);
+    if idle {
+        channel.end_serving(via.lane);
+    }
+    idle
 }

@@ -117,12 +117,20 @@ impl State {
         thread.attends
     }
 
-    /// Whether the program's thread that attends the lane is out of the driver, and owes nobody an answer.
+    /// Whether a thread of the program's attends the lane.
+    pub fn is_attended(&self, via: Via) -> bool {
+        self.attendant(via).is_some()
+    }
+
+    /// Whether it is out of the driver, and owes nobody an answer.
     pub fn is_away(&self, via: Via) -> bool {
-        let thread = self.duties.attended.get(&via).and_then(|tid| self.threads.get(*tid));
-        thread.is_some_and(|thread| {
-            thread.attends == Some(via) && thread.waiting == Waiting::No && thread.stack.is_empty()
-        })
+        let is_out = |thread: &Thread| thread.waiting == Waiting::No && thread.stack.is_empty();
+        self.attendant(via).is_some_and(is_out)
+    }
+
+    fn attendant(&self, via: Via) -> Option<&Thread> {
+        let thread = self.threads.get(*self.duties.attended.get(&via)?)?;
+        Some(thread).filter(|thread| thread.attends == Some(via))
     }
 
     /// The program's thread that attends the lane is the pool's again, and another may attend it.
