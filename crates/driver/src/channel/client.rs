@@ -1,6 +1,6 @@
 //! A channel at the client's end: lanes, the bell, the one-way ring.
 
-use super::{Channel, Ends, OneWayAccount, Progress};
+use super::{Channel, Ends, OneWayAccount, Progress, lanes_of};
 use baton_abi::lane::*;
 use baton_shm::bell::Ring;
 use baton_shm::mailbox::Reader;
@@ -44,7 +44,7 @@ impl Channel {
         }
         let is_attended =
             |lane: usize| self.lane(lane).is_ok_and(|areas| areas.outbox().is_attended());
-        let lanes = (0..LANES).filter(|lane| left >> lane & 1 == 1);
+        let lanes = lanes_of(left);
         let attended: u64 = lanes.filter(|&lane| is_attended(lane)).map(|lane| 1 << lane).sum();
         self.left.fetch_and(!left | attended, Ordering::Relaxed);
         attended

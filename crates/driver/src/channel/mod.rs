@@ -360,3 +360,12 @@ impl<'a> Lane<'a> {
         self.outbox().post()
     }
 }
+
+/// The lanes whose bits are set, in order.
+pub fn lanes_of(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lane = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (lane < LANES).then_some(lane)
+    })
+}

@@ -1,6 +1,6 @@
 //! A channel at the server's end: what has come, and what the client is told.
 
-use super::{Channel, Ends, Lane};
+use super::{Channel, Ends, Lane, lanes_of};
 use crate::level::Level;
 use baton_abi::lane::*;
 use baton_shm::lock::Guard;
@@ -21,41 +21,19 @@ pub const WARM_REQUESTS: u64 = 1024;
 pub struct OneWay;
 
 impl Channel {
-    /// Lanes with a request, new ones and those that could not be taken before.
-    pub fn ready_lanes(&self, ends: &mut Ends) -> u64 {
+    /// Lanes with a request, new ones and those that could not be taken before; and those with a looper of their own
+    /// of which their client has told all the same, being in a hurry: these loopers are nudged.
+    pub fn ready_lanes(&self, ends: &mut Ends) -> (u64, u64) {
         let word = self.head.double_word(header::READY);
         // SeqCst: after the announcement of a sleeper; see `bell`.
         if word.load(Ordering::SeqCst) != 0 {
             ends.ready |= word.swap(0, Ordering::SeqCst);
         }
-        if ends.ready & self.attended.load(Ordering::Relaxed) != 0 {
-            self.leave_to_attendants(ends);
-        }
-        ends.ready
-    }
-
-    /// Lanes with a looper of their own of which their client has told all the same.
-    pub fn told_of_attended(&self) -> u64 {
-        let attended = self.attended.load(Ordering::Relaxed);
-        if attended == 0 {
-            return 0;
-        }
-        let mut ends = self.ends();
-        ends.ready |= self.head.double_word(header::READY).swap(0, Ordering::SeqCst);
-        ends.ready & attended
-    }
-
-    /// A lane with a looper of its own is not told of, but by a client that is in a hurry.
-    fn leave_to_attendants(&self, ends: &mut Ends) {
-        let attended = self.attended.load(Ordering::Relaxed);
-        let mut theirs = ends.ready & attended;
+        let attended = ends.ready & self.attended.load(Ordering::Relaxed);
         ends.ready &= !attended;
-        while theirs != 0 {
-            if let Ok(areas) = self.lane(theirs.trailing_zeros() as usize) {
-                areas.inbox().nudge();
-            }
-            theirs &= theirs - 1;
-        }
+        let areas = lanes_of(attended).filter_map(|lane| self.lane(lane).ok());
+        areas.for_each(|areas| areas.inbox().nudge());
+        (ends.ready, attended)
     }
 
     /// The place of the looper that a lane has of its own. Whoever had it before leaves it at the priority of whoever

@@ -1,7 +1,7 @@
 //! What peers have posted comes in, oldest first: requests on lanes, one-way transactions in rings.
 
-use super::Engine;
-use crate::channel::Channel;
+use super::{Engine, tid};
+use crate::channel::{Channel, lanes_of};
 use crate::clock::stamp_in_order;
 use crate::level::Level;
 use crate::state::State;
@@ -129,15 +129,13 @@ impl Engine {
             if nth >= CHANNELS_AT_ONCE && self.state.is_awaited() {
                 return Err(Awaited);
             }
-            self.look_for_absent(state, channel);
             let mut ends = channel.ends();
             if ends.dead {
                 continue;
             }
-            let mut ready = channel.ready_lanes(&mut ends);
-            while ready != 0 {
-                let lane = ready.trailing_zeros() as usize;
-                ready &= ready - 1;
+            let (ready, attended) = channel.ready_lanes(&mut ends);
+            self.look_for_absent(state, channel, attended);
+            for lane in lanes_of(ready) {
                 if let Ok(areas) = channel.lane(lane) {
                     offer(&mut call, channel, Candidate::call(channel, lane, &areas.header()));
                 }
@@ -178,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// Takes in what lies on a lane that the calling thread attends. What has to wait for an event is
+    /// Takes in what lies on a lane, if the calling thread attends it. What has to wait for an event is
     /// returned.
     pub(super) fn accept_attended(
         &self,
@@ -186,6 +184,10 @@ impl Engine {
         channel: &Channel,
         lane: usize,
     ) -> Option<Stop> {
+        if !state.is_attended_by(channel.via(lane), tid()) {
+            // What comes in is for whoever attends it now, and that thread may be away.
+            return None;
+        }
         match self.accept_lane(state, channel, lane) {
             Ok(()) | Err(Stop::Gone) => None,
             Err(Stop::Later) => Some(Stop::Later),

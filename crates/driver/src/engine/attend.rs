@@ -13,7 +13,7 @@
 use super::Engine;
 use super::duty::Duty;
 use super::stay;
-use crate::channel::Channel;
+use crate::channel::{Channel, lanes_of};
 use crate::state::State;
 use crate::state::thread::Waiting;
 use crate::state::transaction::Via;
@@ -214,7 +214,12 @@ impl Engine {
             if duty.is_over() && state.attends(tid) == Some(via) {
                 self.withdraw(&mut state, via);
             }
-            if state.has_work(tid, false) || state.attends(tid) != Some(via) {
+            if state.attends(tid) != Some(via) {
+                // What it was woken for, while it goes back to its program with something else.
+                self.look_after(via);
+                return Ok(state);
+            }
+            if state.has_work(tid, false) {
                 return Ok(state);
             }
             if nonblocking {
@@ -236,12 +241,10 @@ impl Engine {
 
     /// Lanes that their callers have told of although they are attended: those whose threads are still away a
     /// round later are the pool's.
-    pub(super) fn look_for_absent(&self, state: &mut State, channel: &Channel) {
-        let mut told = channel.told_of_attended();
-        while told != 0 {
-            let lane = told.trailing_zeros();
-            told &= told - 1;
-            let via = channel.via(lane as usize);
+    #[inline]
+    pub(super) fn look_for_absent(&self, state: &mut State, channel: &Channel, told: u64) {
+        for lane in lanes_of(told) {
+            let via = channel.via(lane);
             // It may be about to leave: whether it has left is seen a round later.
             if is_posted(channel, via) && state.is_attended(via) {
                 state.note_absent(via);

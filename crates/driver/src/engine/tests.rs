@@ -297,3 +297,37 @@ fn a_thread_that_is_relieved_looks_for_what_it_was_woken_for() {
         client.close();
     }
 }
+
+/// It has been relieved in its sleep, and another thread, which is with its program, attends the lane.
+#[test]
+fn only_who_attends_a_lane_takes_what_comes_there() {
+    let (broker, _directory) = broker();
+    let another = u32::MAX;
+    for attends in [tid(), another] {
+        let (server, client, channel) = channel(&broker);
+        let theirs = other_end(&server, &channel);
+        let (areas, via) = (theirs.lane(0).unwrap(), theirs.via(0));
+        let mut state = server.lock();
+        state.buffers.map(MAX_PAYLOAD_BYTES);
+        for looper in [tid(), another] {
+            state.enter_looper(looper);
+            state.thread(looper).return_once = false;
+        }
+        server.unlock(state);
+        server.begin_duty(channel.id, 0, 0);
+        let duty = server.duty(via).unwrap();
+        let mut state = server.lock();
+        assert_eq!(state.go_on_duty(attends), Some(via));
+        assert!(theirs.attend(areas, 0));
+        let (data, sent) = (Data::Bytes(&[]), Sent::default());
+        let outgoing = Outgoing { code: 1, flags: 0, data, offsets: &[], sent };
+        client.send(tid(), Target::Handle(0), 0, (0, 0), Ok(outgoing));
+        assert!(!areas.inbox().is_empty());
+        state = server.accept_own(state, &duty);
+        assert_eq!(areas.inbox().is_empty(), attends == tid());
+        assert_eq!(state.has_work(attends, false), attends == tid());
+        server.unlock(state);
+        client.close();
+        server.close();
+    }
+}

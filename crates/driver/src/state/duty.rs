@@ -117,6 +117,11 @@ impl State {
         thread.attends
     }
 
+    /// Whether this thread, the program's or ours, alone takes what comes on the lane.
+    pub fn is_attended_by(&self, via: Via, tid: Tid) -> bool {
+        self.duties.attended.get(&via) == Some(&tid)
+    }
+
     /// Whether a thread of the program's attends the lane.
     pub fn is_attended(&self, via: Via) -> bool {
         self.attendant(via).is_some()

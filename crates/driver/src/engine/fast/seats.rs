@@ -3,7 +3,7 @@
 use super::cell::Cell;
 use super::serve::{Posted, Served, Taken, Warm};
 use super::{Receiver, is_plain};
-use crate::channel::{Channel, OneWay};
+use crate::channel::{Channel, OneWay, lanes_of};
 use crate::engine::Engine;
 use crate::level::{self, Level};
 use crate::state::State;
@@ -261,8 +261,7 @@ impl<T: Clone> Seats<T> {
         let ours = last.map(|(place, number)| Chosen { place, number, ours: true });
         let others = warm.iter().enumerate().flat_map(|(place, channel)| {
             let ready = channel.new_lanes().unwrap_or(0);
-            let lanes = (0..LANES as u32).filter(move |number| ready >> number & 1 == 1);
-            lanes.map(move |number| Chosen { place, number, ours: false })
+            lanes_of(ready).map(move |lane| Chosen { place, number: lane as u32, ours: false })
         });
         let chosen =
             ours.into_iter().chain(others).min_by_key(|lane| key(lane.place, lane.number))?;
