@@ -87,11 +87,17 @@ impl State {
 
     /// The thread, which comes to read, goes on duty if it can be spared.
     pub fn go_on_duty(&mut self, tid: Tid) -> Option<Via> {
-        if !self.wants_attendant() || !self.is_free(tid) || self.has_process_work() {
+        if !self.wants_attendant() || !self.is_free(tid) {
             return None;
         }
         let thread = self.thread(tid);
         if !thread.looper.is_there() || thread.attends.is_some() || thread.is_unsuited {
+            return None;
+        }
+        let has_work = self.has_process_work();
+        let thread = self.thread(tid);
+        thread.is_missed &= has_work;
+        if thread.is_missed {
             return None;
         }
         let via = self.duties.vacant.remove(0);
@@ -99,6 +105,10 @@ impl State {
         (thread.attends, thread.has_attended) = (Some(via), true);
         self.duties.attended.insert(via, tid);
         self.duties.on_duty += 1;
+        if has_work {
+            // It may have been woken for that.
+            self.effect(Effect::WakeLooper);
+        }
         if self.sleepers == 0 {
             self.none_waits();
         }
@@ -228,8 +238,9 @@ impl State {
         };
         let idle = attended
             .find(|(via, tid)| self.threads.get(**tid).is_some_and(|thread| is_idle(via, thread)));
-        if let Some((&via, _)) = idle {
+        if let Some((&via, &tid)) = idle {
             self.vacate(via);
+            self.thread(tid).is_missed = true;
         }
     }
 
@@ -303,9 +314,9 @@ mod tests {
             ("an unsuited one", |state| state.thread(1).is_unsuited = true, false),
             ("one that has been on duty", |state| state.thread(1).has_attended = true, true),
             (
-                "when the pool has work",
+                "when the pool has work, of which there may be no end",
                 |state| state.push_process(super::super::work::Work::Error(0)),
-                false,
+                true,
             ),
             ("when somebody polls", |state| state.end_duties(9), false),
         ];
@@ -392,7 +403,10 @@ mod tests {
         assert!(state.patrol());
         assert_eq!(state.attends(1), None);
         assert!(!state.patrol(), "nobody is on duty");
+        assert!(state.thread(1).relieved_of.take().is_some());
+        assert_eq!(state.go_on_duty(1), None, "it stays for all of the pool's work");
         assert!(state.next_return(1, true).is_some());
+        assert_eq!(state.go_on_duty(1), Some(via(0)));
     }
 
     #[test]

@@ -112,6 +112,8 @@ pub struct Thread {
     pub is_off_level: bool,
     /// It attends one, or has.
     pub has_attended: bool,
+    /// The pool has missed it on duty: it attends none before the pool has nothing left for it.
+    pub is_missed: bool,
     /// Its program has given it a scheduling of its own: it attends none.
     pub is_unsuited: bool,
     /// Its read returns even if there is nothing: so does a thread's first ioctl, whichever it is.
@@ -132,6 +134,7 @@ impl Default for Thread {
             relieved_of: None,
             is_off_level: false,
             has_attended: false,
+            is_missed: false,
             is_unsuited: false,
             return_once: true,
             error: ExtendedError::default(),
