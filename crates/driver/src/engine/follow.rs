@@ -97,22 +97,26 @@ impl Follower {
 impl Engine {
     /// The calling looper has been woken by one of these clients: the rest is done on that one's processor, if
     /// that pays.
-    #[inline]
+    #[inline(always)]
     pub(super) fn follow(&self, hot: &[&Channel]) {
-        thread_local!(static FOLLOWER: RefCell<Follower> = const { RefCell::new(Follower::new()) });
         let settings = &self.settings;
-        if !settings.follow || may_spin(settings, true) && self.gaps.pays(settings.longest_spin_ns)
-        {
-            return;
+        let spins = || may_spin(settings, true) && self.gaps.pays(settings.longest_spin_ns);
+        if settings.follow && !spins() {
+            follow(hot);
         }
-        let caller = only_caller(hot);
-        let to = FOLLOWER.with(|follower| {
-            // A signal handler of the program may have come here in the middle of it.
-            follower.try_borrow_mut().ok()?.woken_by(caller, now_ns)
-        });
-        if let Some(processor) = to {
-            move_to(processor as usize);
-        }
+    }
+}
+
+#[inline(never)]
+fn follow(hot: &[&Channel]) {
+    thread_local!(static FOLLOWER: RefCell<Follower> = const { RefCell::new(Follower::new()) });
+    let caller = only_caller(hot);
+    let to = FOLLOWER.with(|follower| {
+        // A signal handler of the program may have come here in the middle of it.
+        follower.try_borrow_mut().ok()?.woken_by(caller, now_ns)
+    });
+    if let Some(processor) = to {
+        move_to(processor as usize);
     }
 }
 

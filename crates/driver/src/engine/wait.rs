@@ -126,7 +126,7 @@ impl Engine {
     }
 
     /// Waits for something on the lane of a call.
-    #[inline]
+    #[inline(always)]
     pub(super) fn await_answer(
         &self,
         channel: &Channel,
@@ -137,18 +137,19 @@ impl Engine {
             return Ok(seen);
         }
         let longest = self.settings.longest_spin_ns;
-        if !may_spin(&self.settings, channel.is_apart()) {
-            return sleep_for_answer(channel, number, lane);
-        }
-        let look = || Some(lane.inbox().look()).filter(|seen| *seen != Seen::Nothing);
-        match channel.answers.spin(longest, look) {
-            Spun::Saw(seen) => Ok(seen),
-            Spun::Since(start) => {
-                let outcome = sleep_for_answer(channel, number, lane);
-                channel.answers.learn(now_ns() - start, longest);
-                outcome
+        let mut since = None;
+        if may_spin(&self.settings, channel.is_apart()) {
+            let look = || Some(lane.inbox().look()).filter(|seen| *seen != Seen::Nothing);
+            match channel.answers.spin(longest, look) {
+                Spun::Saw(seen) => return Ok(seen),
+                Spun::Since(start) => since = Some(start),
             }
         }
+        let outcome = sleep_for_answer(channel, number, lane);
+        if let Some(start) = since {
+            channel.answers.learn(now_ns() - start, longest);
+        }
+        outcome
     }
 
     /// Waits until a client or this process wants a looper that looks at everything.
@@ -280,7 +281,7 @@ impl Engine {
 /// A futex word and what it is expected to hold.
 type Word<'a> = (&'a AtomicU32, u32);
 
-#[inline]
+#[inline(always)]
 fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
     // A looper that has been woken for it takes it.
     let is_untaken = || !channel.is_expected(number) && !lane.outbox().is_empty();

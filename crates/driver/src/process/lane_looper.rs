@@ -1,8 +1,8 @@
 //! The looper of one real-time caller.
 
-use super::{Handler, Inner, Process};
+use super::{Handler, Inner, Process, Received, Request};
 use crate::engine::duty::Duty;
-use crate::engine::fast::{Answered, Inline, Seat};
+use crate::engine::fast::{Answered, Seat};
 use crate::engine::tid;
 use crate::state::{Return, State};
 use crate::thread;
@@ -42,11 +42,11 @@ impl Process {
 
     /// Serves what has been posted. False if that is not for the fast path.
     fn serve_posted(&self, seat: &mut Seat<Arc<Handler>>, duty: &Duty) -> bool {
-        let mut request = Inline::new();
-        let lane = duty.lane as usize;
-        let taken = seat.take(&self.inner.engine, &duty.channel, lane, &mut request);
+        let mut request = Request { received: Received::awaited(&self.inner) };
+        let (lane, here) = (duty.lane as usize, request.received.here());
+        let taken = seat.take(&self.inner.engine, &duty.channel, lane, here);
         taken.is_some_and(|(taken, handler)| {
-            self.serve_taken(taken, handler, request) == Answered::Yes
+            self.serve_taken(taken, handler, &request) == Answered::Yes
         })
     }
 

@@ -3,7 +3,7 @@
 use super::received::Place;
 use super::{Handler, Parcel, Process, Received, Request};
 use crate::engine::fast::{
-    Answered, INLINE_BYTES, Inline, Seats, Served, Server, Taken, Warm, while_serving,
+    Answered, INLINE_BYTES, Seats, Served, Server, Taken, Warm, while_serving,
 };
 use crate::engine::tid;
 use crate::level::{self, Wanted};
@@ -108,10 +108,10 @@ impl Process {
         &self,
         taken: Taken<'_>,
         handler: &Arc<Handler>,
-        request: Inline,
+        request: &Request<'_>,
     ) -> Answered {
-        let (inner, place) = (&self.inner, Place::Here(request));
-        let answer = handle(handler, &Request { received: Received { inner, place } });
+        let inner = &self.inner;
+        let answer = handle(handler, request);
         let answered = match &answer {
             Ok(parcel) if parcel.objects.is_none() && parcel.data.len() <= INLINE_BYTES => {
                 taken.answer(&inner.engine, &parcel.data)
@@ -157,12 +157,13 @@ impl Server for Looper<'_> {
 
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
         let inner = &self.process.inner;
-        let (mut request, news) = (Inline::new(), (any_work, posted));
-        let (taken, handler) = match self.seats.take(&inner.engine, warm, news, &mut request) {
+        let mut request = Request { received: Received::awaited(inner) };
+        let (news, here) = ((any_work, posted), request.received.here());
+        let (taken, handler) = match self.seats.take(&inner.engine, warm, news, here) {
             Ok(taken) => taken,
             Err(served) => return served,
         };
-        match self.process.serve_taken(taken, handler, request) {
+        match self.process.serve_taken(taken, handler, &request) {
             Answered::Yes => Served::Wait,
             Answered::No => Served::Look,
         }

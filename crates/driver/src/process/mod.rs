@@ -25,7 +25,7 @@ pub use parcel::Parcel;
 pub use received::{Received, Request};
 
 use crate::device::OpenError;
-use crate::engine::fast::{Body, Inline, Outcome};
+use crate::engine::fast::{Body, Outcome};
 use crate::engine::{Engine, tid};
 use crate::parcel::Sent;
 use crate::send::{Data, Outgoing};
@@ -171,10 +171,10 @@ impl Process {
         code: u32,
         body: Body<'_>,
     ) -> Option<Result<Received<'_>, CallError>> {
-        let (inner, mut answer) = (&self.inner, Inline::new());
-        let named = (code, TF_ACCEPT_FDS);
-        match inner.engine.call_fast(handle, named, body, &mut answer) {
-            Outcome::Answered => Some(Ok(Received { inner, place: Place::Here(answer) })),
+        let (inner, named) = (&self.inner, (code, TF_ACCEPT_FDS));
+        let mut answer = Received::awaited(inner);
+        match inner.engine.call_fast(handle, named, body, answer.here()) {
+            Outcome::Answered => Some(Ok(answer)),
             Outcome::Adopted(_) => Some(self.await_reply(tid(), handle)),
             Outcome::No => None,
         }

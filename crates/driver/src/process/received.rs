@@ -26,6 +26,23 @@ pub struct Request<'a> {
     pub received: Received<'a>,
 }
 
+impl<'a> Received<'a> {
+    /// Nothing yet, of what comes by the fast path.
+    #[inline(always)]
+    pub(super) fn awaited(inner: &'a Arc<Inner>) -> Received<'a> {
+        Received { inner, place: Place::Here(Inline::new()) }
+    }
+
+    /// Where that comes.
+    #[inline(always)]
+    pub(super) fn here(&mut self) -> &mut Inline {
+        match &mut self.place {
+            Place::Here(inline) => inline,
+            Place::Buffer(_) => unreachable!("what lies there has come"),
+        }
+    }
+}
+
 impl Received<'_> {
     /// The bytes.
     pub fn data(&self) -> &[u8] {

@@ -65,6 +65,18 @@ impl Body<'_> {
             Body::Loan(loan) => loan.bytes(),
         }
     }
+
+    /// Behind the header.
+    #[inline(always)]
+    fn write(self, area: View<'_>, caller: &ChainEntry) {
+        area.write(size_of::<Message>(), bytes_of(caller));
+        let at = size_of::<Message>() + size_of::<ChainEntry>();
+        match self {
+            Body::Bytes(data) => area.write(at, data),
+            Body::Program(source) => source.copy_to(area, at),
+            Body::Loan(_) => {}
+        }
+    }
 }
 
 /// Longest payload of which nobody asks whether its target has room: that is not where it goes to lie,
@@ -148,15 +160,8 @@ impl Engine {
         };
         channel.show_nice(number, route.nice);
         let caller = ChainEntry { process: self.identity.process.0, token };
-        let reader = lane.post(&request, |area| {
-            area.write(size_of::<Message>(), bytes_of(&caller));
-            let at = size_of::<Message>() + size_of::<ChainEntry>();
-            match body {
-                Body::Bytes(data) => area.write(at, data),
-                Body::Program(source) => source.copy_to(area, at),
-                Body::Loan(_) => {}
-            }
-        });
+        body.write(lane.outgoing, &caller);
+        let reader = lane.post(&request, |_| {});
         channel.tell_of_request(number, reader, false);
         let seen = self.await_answer(channel, via.lane, lane);
         if seen == Ok(Seen::Message) && self.take_answer(cell, lane, receiver) {

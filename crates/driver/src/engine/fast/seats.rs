@@ -388,6 +388,7 @@ mod tests {
         ];
         for (values, order) in cases {
             let (stage, mut seats) = (stage(), Seats::new());
+            let _control_waits = stage.server.lock();
             values.iter().enumerate().for_each(|(lane, nice)| stage.post(lane, *nice));
             let served: Vec<u32> = std::iter::from_fn(|| stage.take(&mut seats)).collect();
             assert_eq!(served, order, "{values:?}");
@@ -397,6 +398,7 @@ mod tests {
     #[test]
     fn whoever_says_the_best_keeps_nobody_waiting_for_long() {
         let (stage, mut seats) = (stage(), Seats::new());
+        let _control_waits = stage.server.lock();
         let waiting = 3;
         (0..waiting).for_each(|lane| stage.post(lane, 19));
         let liars = [10, 20, 30];

@@ -108,7 +108,7 @@ impl Engine {
 
 impl Taken<'_> {
     /// Answers with bytes, in the place of which the caller may find an error of its own.
-    #[inline]
+    #[inline(always)]
     pub fn answer(&self, engine: &Engine, data: &[u8]) -> Answered {
         if !self.cell.leave() {
             return Answered::No;
