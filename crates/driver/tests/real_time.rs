@@ -5,6 +5,7 @@
 mod support;
 
 use baton_abi::control::{LaneReport, Policy, ProcessReport, Rank};
+use baton_broker::{Config, Running};
 use baton_driver::observer::Observer;
 use baton_driver::process::{Handle, Parcel, Process, Request, priority_changed};
 use rustix::io::Errno;
@@ -37,7 +38,7 @@ fn main() {
         return;
     }
     become_ordinary();
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 10] = [
         (
             "a_prepared_callers_first_call_is_served_at_its_rank",
             a_prepared_callers_first_call_is_served_at_its_rank,
@@ -45,6 +46,11 @@ fn main() {
         ("a_call_is_served_at_its_callers_rank", a_call_is_served_at_its_callers_rank),
         ("a_nested_call_inherits", a_nested_call_inherits),
         ("a_change_of_priority_is_followed", a_change_of_priority_is_followed),
+        (
+            "a_caller_with_a_deadline_has_the_highest_looper",
+            a_caller_with_a_deadline_has_the_highest_looper,
+        ),
+        ("the_next_broker_knows_real_time_callers", the_next_broker_knows_real_time_callers),
         ("a_bound_callers_looper_is_bound_there", a_bound_callers_looper_is_bound_there),
         ("a_caller_that_ends_leaves_no_looper", a_caller_that_ends_leaves_no_looper),
         ("a_killed_caller_leaves_no_looper", a_killed_caller_leaves_no_looper),
@@ -205,6 +211,72 @@ fn a_change_of_priority_is_followed() {
         call_until(&client, &manager, RANK, [policy, priority]);
     }
     server.close();
+}
+
+/// Its own policy cannot be lent.
+fn a_caller_with_a_deadline_has_the_highest_looper() {
+    let broker = Broker::start();
+    let server = server(&broker.socket);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    if !take_deadline(Duration::from_millis(5), Duration::from_millis(10)) {
+        println!("skipped: this machine lets us have no SCHED_DEADLINE");
+        return server.close();
+    }
+    call_until(&client, &manager, RANK, [libc::SCHED_FIFO, 99]);
+    become_ordinary();
+    priority_changed();
+    call_until(&client, &manager, RANK, [libc::SCHED_OTHER, 0]);
+    server.close();
+}
+
+/// The calling thread may run for so long of each period.
+fn take_deadline(runtime: Duration, period: Duration) -> bool {
+    // SAFETY: plain data, of which zero is valid.
+    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+    attributes.size = size_of::<libc::sched_attr>() as u32;
+    attributes.sched_policy = libc::SCHED_DEADLINE as u32;
+    attributes.sched_runtime = runtime.as_nanos() as u64;
+    (attributes.sched_deadline, attributes.sched_period) =
+        (period.as_nanos() as u64, period.as_nanos() as u64);
+    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &attributes, 0) == 0 }
+}
+
+/// A caller goes on at its rank while there is no broker, and with the next one.
+fn the_next_broker_knows_real_time_callers() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("broker.sock");
+    let broker = Running::start(Config::at(&socket)).unwrap();
+    let server = server(&socket);
+    let client = Process::open("binder", &socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let at_rank = || {
+        let reply = client.call(&manager, RANK, &Parcel::new()).unwrap();
+        assert_eq!(reply.data(), bytes([libc::SCHED_FIFO, 30]));
+    };
+    assert!(become_real_time(libc::SCHED_FIFO, 30));
+    call_until(&client, &manager, RANK, [libc::SCHED_FIFO, 30]);
+    broker.stop().unwrap();
+    (0..1000).for_each(|_| at_rank());
+    let broker = Running::start(Config::at(&socket)).unwrap();
+    // A broker that has no processor to itself runs while the caller waits for an ordinary thread.
+    let knows = || {
+        become_ordinary();
+        lanes(&socket).iter().any(|lane| lane.looper.is_some())
+    };
+    while !thread::scope(|scope| scope.spawn(knows).join().unwrap()) {
+        at_rank();
+    }
+    // Who sees to it from now on is the next one.
+    for rank in [[libc::SCHED_RR, 12], [libc::SCHED_OTHER, 0]] {
+        assert!(become_real_time(rank[0], rank[1]));
+        priority_changed();
+        call_until(&client, &manager, RANK, rank);
+    }
+    await_lanes(&socket, 0);
+    server.close();
+    drop(broker);
 }
 
 /// A looper runs where its caller is bound, and nowhere in particular once that one is free again.

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const MOST: usize = 2;
 /// How long a first call waits for its looper, at most: without one it is the pool's.
 const FIRST: Duration = Duration::from_millis(100);
+/// The era of no broker.
+const UNASKED: u32 = u32::MAX;
 /// Between two looks at whether the server is there.
 const SLICE: Duration = Duration::from_millis(10);
 
@@ -52,7 +54,7 @@ struct Reservation {
     lane: u32,
     /// As the broker was asked, whatever it answered.
     rank: Rank,
-    /// The broker that was asked.
+    /// The broker that was asked, or [`UNASKED`] if it is to be asked by the next call.
     era: u32,
 }
 
@@ -98,8 +100,7 @@ impl Engine {
                 return;
             }
             channel.reserve(lane);
-            // No broker has been asked.
-            let era = u32::MAX;
+            let era = UNASKED;
             all.push(Reservation { tid, peer, channel: Arc::downgrade(channel), lane, rank, era });
             self.reservations.count.store(all.len(), Ordering::Relaxed);
         }
@@ -107,13 +108,13 @@ impl Engine {
         self.ask_for_looper(channel, lane, rank);
     }
 
-    /// Whether a call by this lane was made as the calling thread's rank has it.
+    /// Whether the next call by this lane may be made like the last one, as the calling thread's rank has it.
     pub(super) fn is_served_by_rank(&self, channel: &Channel, lane: u32) -> bool {
         let Some(rank) = thread::rank_again() else { return true };
         let all = self.reservations.all.lock();
         let same =
             |ours: &&Reservation| ours.lane == lane && std::ptr::eq(ours.channel.as_ptr(), channel);
-        all.iter().find(same).is_some_and(|ours| ours.rank == rank)
+        all.iter().find(same).is_some_and(|ours| ours.rank == rank && ours.era != UNASKED)
     }
 
     /// Asks the broker for a looper, unless this one was asked for the same.
@@ -143,7 +144,7 @@ impl Engine {
         // The server has not come back to this broker, or there have been too many at once.
         if matches!(errno, Errno::NOENT | Errno::AGAIN) {
             let mut all = self.reservations.all.lock();
-            all.iter_mut().filter(|ours| ours.tid == tid()).for_each(|ours| ours.era = u32::MAX);
+            all.iter_mut().filter(|ours| ours.tid == tid()).for_each(|ours| ours.era = UNASKED);
         } else if errno != Errno::CONNREFUSED
             && !self.reservations.has_warned.swap(true, Ordering::Relaxed)
         {
