@@ -232,10 +232,17 @@ impl Here {
             place.write_volatile(preemptible);
             before
         };
+        // Before the signal that it is there to ask for can be needed.
+        let n_preemptible = &self.doors().knocker.n_preemptible;
+        match (before, preemptible) {
+            (false, true) => _ = n_preemptible.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = n_preemptible.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
+        }
         // A signal from here on takes the processor itself. One that came before is noted only, and
         // there may be no system call for a long time.
         compiler_fence(Ordering::SeqCst);
-        if preemptible && self.doors().pending.load(Ordering::Relaxed) != 0 {
+        if preemptible && self.doors().knocker.pending.load(Ordering::Relaxed) != 0 {
             self.request(Request::None);
         }
         before

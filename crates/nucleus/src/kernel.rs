@@ -11,6 +11,8 @@
 //! **Invariant**: a reference to the state or the side lives within one function of this file, never
 //! across a switch: the threads are other users of the same memory.
 
+use crate::cluster::Seat;
+use crate::cluster::bell::Knocker;
 use crate::here::Here;
 use crate::interrupts::Interrupts;
 use crate::list::Slot;
@@ -25,12 +27,15 @@ use crate::thread_id::{ThreadId, raw};
 use crate::timer::{Timer, UNSET, now_ns};
 use crate::variant::{Preemption, Variant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::BorrowedFd;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cell::{Cell, UnsafeCell};
 use std::io;
 use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 /// How a kernel is made.
@@ -44,12 +49,24 @@ pub struct Options {
     pub tick: Option<Duration>,
     /// A timeslice.
     pub slice_ticks: u32,
+    /// The processor that the kernel's OS thread is bound to while it runs. `None`: it is left as it is.
+    pub processor: Option<usize>,
+    /// How long a kernel of a cluster that has nothing to do keeps its processor, to look for messages
+    /// of others, before it sleeps.
+    pub spin: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let tick = Some(Duration::from_millis(1));
-        Options { n_threads: 256, stack_bytes: 64 << 10, tick, slice_ticks: 10 }
+        Options {
+            n_threads: 256,
+            stack_bytes: 64 << 10,
+            tick,
+            slice_ticks: 10,
+            processor: None,
+            spin: Duration::ZERO,
+        }
     }
 }
 
@@ -68,6 +85,7 @@ pub struct Summary {
 pub struct Kernel<K: Variant> {
     doors: Doors,
     state: UnsafeCell<State<K>>,
+    processor: Option<usize>,
     of_one_thread: PhantomData<*mut ()>,
 }
 
@@ -81,8 +99,27 @@ impl<K: Variant> Kernel<K> {
     /// # Errors
     /// The system's, if it has no timer for us.
     pub fn new(options: Options) -> io::Result<Box<Kernel<K>>> {
+        let state = State::new(options.n_threads.next_power_of_two(), options.slice_ticks);
+        Kernel::with_state(state, None, options)
+    }
+
+    /// A kernel without threads whose threads reach those of its cluster, and they them. The cluster says
+    /// how many there may be.
+    ///
+    /// # Errors
+    /// As for `new`.
+    pub fn join(seat: Seat, options: Options) -> io::Result<Box<Kernel<K>>> {
+        let state = State::in_cluster(&seat, options.slice_ticks);
+        Kernel::with_state(state, Some(seat), options)
+    }
+
+    fn with_state(
+        mut state: State<K>,
+        seat: Option<Seat>,
+        options: Options,
+    ) -> io::Result<Box<Kernel<K>>> {
         let () = Self::STATE_FOLLOWS;
-        let n_threads = options.n_threads.next_power_of_two();
+        let n_threads = state.utcbs.len();
         let side = Side {
             stack_bytes: options.stack_bytes,
             stacks: (0..n_threads).map(|_| None).collect(),
@@ -90,8 +127,9 @@ impl<K: Variant> Kernel<K> {
             failures: Vec::new(),
             interrupts: Interrupts::new(),
             timer: Timer::new(options.tick)?,
+            seat,
+            spin: options.spin,
         };
-        let mut state = State::new(n_threads, options.slice_ticks);
         for index in 0..n_threads {
             state.tcbs.0[index].utcb = &raw mut state.utcbs[index] as usize;
         }
@@ -99,7 +137,7 @@ impl<K: Variant> Kernel<K> {
             entry: switch::entry::<K>(),
             preempt_entry: switch::preempt_entry::<K>(),
             in_kernel: AtomicU32::new(1),
-            pending: AtomicU32::new(0),
+            knocker: Knocker::default(),
             tcbs: state.tcbs.0.as_mut_ptr(),
             current_tcb: Cell::new(std::ptr::null_mut()),
             mask: n_threads as u32 - 1,
@@ -107,7 +145,15 @@ impl<K: Variant> Kernel<K> {
             host_float_control: Cell::new([0; 2]),
             side: SideCell(UnsafeCell::new(side)),
         };
-        Ok(Box::new(Kernel { doors, state: UnsafeCell::new(state), of_one_thread: PhantomData }))
+        let processor = options.processor;
+        let state = UnsafeCell::new(state);
+        let kernel = Box::new(Kernel { doors, state, processor, of_one_thread: PhantomData });
+        // SAFETY: the kernel does not run: nobody else touches its side.
+        if let Some(seat) = unsafe { &(*kernel.doors.side.0.get()).seat } {
+            // SAFETY: `drop` takes it back.
+            unsafe { seat.bell().knocker.lend(&kernel.doors.knocker) };
+        }
+        Ok(kernel)
     }
 
     /// A thread that begins when the kernel runs. It is not preempted: see
@@ -128,14 +174,24 @@ impl<K: Variant> Kernel<K> {
         Ok(id)
     }
 
-    /// Runs the threads on this OS thread until none can run any more, whatever comes.
+    /// Runs the threads on this OS thread until none can run any more, whatever comes: in a cluster,
+    /// until none of any kernel can. So kernels of a cluster run at the same time.
+    ///
+    /// # Panics
+    /// If the OS thread cannot be bound to its processor.
     pub fn run(&mut self) -> Summary {
         let doors = &raw const self.doors;
         signals::install();
         let _here = signals::Kernel::enter(doors);
-        self.doors.side.0.get_mut().timer.start(now_ns());
+        let _bound = self.processor.map(Bound::to);
+        let os_thread = rustix::thread::gettid().as_raw_nonzero().get();
+        self.doors.knocker.os_thread.store(os_thread, Relaxed);
+        let side = self.doors.side.0.get_mut();
+        side.timer.start(now_ns());
+        side.seat.iter().for_each(Seat::begin);
         // SAFETY: these are the doors of a kernel of this variant; `&mut self` is its only user.
         unsafe { switch::launch::<K>(doors) };
+        self.doors.knocker.os_thread.store(0, Relaxed);
         let side = self.doors.side.0.get_mut();
         side.timer.stop();
         let failures = std::mem::take(&mut side.failures);
@@ -145,6 +201,39 @@ impl<K: Variant> Kernel<K> {
     /// The state, between runs.
     pub fn state(&mut self) -> &mut State<K> {
         self.state.get_mut()
+    }
+}
+
+impl<K: Variant> Drop for Kernel<K> {
+    fn drop(&mut self) {
+        if let Some(seat) = &self.doors.side.0.get_mut().seat {
+            seat.bell().knocker.take_back();
+            let state = self.state.get_mut();
+            state.leave();
+            seat.cluster().ring(state.take_rings());
+        }
+    }
+}
+
+/// The OS thread is bound to a processor, as long as this lives.
+struct Bound {
+    before: CpuSet,
+}
+
+impl Bound {
+    fn to(processor: usize) -> Bound {
+        let before = sched_getaffinity(None).expect("this thread's own");
+        let mut set = CpuSet::new();
+        set.set(processor);
+        sched_setaffinity(None, &set).expect("a processor that is there");
+        Bound { before }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        // It was allowed before.
+        let _ = sched_setaffinity(None, &self.before);
     }
 }
 
@@ -225,7 +314,8 @@ pub(crate) extern "C" fn launched<K: Variant>(doors: *const Doors) -> *const Tcb
 /// Ends what the current thread has begun. Most of the time there is nothing to it.
 #[inline(always)]
 fn settle<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) -> *const Tcb {
-    let looks = K::PREEMPTION == Preemption::BetweenIpcs && doors.pending.load(Relaxed) != 0;
+    let looks = state.has_rings()
+        || K::PREEMPTION == Preemption::BetweenIpcs && doors.knocker.pending.load(Relaxed) != 0;
     if let Some(tcb) = state.goes_on().filter(|_| !looks) {
         side.timer.set(next_deadline_ns(state, side));
         return tcb;
@@ -237,8 +327,11 @@ fn settle<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) -> *
 #[inline(never)]
 fn settle_all<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) -> *const Tcb {
     loop {
-        if K::PREEMPTION == Preemption::BetweenIpcs && doors.pending.load(Relaxed) != 0 {
+        if K::PREEMPTION == Preemption::BetweenIpcs && doors.knocker.pending.load(Relaxed) != 0 {
             take_interrupts(doors, state, side);
+        }
+        if let Some(seat) = side.seat.as_ref().filter(|_| state.has_rings()) {
+            seat.cluster().ring(state.take_rings());
         }
         if state.continue_current() {
             continue;
@@ -260,8 +353,9 @@ fn next_deadline_ns<K: Variant>(state: &State<K>, side: &Side) -> u64 {
 }
 
 fn take_interrupts<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) {
-    // Cleared first: a signal that comes from here on is found by the next look.
-    doors.pending.store(0, Relaxed);
+    // Cleared first: a signal that comes from here on is found by the next look. Acquire: pairs with
+    // `Knocker::knock`.
+    doors.knocker.pending.swap(0, Acquire);
     let now_ns = now_ns();
     let is_tick = side.timer.take_tick(now_ns);
     state.expire(now_ns);
@@ -270,18 +364,56 @@ fn take_interrupts<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut S
         state.interrupt(come.trailing_zeros() as u8);
         come &= come - 1;
     }
+    state.look();
     if is_tick {
         state.tick();
     }
 }
 
-/// Waits in the OS until something may have come. Says whether anything can.
+/// Waits until something may have come. Says whether anything can.
 fn wait<K: Variant>(state: &State<K>, side: &Side) -> bool {
     let deadline_ns = next_deadline_ns(state, side);
     let descriptor = side.interrupts.descriptor().filter(|_| state.has_handlers());
-    if deadline_ns == UNSET && descriptor.is_none() {
-        return false;
+    let wakes_itself = deadline_ns != UNSET || descriptor.is_some();
+    match &side.seat {
+        None if !wakes_itself => return false,
+        None => sleep(descriptor, None, deadline_ns),
+        Some(seat) => {
+            if spin(seat, side.spin, deadline_ns) {
+                return true;
+            }
+            let bell = seat.bell();
+            bell.sleep.lie_down();
+            // Letters that come after this look are rung for.
+            let mut goes_on = wakes_itself || seat.has_letters() || seat.rest();
+            if goes_on && !seat.has_letters() {
+                sleep(descriptor, Some(bell.descriptor()), deadline_ns);
+            }
+            bell.rise();
+            goes_on = goes_on && (wakes_itself || seat.rise());
+            return goes_on;
+        }
     }
+    true
+}
+
+/// Keeps the processor for a while. Says whether there are letters.
+fn spin(seat: &Seat, most: Duration, deadline_ns: u64) -> bool {
+    let until_ns =
+        if most.is_zero() { 0 } else { deadline_ns.min(now_ns() + most.as_nanos() as u64) };
+    loop {
+        if seat.has_letters() {
+            return true;
+        }
+        if until_ns == 0 || now_ns() >= until_ns {
+            return false;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// Sleeps in the OS until a descriptor is readable or the time has come.
+fn sleep(descriptor: Option<BorrowedFd>, bell: Option<BorrowedFd>, deadline_ns: u64) {
     let timeout = (deadline_ns != UNSET).then(|| {
         let left_ns = deadline_ns.saturating_sub(now_ns());
         Timespec {
@@ -289,11 +421,17 @@ fn wait<K: Variant>(state: &State<K>, side: &Side) -> bool {
             tv_nsec: (left_ns % 1_000_000_000) as _,
         }
     });
-    let mut descriptors: Vec<PollFd> =
-        descriptor.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-    // Interrupted or not, the clock and the descriptors are looked at next.
-    let _ = poll(&mut descriptors, timeout.as_ref());
-    true
+    // Interrupted or not, the clock, the descriptors and the letters are looked at next.
+    let _ = match (&descriptor, &bell) {
+        (Some(one), Some(other)) => {
+            let in_ = |fd| PollFd::new(fd, PollFlags::IN);
+            poll(&mut [in_(one), in_(other)], timeout.as_ref())
+        }
+        (Some(one), None) | (None, Some(one)) => {
+            poll(&mut [PollFd::new(one, PollFlags::IN)], timeout.as_ref())
+        }
+        (None, None) => poll(&mut [], timeout.as_ref()),
+    };
 }
 
 /// What a thread runs.

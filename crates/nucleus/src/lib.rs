@@ -6,6 +6,7 @@
 //! - [`kernel`]: a state on an OS thread; [`here`]: as its threads see it. `switch`: the assembly;
 //!   `stack`, `signals`, `timer`, `interrupts`: what it needs of the system; [`side`]: where that is
 //!   kept.
+//! - [`cluster`]: kernels that reach each other.
 //! - [`tcb`], [`ready_queue`], [`send_queue`], [`heap`], [`list`], [`bitmap`]: what it is made of.
 //! - [`thread_id`], [`message`], [`request`]: the words that threads and kernel exchange.
 //!
@@ -13,6 +14,7 @@
 //! the state could not have changed the same way.
 
 pub mod bitmap;
+pub mod cluster;
 pub mod heap;
 pub mod here;
 mod interrupts;
@@ -28,11 +30,13 @@ mod stack;
 pub mod state;
 pub mod statistics;
 mod switch;
+mod sync;
 pub mod tcb;
 pub mod thread_id;
 mod timer;
 pub mod variant;
 
+pub use cluster::{Cluster, Seat};
 pub use here::{Here, Message};
 pub use kernel::{Kernel, Options, Summary};
 pub use message::{Cause, Ipc, IpcError, Phase, Tag, Timeout};

@@ -17,6 +17,7 @@ pub struct Slot(u16);
 impl Slot {
     /// No thread.
     pub const NONE: Slot = Slot(u16::MAX);
+    pub(crate) const MAX_SLOTS: usize = u16::MAX as usize;
 
     #[inline]
     pub(crate) const fn new(index: u16) -> Slot {

@@ -4,12 +4,14 @@
 //!
 //! **Invariant**: touched by one party at a time: kernel code, or a thread that holds off the tick.
 
+use crate::cluster::Seat;
 use crate::interrupts::Interrupts;
 use crate::list::Slot;
 use crate::stack::Stack;
 use crate::thread_id::ThreadId;
 use crate::timer::Timer;
 use std::cell::UnsafeCell;
+use std::time::Duration;
 
 /// Why a thread ended before its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,10 @@ pub(crate) struct Side {
     pub(crate) failures: Vec<(ThreadId, Failure)>,
     pub(crate) interrupts: Interrupts,
     pub(crate) timer: Timer,
+    /// The kernel's place among others, if it has one.
+    pub(crate) seat: Option<Seat>,
+    /// How long the kernel looks for letters before it sleeps.
+    pub(crate) spin: Duration,
 }
 
 impl Side {

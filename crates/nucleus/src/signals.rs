@@ -92,7 +92,7 @@ impl Drop for Kernel {
 extern "C" fn on_timer(_signal: c_int, _info: *mut libc::siginfo_t, _context: *mut c_void) {
     // SAFETY: the doors of a kernel that runs (`Kernel`), or null.
     let Some(doors) = (unsafe { DOORS.get().as_ref() }) else { return };
-    doors.pending.store(1, Relaxed);
+    doors.knocker.pending.store(1, Relaxed);
     if doors.in_kernel.load(Relaxed) != 0 || std::thread::panicking() {
         return;
     }

@@ -103,13 +103,13 @@ pub(crate) const INBOX_NOTICES: u32 = 1 << 30;
 pub(crate) const INBOX_SIGNALS: u32 = INBOX_INTERRUPTS | INBOX_NOTICES;
 
 impl Tcb {
-    fn free(slot: Slot) -> Tcb {
+    fn free(id: ThreadId) -> Tcb {
         Tcb {
             stack_pointer: 0,
             resume: 0,
             float_control: [0; 2],
             utcb: 0,
-            id: ThreadId::new(slot, 1),
+            id,
             partner: raw::NOBODY,
             status: Status::Free,
             lending: Lending::Nothing,
@@ -147,7 +147,7 @@ impl Tcb {
             base_priority: priority,
             slice_left_ticks: slice_ticks,
             slice_ticks,
-            ..Tcb::free(id.slot())
+            ..Tcb::free(id)
         };
     }
 
@@ -157,13 +157,19 @@ impl Tcb {
     }
 }
 
-/// The threads of a kernel, by number.
+/// The threads of a kernel, by number; and after them its proxies of those of other kernels, of
+/// which it uses what a partner has: status, partner, priority, lending.
 #[derive(Clone, Debug)]
 pub(crate) struct Tcbs(pub(crate) Box<[Tcb]>);
 
 impl Tcbs {
-    pub(crate) fn new(n_threads: usize) -> Tcbs {
-        Tcbs((0..n_threads as u16).map(|index| Tcb::free(Slot::new(index))).collect())
+    /// Those of the kernel `own` first, and the others' in a circle from there.
+    pub(crate) fn new(own: usize, n_kernels: usize, n_threads: usize) -> Tcbs {
+        let tcb = |index: usize| {
+            let kernel = (own + index / n_threads) % n_kernels;
+            Tcb::free(ThreadId::new(kernel as u8, Slot::new((index % n_threads) as u16), 1))
+        };
+        Tcbs((0..n_kernels * n_threads).map(tcb).collect())
     }
 }
 

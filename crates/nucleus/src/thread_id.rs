@@ -1,21 +1,23 @@
 //! Names of threads, and of what else a message may come from.
 //!
 //! ```text
-//!  31            16 15             0
-//! +---+------------+----------------+
-//! | 0 |  version   |     number     |   a thread: its version is never 0
-//! +---+------------+----------------+
-//! | 1 |    kind    |     number     |   not a thread: an interrupt, the notices, nobody
-//! +---+------------+----------------+
+//!  31   30    25 24        12 11       0
+//! +---+--------+------------+----------+
+//! | 0 | kernel |  version   |  number  |   a thread: its version is never 0
+//! +---+--------+------------+----------+
+//! | 1 |        kind         |  number  |   not a thread: an interrupt, the notices, nobody
+//! +---+---------------------+----------+
 //! ```
 //!
+//! A kernel that is in no cluster has the number 0, and knows no other.
+//!
 //! **Invariant**: no two threads of a kernel have the same name, one after the other either, until
-//! a number has been used 32,767 times.
+//! a number has been used 8,191 times.
 
 use crate::list::Slot;
 use std::fmt;
 
-/// The name of a thread of one kernel.
+/// The name of a thread of one kernel, or of one of a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct ThreadId(u32);
@@ -40,21 +42,47 @@ pub(crate) mod raw {
     pub(crate) const SHUT: u32 = u32::MAX;
 }
 
+/// Threads of one kernel, at most.
+pub const MAX_THREADS: usize = 1 << NUMBER_BITS;
+/// Kernels of one cluster, at most.
+pub const MAX_KERNELS: usize = 1 << KERNEL_BITS;
+
+const NUMBER_BITS: u32 = 12;
+const VERSION_BITS: u32 = 13;
+const KERNEL_BITS: u32 = 6;
+const KERNEL_SHIFT: u32 = NUMBER_BITS + VERSION_BITS;
+const LAST_VERSION: u32 = (1 << VERSION_BITS) - 1;
+const _: () = assert!(KERNEL_SHIFT + KERNEL_BITS == 31);
+
 impl ThreadId {
-    pub(crate) const fn new(slot: Slot, version: u16) -> ThreadId {
-        assert!(version != 0 && version < 1 << 15);
-        ThreadId((version as u32) << 16 | slot.index() as u32)
+    pub(crate) const fn new(kernel: u8, slot: Slot, version: u32) -> ThreadId {
+        assert!((kernel as usize) < MAX_KERNELS && slot.index() < MAX_THREADS);
+        assert!(version != 0 && version <= LAST_VERSION);
+        let kernel = (kernel as u32) << KERNEL_SHIFT;
+        ThreadId(kernel | version << NUMBER_BITS | slot.index() as u32)
     }
 
     /// The name that comes after this one has been used.
     pub(crate) const fn next(self) -> ThreadId {
-        let version = (self.0 >> 16) as u16;
-        ThreadId::new(self.slot(), if version == (1 << 15) - 1 { 1 } else { version + 1 })
+        let version = self.version() + 1;
+        let version = if version > LAST_VERSION { 1 } else { version };
+        ThreadId::new(self.kernel(), self.slot(), version)
     }
 
+    const fn version(self) -> u32 {
+        self.0 >> NUMBER_BITS & LAST_VERSION
+    }
+
+    /// The kernel whose thread it is, by its number in the cluster.
+    #[inline]
+    pub const fn kernel(self) -> u8 {
+        (self.0 >> KERNEL_SHIFT) as u8
+    }
+
+    /// Its number in its own kernel.
     #[inline]
     pub(crate) const fn slot(self) -> Slot {
-        Slot::new(self.0 as u16)
+        Slot::new((self.0 & (MAX_THREADS as u32 - 1)) as u16)
     }
 
     /// The name as one word.
@@ -67,13 +95,14 @@ impl ThreadId {
     /// used.
     #[inline]
     pub const fn from_raw(raw: u32) -> Option<ThreadId> {
-        if raw & NOT_A_THREAD == 0 && raw >> 16 != 0 { Some(ThreadId(raw)) } else { None }
+        let id = ThreadId(raw);
+        if raw & NOT_A_THREAD == 0 && id.version() != 0 { Some(id) } else { None }
     }
 }
 
 impl fmt::Debug for ThreadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.0 & 0xffff, self.0 >> 16)
+        write!(f, "{}.{}@{}", self.slot().index(), self.version(), self.kernel())
     }
 }
 

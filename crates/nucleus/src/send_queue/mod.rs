@@ -62,14 +62,15 @@ pub struct SendQueues<Q> {
 }
 
 impl<Q: SendQueue> SendQueues<Q> {
-    pub(crate) fn new(n_threads: usize) -> SendQueues<Q> {
+    /// `n_slots`: those who may wait; the first of them have queues.
+    pub(crate) fn new(n_queues: usize, n_slots: usize) -> SendQueues<Q> {
         let waiting = Waiting {
-            links: Links::new(n_threads),
-            priorities: vec![0; n_threads].into(),
-            positions: vec![0; n_threads].into(),
+            links: Links::new(n_slots),
+            priorities: vec![0; n_slots].into(),
+            positions: vec![0; n_slots].into(),
             n_arrived: 0,
         };
-        SendQueues { queues: vec![Q::default(); n_threads].into(), waiting }
+        SendQueues { queues: vec![Q::default(); n_queues].into(), waiting }
     }
 
     pub(crate) fn insert(&mut self, receiver: Slot, sender: Slot, priority: u8) {

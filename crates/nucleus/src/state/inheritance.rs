@@ -71,6 +71,13 @@ impl<K: Variant> State<K> {
         }
     }
 
+    /// The priority of one who lends it has changed elsewhere.
+    pub(super) fn lender_has_priority(&mut self, server: Slot, lender: Slot, priority: u8) {
+        self.settle(server);
+        self.lenders.change_priority(server, lender, priority);
+        self.update(server);
+    }
+
     fn settle(&mut self, server: Slot) {
         if K::INHERITANCE == Inheritance::None {
             return;
@@ -85,12 +92,15 @@ impl<K: Variant> State<K> {
     }
 
     /// Moves a thread to where its new priority belongs, wherever it waits.
-    fn change_priority(&mut self, slot: Slot, priority: u8) {
+    pub(super) fn change_priority(&mut self, slot: Slot, priority: u8) {
         let queued = self.tcbs[slot].queued;
         self.dequeue(slot);
         self.tcbs[slot].priority = priority;
         if queued && self.tcbs[slot].is_runnable() {
             self.push_back(slot);
+        }
+        if self.is_abroad(slot) {
+            return self.tell_priority(slot);
         }
         let Status::Sending = self.tcbs[slot].status else { return };
         if let Some(receiver) = ThreadId::from_raw(self.tcbs[slot].partner) {

@@ -17,8 +17,10 @@
 //! look for interrupts.
 
 use super::State;
+use super::abroad::Posted;
 use super::notices::one_interrupt;
 use super::scheduler::Hint;
+use crate::cluster::envelope::Terms;
 use crate::list::Slot;
 use crate::message::{Cause, IpcError, Phase, Tag, Timeout};
 use crate::statistics::{Event, Statistics};
@@ -29,12 +31,14 @@ use crate::variant::{Path, Variant};
 /// How the send phase ended.
 enum Sent {
     To(Slot),
+    /// To a thread of another kernel.
+    Abroad,
     Blocked,
     Failed,
 }
 
 /// What the receive phase found.
-enum Found {
+pub(super) enum Found {
     /// A thread's message; that thread can run.
     Message(Slot),
     /// A message, and nobody who can run for that: its sender waits for an answer.
@@ -62,6 +66,7 @@ impl<K: Variant> State<K> {
         } else {
             match self.send_phase(me, to) {
                 Sent::To(target) => target,
+                Sent::Abroad => return self.receive_after_abroad(me, to),
                 Sent::Blocked | Sent::Failed => return,
             }
         };
@@ -71,6 +76,18 @@ impl<K: Variant> State<K> {
         } else {
             self.receive_phase(me, woken, Some(to));
         }
+    }
+
+    /// The rest of an IPC whose first half another kernel has. The priority that its partner has lent
+    /// is gone.
+    #[cold]
+    fn receive_after_abroad(&mut self, me: Slot, to: u32) {
+        if self.utcbs[me.index()].receive as u32 == raw::NOBODY {
+            self.utcbs[me.index()].peer = u64::from(raw::NOBODY);
+        } else {
+            self.receive_phase(me, Slot::NONE, Some(to));
+        }
+        self.keep_current();
     }
 
     /// The current thread, if it has nothing to look for any more.
@@ -96,10 +113,7 @@ impl<K: Variant> State<K> {
     fn send_phase(&mut self, me: Slot, to: u32) -> Sent {
         let target = ThreadId::from_raw(to).and_then(|id| self.find(id)).filter(|&it| it != me);
         let failed = |cause| Err(IpcError { phase: Phase::Send, cause });
-        let Some(target) = target else {
-            self.finish(me, failed(Cause::NoPartner));
-            return Sent::Failed;
-        };
+        let Some(target) = target else { return self.send_elsewhere(me, to) };
         if self.accepts(target, self.tcbs[me].id.raw()) {
             self.transfer(me, target);
             self.unblock(target);
@@ -117,16 +131,39 @@ impl<K: Variant> State<K> {
         }
     }
 
-    fn block_sending(&mut self, me: Slot, target: Slot, timeout: Timeout) {
+    /// To whom is not of this kernel.
+    #[cold]
+    fn send_elsewhere(&mut self, me: Slot, to: u32) -> Sent {
+        let to = ThreadId::from_raw(to).filter(|&id| self.is_foreign(id));
+        match to.map_or(Posted::NoPartner, |id| self.send_abroad(me, id)) {
+            Posted::Answered => Sent::Abroad,
+            Posted::Offered => {
+                self.set_deadline(me, send_timeout(&self.utcbs[me.index()]));
+                self.block(me, Slot::NONE, false);
+                Sent::Blocked
+            }
+            Posted::NoPartner => {
+                let error = IpcError { phase: Phase::Send, cause: Cause::NoPartner };
+                self.finish(me, Err(error));
+                Sent::Failed
+            }
+        }
+    }
+
+    pub(super) fn join_send_queue(&mut self, sender: Slot, target: Slot) {
         self.count(Event::Queued);
+        let priority = self.tcbs[sender].priority;
+        self.send_queues.insert(target, sender, priority);
+        self.tcbs[target].inbox += 1;
+        self.statistics.see_senders(self.tcbs[target].inbox & !INBOX_SIGNALS);
+    }
+
+    fn block_sending(&mut self, me: Slot, target: Slot, timeout: Timeout) {
         let to = self.tcbs[target].id.raw();
         let tcb = &mut self.tcbs[me];
         tcb.status = Status::Sending;
         tcb.partner = to;
-        let priority = tcb.priority;
-        self.send_queues.insert(target, me, priority);
-        self.tcbs[target].inbox += 1;
-        self.statistics.see_senders(self.tcbs[target].inbox & !INBOX_SIGNALS);
+        self.join_send_queue(me, target);
         self.set_deadline(me, timeout);
         if self.utcbs[me.index()].receive as u32 == to {
             self.lend(me, target);
@@ -144,10 +181,12 @@ impl<K: Variant> State<K> {
             Found::Nothing => match receive_timeout(&self.utcbs[me.index()]) {
                 Timeout::Zero => Cause::Timeout,
                 timeout => {
-                    self.become_receiver(me, from, timeout);
                     let is_call = to == Some(from);
-                    if let (true, Some(id)) = (is_call, ThreadId::from_raw(from)) {
-                        self.lend(me, id.slot());
+                    let terms = if is_call { Terms::Call } else { Terms::Send };
+                    self.become_receiver(me, from, timeout, terms);
+                    let partner = ThreadId::from_raw(from).and_then(|id| self.find(id));
+                    if let (true, Some(server)) = (is_call, partner) {
+                        self.lend(me, server);
                     }
                     return self.block(me, woken, is_call);
                 }
@@ -157,12 +196,15 @@ impl<K: Variant> State<K> {
         self.both_can_run(woken);
     }
 
-    fn become_receiver(&mut self, me: Slot, from: u32, timeout: Timeout) {
+    fn become_receiver(&mut self, me: Slot, from: u32, timeout: Timeout, terms: Terms) {
         let tcb = &mut self.tcbs[me];
         tcb.status = Status::Receiving;
         tcb.partner = from;
         self.set_deadline(me, timeout);
         self.update_gate(me);
+        if self.abroad.is_some() {
+            self.wait_abroad(me, terms);
+        }
     }
 
     /// Keeps a thread's gate true.
@@ -181,21 +223,29 @@ impl<K: Variant> State<K> {
         if self.tcbs[me].inbox & INBOX_SIGNALS != 0 && self.take_signal(me, from) {
             return Found::OnlyMessage;
         }
-        let sender = match ThreadId::from_raw(from) {
-            _ if from == raw::ANY => self.send_queues.first(me),
-            Some(id) => match self.find(id) {
-                None => return Found::NoPartner,
-                Some(slot) if self.sends_to(slot, me) => slot,
-                Some(_) => Slot::NONE,
-            },
-            None => Slot::NONE,
-        };
-        if sender == Slot::NONE {
-            return Found::Nothing;
+        loop {
+            let sender = match ThreadId::from_raw(from) {
+                _ if from == raw::ANY => self.send_queues.first(me),
+                Some(id) => match self.find_anywhere(id) {
+                    None => return Found::NoPartner,
+                    Some(slot) if self.sends_to(slot, me) => slot,
+                    Some(_) => Slot::NONE,
+                },
+                None => Slot::NONE,
+            };
+            if sender == Slot::NONE {
+                return Found::Nothing;
+            }
+            if !self.is_proxy(sender) {
+                self.leave_send_queue(sender);
+                self.transfer(sender, me);
+                return self.has_sent(sender);
+            }
+            // If that message was withdrawn, there may be another one.
+            if let Some(found) = self.take_from_proxy(sender, me) {
+                return found;
+            }
         }
-        self.leave_send_queue(sender);
-        self.transfer(sender, me);
-        self.has_sent(sender)
     }
 
     fn sends_to(&self, slot: Slot, receiver: Slot) -> bool {
@@ -204,7 +254,7 @@ impl<K: Variant> State<K> {
     }
 
     /// A thread whose message was taken goes on to its receive phase, if it has one.
-    fn has_sent(&mut self, sender: Slot) -> Found {
+    pub(super) fn has_sent(&mut self, sender: Slot) -> Found {
         let utcb = &mut self.utcbs[sender.index()];
         let from = utcb.receive as u32;
         if from == raw::NOBODY {
@@ -222,7 +272,7 @@ impl<K: Variant> State<K> {
             self.unblock(sender);
         }
         if waits {
-            self.become_receiver(sender, from, timeout);
+            self.become_receiver(sender, from, timeout, Terms::Send);
             return Found::OnlyMessage;
         }
         self.tcbs[sender].continues = true;
@@ -232,7 +282,7 @@ impl<K: Variant> State<K> {
     /// Whether nothing is there that a thread could receive.
     fn would_wait(&self, slot: Slot, from: u32) -> bool {
         match ThreadId::from_raw(from) {
-            Some(id) => self.find(id).is_some_and(|other| !self.sends_to(other, slot)),
+            Some(id) => self.find_anywhere(id).is_some_and(|other| !self.sends_to(other, slot)),
             None if from == raw::ANY => self.tcbs[slot].inbox == 0,
             None => self.tcbs[slot].interrupts & one_interrupt(from) == 0,
         }

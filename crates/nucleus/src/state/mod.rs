@@ -15,14 +15,17 @@
 //! ready queue; a thread is in the send queue of its partner exactly while it is `Sending`; a strict
 //! kernel's `current` is no lower than any thread that could run.
 
+mod abroad;
 mod inheritance;
 mod ipc;
 mod notices;
 mod open;
+mod proxies;
 mod scheduler;
 mod threads;
 mod time;
 
+use crate::cluster::Seat;
 use crate::heap::IndexedHeap;
 use crate::list::Slot;
 use crate::message::{Ipc, IpcError, Tag, result_of_word, result_word};
@@ -30,8 +33,9 @@ use crate::ready_queue::ReadyQueue;
 use crate::send_queue::{Bitmap, SendQueues};
 use crate::statistics::{Event, Statistics};
 use crate::tcb::{INBOX_INTERRUPTS, INBOX_NOTICES, Status, Tcbs, Utcb};
-use crate::thread_id::{Sender, ThreadId, raw};
+use crate::thread_id::{MAX_THREADS, Sender, ThreadId, raw};
 use crate::variant::{Inheritance, Variant};
+use abroad::Abroad;
 
 /// What the scheduler has decided, and by what it decides the next time. The assembly knows it.
 #[derive(Clone, Copy, Debug)]
@@ -61,28 +65,48 @@ pub struct State<K: Variant> {
     handlers: [Option<ThreadId>; 64],
     slice_ticks: u32,
     statistics: K::Statistics,
+    /// Its place among other kernels, if it has one.
+    abroad: Option<Abroad>,
 }
 
 impl<K: Variant> State<K> {
     /// A kernel without threads.
     pub fn new(n_threads: usize, slice_ticks: u32) -> State<K> {
-        assert!((1..=usize::from(u16::MAX)).contains(&n_threads));
+        assert!((1..=MAX_THREADS).contains(&n_threads));
+        State::with_tables(Tcbs::new(0, 1, n_threads), n_threads, slice_ticks, None)
+    }
+
+    /// A kernel without threads, with as many as its cluster allows for.
+    pub fn in_cluster(seat: &Seat, slice_ticks: u32) -> State<K> {
+        let (n_kernels, n_threads) = (seat.cluster().n_kernels(), seat.cluster().n_threads());
+        let tcbs = Tcbs::new(seat.kernel().into(), n_kernels, n_threads);
+        State::with_tables(tcbs, n_threads, slice_ticks, Some(Abroad::new(seat)))
+    }
+
+    fn with_tables(
+        tcbs: Tcbs,
+        n_threads: usize,
+        slice_ticks: u32,
+        abroad: Option<Abroad>,
+    ) -> State<K> {
+        let n_slots = tcbs.0.len();
         let n_servers = match K::INHERITANCE {
             Inheritance::None => 0,
             Inheritance::ThroughCalls => n_threads,
         };
         State {
             decision: Decision { current: Slot::NONE, ceiling: -1 },
-            tcbs: Tcbs::new(n_threads),
+            tcbs,
             utcbs: vec![Utcb::default(); n_threads].into(),
             ready: ReadyQueue::new(n_threads),
-            send_queues: SendQueues::new(n_threads),
-            lenders: SendQueues::new(n_servers),
+            send_queues: SendQueues::new(n_threads, n_slots),
+            lenders: SendQueues::new(n_servers, n_slots),
             deadlines: IndexedHeap::default(),
             deadline_positions: vec![0; n_threads].into(),
             handlers: [None; 64],
             slice_ticks,
             statistics: K::Statistics::default(),
+            abroad,
         }
     }
 
@@ -114,7 +138,8 @@ impl<K: Variant> State<K> {
 
     /// How many threads there are.
     pub fn n_threads(&self) -> usize {
-        self.tcbs.0.iter().filter(|tcb| tcb.status != Status::Free).count()
+        let own = &self.tcbs.0[..self.utcbs.len()];
+        own.iter().filter(|tcb| tcb.status != Status::Free).count()
     }
 
     pub(crate) fn find(&self, id: ThreadId) -> Option<Slot> {
@@ -166,8 +191,12 @@ impl<K: Variant> State<K> {
 
     fn leave_send_queue(&mut self, slot: Slot) {
         if self.tcbs[slot].status == Status::Sending {
-            let receiver = ThreadId::from_raw(self.tcbs[slot].partner).map(ThreadId::slot);
+            let receiver = ThreadId::from_raw(self.tcbs[slot].partner);
             let receiver = receiver.expect("one who sends has a partner");
+            if self.is_foreign(receiver) {
+                return;
+            }
+            let receiver = receiver.slot();
             self.send_queues.remove(receiver, slot);
             self.tcbs[receiver].inbox -= 1;
         }

@@ -161,7 +161,7 @@ impl<K: Variant> State<K> {
 
     /// Nobody has become ready. But the thread that runs may have gone, or have lost a priority
     /// that was lent to it.
-    fn keep_current(&mut self) {
+    pub(super) fn keep_current(&mut self) {
         let current = self.decision.current;
         let is_gone = current != Slot::NONE && !self.tcbs[current].is_runnable();
         if is_gone || K::INHERITANCE == Inheritance::ThroughCalls {

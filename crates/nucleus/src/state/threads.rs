@@ -19,9 +19,11 @@ impl<K: Variant> State<K> {
 
     /// A new thread. `None`: there is no room.
     pub fn create(&mut self, priority: u8) -> Option<ThreadId> {
-        let tcb = self.tcbs.0.iter_mut().find(|tcb| tcb.status == Status::Free)?;
+        let own = &mut self.tcbs.0[..self.utcbs.len()];
+        let tcb = own.iter_mut().find(|tcb| tcb.status == Status::Free)?;
         tcb.create(priority, self.slice_ticks);
         let id = tcb.id;
+        self.publish(id);
         self.utcbs[id.slot().index()].peer = u64::from(raw::NOBODY);
         Some(id)
     }
@@ -58,6 +60,7 @@ impl<K: Variant> State<K> {
                 self.rotate();
                 Request::Done
             }
+            Request::Notify(id, bits) if self.notify_abroad(id, bits) => Request::Done,
             Request::Notify(id, bits) => {
                 of_thread(self, id, &mut |state, slot| state.notify(slot, bits))
             }
@@ -119,6 +122,17 @@ impl<K: Variant> State<K> {
 
     fn abort(&mut self, id: ThreadId) -> bool {
         let Some(slot) = self.find(id) else { return false };
+        if self.is_abroad(slot) && self.catch_up(slot) {
+            self.wake(slot);
+            return false;
+        }
+        if self.is_abroad(slot) {
+            let is_aborted = self.end_wait_abroad(slot, Cause::Aborted);
+            if is_aborted {
+                self.wake(slot);
+            }
+            return is_aborted;
+        }
         let phase = match self.tcbs[slot].status {
             Status::Sending => Phase::Send,
             Status::Receiving => Phase::Receive,
@@ -160,6 +174,7 @@ impl<K: Variant> State<K> {
         for index in 0..self.tcbs.0.len() as u16 {
             self.tell_of_end(Slot::new(index), id);
         }
+        self.withdraw_name(slot);
         self.tcbs[slot].id = id.next();
         self.tcbs[slot].inbox = 0;
         if slot == self.decision.current {
@@ -177,6 +192,9 @@ impl<K: Variant> State<K> {
             Status::Receiving => Phase::Receive,
             _ => return,
         };
+        if self.is_proxy(slot) {
+            return self.dismiss(slot);
+        }
         self.fail_wait(slot, IpcError { phase, cause: Cause::Ended });
         self.enqueue(slot);
     }

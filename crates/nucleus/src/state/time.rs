@@ -19,14 +19,18 @@ impl<K: Variant> State<K> {
         while let Some((deadline_ns, slot)) = self.deadlines.first()
             && deadline_ns <= now_ns
         {
+            if self.is_abroad(slot) {
+                if self.expire_abroad(slot, now_ns) {
+                    self.wake_later(slot);
+                    is_over = true;
+                }
+                continue;
+            }
             let sends = self.tcbs[slot].status == Status::Sending;
             let phase = if sends { Phase::Send } else { Phase::Receive };
             self.fail_wait(slot, IpcError { phase, cause: Cause::Timeout });
             // A priority that was lent may be taken back by the next of them.
-            match K::INHERITANCE {
-                Inheritance::None => self.wake(slot),
-                Inheritance::ThroughCalls => self.enqueue(slot),
-            }
+            self.wake_later(slot);
             is_over = true;
         }
         if is_over && K::INHERITANCE == Inheritance::ThroughCalls {

@@ -35,6 +35,7 @@ pub(crate) use x86_64::{
     begin, entry, float_control, interrupted_at, ipc, launch, preempt, preempt_entry, redirect,
 };
 
+use crate::cluster::bell::Knocker;
 use crate::tcb::Tcb;
 use std::cell::Cell;
 use std::sync::atomic::AtomicU32;
@@ -47,10 +48,11 @@ pub(crate) struct Doors {
     /// Where a thread enters for an IPC, and where for having been interrupted.
     pub(crate) entry: usize,
     pub(crate) preempt_entry: usize,
-    /// Signals do nothing but set `pending` while this is 1. Both are the OS thread's own: their
-    /// order is that of the program.
+    /// Signals do nothing but set `pending` while this is 1. It is the OS thread's own: its order is
+    /// that of the program.
     pub(crate) in_kernel: AtomicU32,
-    pub(crate) pending: AtomicU32,
+    /// `pending` is set by signals, and by other kernels of a cluster.
+    pub(crate) knocker: Knocker,
     pub(crate) tcbs: *mut Tcb,
     /// The TCB of the thread that runs. The fast paths write it, and not the state's `current`.
     pub(crate) current_tcb: Cell<*mut Tcb>,
