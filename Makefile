@@ -54,7 +54,7 @@ test-instructions: setup
 test-loom: setup
 	@echo 'test: shared-memory protocols under the model checker'
 	@RUSTFLAGS='--cfg loom' LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --quiet --release \
-		--target-dir target/loom --package baton-shm --package baton-log --lib
+		--target-dir target/loom --package baton-shm --package baton-log --package baton-nucleus --lib
 
 test-uapi: setup build
 	@echo 'test: the driver behind its ioctl interface'

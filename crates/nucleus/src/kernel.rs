@@ -385,13 +385,13 @@ fn wait<K: Variant>(state: &State<K>, side: &Side) -> bool {
             let bell = seat.bell();
             bell.sleep.lie_down();
             // Letters that come after this look are rung for.
-            let mut goes_on = wakes_itself || seat.has_letters() || seat.rest();
-            if goes_on && !seat.has_letters() {
+            let has_letters = seat.has_letters_at_rest();
+            let goes_on = wakes_itself || has_letters || seat.rest();
+            if goes_on && !has_letters {
                 sleep(descriptor, Some(bell.descriptor()), deadline_ns);
             }
             bell.rise();
-            goes_on = goes_on && (wakes_itself || seat.rise());
-            return goes_on;
+            return goes_on && (wakes_itself || seat.rise());
         }
     }
     true

@@ -6,9 +6,9 @@
 //! | runs a thread | its `pending` is set: it looks when the thread enters or leaves it, as for a signal |
 //! | runs, and has threads that are preemptible | the signal is sent as well |
 //!
-//! **Invariant**: a kernel that lies down says so and then looks whether there are letters; who sends
-//! one puts it there and then looks whether the kernel sleeps. All of it is SeqCst, so one of them
-//! sees the other.
+//! **Invariant**: a kernel that lies down says so and then asks whether there are letters
+//! (`Inbox::is_empty_at_rest`); who sends one puts it there and then looks whether the kernel sleeps. Both
+//! use read-modify-writes of the inbox, so the later one sees what the other has done before.
 
 use super::lent::Lent;
 use crate::sync::{AtomicU32, Ordering};
@@ -61,17 +61,18 @@ impl Sleep {
     }
 
     pub(crate) fn lie_down(&self) {
-        self.0.store(1, Ordering::SeqCst);
+        // After whatever a late `disturb` does: it changes nothing any more, and is not seen instead.
+        self.0.swap(1, Ordering::AcqRel);
     }
 
     /// Says whether somebody has rung, or does now.
     pub(crate) fn rise(&self) -> bool {
-        self.0.swap(0, Ordering::SeqCst) == 0
+        self.0.swap(0, Ordering::AcqRel) == 0
     }
 
     /// Says whether the kernel sleeps and has to be rung for, by the caller and nobody else.
     pub(crate) fn disturb(&self) -> bool {
-        self.0.load(Ordering::SeqCst) == 1 && self.0.swap(0, Ordering::SeqCst) == 1
+        self.0.load(Ordering::Acquire) == 1 && self.0.swap(0, Ordering::AcqRel) == 1
     }
 }
 

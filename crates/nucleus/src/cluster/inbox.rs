@@ -91,14 +91,20 @@ impl Inbox {
         let lane = &self.lanes[usize::from(letter.from)];
         let is_new = lane[letter.topic as usize].insert(letter.number);
         if is_new {
-            // SeqCst: pairs with `is_empty` after `Bell::lie_down`: one of both sees the other.
-            self.senders.fetch_or(1 << letter.from, Ordering::SeqCst);
+            // Pairs with `open` and with `is_empty_at_rest`.
+            self.senders.fetch_or(1 << letter.from, Ordering::AcqRel);
         }
         is_new
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.senders.load(Ordering::SeqCst) == 0
+        self.senders.load(Ordering::Relaxed) == 0
+    }
+
+    /// Asked by the reader after it has said that it sleeps. A read-modify-write: a letter that is put
+    /// there later is put by somebody who sees that.
+    pub(crate) fn is_empty_at_rest(&self) -> bool {
+        self.senders.fetch_or(0, Ordering::AcqRel) == 0
     }
 
     /// Begins to take what is there. Letters that come from here on are for the next time.

@@ -1,8 +1,8 @@
 //! A place that is lent to other OS threads until its owner takes it back.
 //!
 //! **Invariant**: the place is used only between a user's count and its end, and the owner waits, after it
-//! has hidden the place, until there are no users. Both sides' accesses are SeqCst: a user that is
-//! not counted yet when the owner looks finds the place hidden.
+//! has hidden the place, until there are no users. It asks by a read-modify-write: a user that counts
+//! itself after that sees what was before it, and finds the place hidden.
 
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, give_way};
 use std::ptr;
@@ -22,23 +22,23 @@ impl<T: Sync> Lent<T> {
     /// # Safety
     /// The place is there until `take_back` has returned.
     pub(crate) unsafe fn lend(&self, place: *const T) {
-        self.place.store(place.cast_mut(), Ordering::SeqCst);
+        self.place.store(place.cast_mut(), Ordering::Release);
     }
 
     pub(crate) fn take_back(&self) {
-        self.place.store(ptr::null_mut(), Ordering::SeqCst);
-        while self.n_users.load(Ordering::SeqCst) != 0 {
+        self.place.store(ptr::null_mut(), Ordering::Release);
+        while self.n_users.fetch_add(0, Ordering::AcqRel) != 0 {
             give_way();
         }
     }
 
     /// Does something with the place, if it is lent.
     pub(crate) fn with(&self, act: impl FnOnce(&T)) {
-        self.n_users.fetch_add(1, Ordering::SeqCst);
+        self.n_users.fetch_add(1, Ordering::AcqRel);
         // SAFETY: null, or there until `take_back` has seen no user, of which this is one.
-        if let Some(place) = unsafe { self.place.load(Ordering::SeqCst).as_ref() } {
+        if let Some(place) = unsafe { self.place.load(Ordering::Acquire).as_ref() } {
             act(place);
         }
-        self.n_users.fetch_sub(1, Ordering::SeqCst);
+        self.n_users.fetch_sub(1, Ordering::Release);
     }
 }

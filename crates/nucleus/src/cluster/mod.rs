@@ -142,6 +142,11 @@ impl Seat {
         !self.cluster.inbox(self.kernel).is_empty()
     }
 
+    /// Whether there are letters, asked after the kernel has said that it sleeps.
+    pub(crate) fn has_letters_at_rest(&self) -> bool {
+        !self.cluster.inbox(self.kernel).is_empty_at_rest()
+    }
+
     /// The kernel has nothing to do, and only another one can change that. Says whether one could.
     pub(crate) fn rest(&self) -> bool {
         let rest = self.cluster.census.rest(self.kernel, |present| self.cluster.is_quiet(present));
