@@ -35,6 +35,13 @@ impl<K: Variant> State<K> {
         self.update(server);
     }
 
+    /// The same, if the server is not another kernel's.
+    pub(super) fn lend_if_here(&mut self, caller: Slot, server: u32) {
+        if let Some(server) = ThreadId::from_raw(server).and_then(|id| self.find(id)) {
+            self.lend(caller, server);
+        }
+    }
+
     /// A thread that lends its priority takes it back, before its partner is forgotten.
     pub(super) fn take_back(&mut self, caller: Slot) {
         if K::INHERITANCE == Inheritance::None {

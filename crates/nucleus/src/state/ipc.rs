@@ -26,7 +26,7 @@ use crate::message::{Cause, IpcError, Phase, Tag, Timeout};
 use crate::statistics::{Event, Statistics};
 use crate::tcb::{INBOX_SIGNALS, Lending, N_REGISTER_WORDS, Status, Tcb, Utcb};
 use crate::thread_id::{ThreadId, raw};
-use crate::variant::{Path, Variant};
+use crate::variant::{Inheritance, Path, Variant};
 
 /// How the send phase ended.
 enum Sent {
@@ -85,7 +85,7 @@ impl<K: Variant> State<K> {
         if self.utcbs[me.index()].receive as u32 == raw::NOBODY {
             self.utcbs[me.index()].peer = u64::from(raw::NOBODY);
         } else {
-            self.receive_phase(me, Slot::NONE, Some(to));
+            self.receive_later(me, Some(to));
         }
         self.keep_current();
     }
@@ -106,7 +106,7 @@ impl<K: Variant> State<K> {
             return false;
         }
         self.tcbs[me].continues = false;
-        self.receive_phase(me, Slot::NONE, None);
+        self.receive_later(me, None);
         true
     }
 
@@ -171,7 +171,14 @@ impl<K: Variant> State<K> {
         self.block(me, Slot::NONE, false);
     }
 
+    /// The receive phase of a thread that has woken nobody in the same step.
+    #[inline(never)]
+    fn receive_later(&mut self, me: Slot, to: Option<u32>) {
+        self.receive_phase(me, Slot::NONE, to);
+    }
+
     /// `to`: to whom the thread has sent in the same step, if it has.
+    #[inline(always)]
     fn receive_phase(&mut self, me: Slot, woken: Slot, to: Option<u32>) {
         let from = self.utcbs[me.index()].receive as u32;
         let cause = match self.take_message(me, from) {
@@ -184,9 +191,8 @@ impl<K: Variant> State<K> {
                     let is_call = to == Some(from);
                     let terms = if is_call { Terms::Call } else { Terms::Send };
                     self.become_receiver(me, from, timeout, terms);
-                    let partner = ThreadId::from_raw(from).and_then(|id| self.find(id));
-                    if let (true, Some(server)) = (is_call, partner) {
-                        self.lend(me, server);
+                    if is_call && K::INHERITANCE == Inheritance::ThroughCalls {
+                        self.lend_if_here(me, from);
                     }
                     return self.block(me, woken, is_call);
                 }
@@ -196,6 +202,7 @@ impl<K: Variant> State<K> {
         self.both_can_run(woken);
     }
 
+    #[inline(always)]
     fn become_receiver(&mut self, me: Slot, from: u32, timeout: Timeout, terms: Terms) {
         let tcb = &mut self.tcbs[me];
         tcb.status = Status::Receiving;
@@ -288,6 +295,7 @@ impl<K: Variant> State<K> {
         }
     }
 
+    #[inline(always)]
     fn transfer(&mut self, from: Slot, to: Slot) {
         self.count(Event::Transferred);
         let source = &self.utcbs[from.index()];

@@ -54,6 +54,7 @@ impl<K: Variant> State<K> {
         }
     }
 
+    #[inline]
     pub(super) fn set_deadline(&mut self, slot: Slot, timeout: Timeout) {
         if let Timeout::At(deadline_ns) = timeout {
             self.tcbs[slot].timed = true;
@@ -61,6 +62,7 @@ impl<K: Variant> State<K> {
         }
     }
 
+    #[inline]
     pub(super) fn cancel_deadline(&mut self, slot: Slot) {
         if self.tcbs[slot].timed {
             self.tcbs[slot].timed = false;
