@@ -1,10 +1,10 @@
 //! Names of threads, and of what else a message may come from.
 //!
 //! ```text
-//!  31   30    25 24        12 11       0
-//! +---+--------+------------+----------+
-//! | 0 | kernel |  version   |  number  |   a thread: its version is never 0
-//! +---+--------+------------+----------+
+//!  31   30       18 17    12 11       0
+//! +---+------------+--------+----------+
+//! | 0 |  version   | kernel |  number  |   a thread: its version is never 0
+//! +---+------------+--------+----------+
 //! | 1 |        kind         |  number  |   not a thread: an interrupt, the notices, nobody
 //! +---+---------------------+----------+
 //! ```
@@ -50,16 +50,16 @@ pub const MAX_KERNELS: usize = 1 << KERNEL_BITS;
 const NUMBER_BITS: u32 = 12;
 const VERSION_BITS: u32 = 13;
 const KERNEL_BITS: u32 = 6;
-const KERNEL_SHIFT: u32 = NUMBER_BITS + VERSION_BITS;
+const VERSION_SHIFT: u32 = NUMBER_BITS + KERNEL_BITS;
 const LAST_VERSION: u32 = (1 << VERSION_BITS) - 1;
-const _: () = assert!(KERNEL_SHIFT + KERNEL_BITS == 31);
+const _: () = assert!(VERSION_SHIFT + VERSION_BITS == 31);
 
 impl ThreadId {
     pub(crate) const fn new(kernel: u8, slot: Slot, version: u32) -> ThreadId {
         assert!((kernel as usize) < MAX_KERNELS && slot.index() < MAX_THREADS);
         assert!(version != 0 && version <= LAST_VERSION);
-        let kernel = (kernel as u32) << KERNEL_SHIFT;
-        ThreadId(kernel | version << NUMBER_BITS | slot.index() as u32)
+        let kernel = (kernel as u32) << NUMBER_BITS;
+        ThreadId(version << VERSION_SHIFT | kernel | slot.index() as u32)
     }
 
     /// The name that comes after this one has been used.
@@ -70,13 +70,13 @@ impl ThreadId {
     }
 
     const fn version(self) -> u32 {
-        self.0 >> NUMBER_BITS & LAST_VERSION
+        self.0 >> VERSION_SHIFT
     }
 
     /// The kernel whose thread it is, by its number in the cluster.
     #[inline]
     pub const fn kernel(self) -> u8 {
-        (self.0 >> KERNEL_SHIFT) as u8
+        (self.0 >> NUMBER_BITS) as u8 & (MAX_KERNELS as u8 - 1)
     }
 
     /// Its number in its own kernel.
@@ -95,8 +95,11 @@ impl ThreadId {
     /// used.
     #[inline]
     pub const fn from_raw(raw: u32) -> Option<ThreadId> {
-        let id = ThreadId(raw);
-        if raw & NOT_A_THREAD == 0 && id.version() != 0 { Some(id) } else { None }
+        if raw & NOT_A_THREAD == 0 && raw >> VERSION_SHIFT != 0 {
+            Some(ThreadId(raw))
+        } else {
+            None
+        }
     }
 }
 

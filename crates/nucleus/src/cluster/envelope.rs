@@ -85,28 +85,27 @@ impl Mark {
     }
 }
 
-/// What a sender wants.
+/// What a sender wants: that its message is taken, and perhaps more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Terms {
-    /// That its message is taken.
-    Send,
-    /// The same, and only if its partner waits for it.
-    SendAtOnce,
-    /// That its message is taken, and then an answer by the same thread.
-    Call,
-    /// The same, and only if its partner waits for it.
-    CallAtOnce,
-}
-
-const TERMS: [Terms; 4] = [Terms::Send, Terms::SendAtOnce, Terms::Call, Terms::CallAtOnce];
+pub(crate) struct Terms(u32);
 
 impl Terms {
-    pub(crate) fn is_call(self) -> bool {
-        matches!(self, Terms::Call | Terms::CallAtOnce)
+    pub(crate) const SEND: Terms = Terms(0);
+    /// And then an answer by the same thread.
+    pub(crate) const CALL: Terms = Terms(1);
+    /// Or only what is there when its message is taken: until then it lends its priority all the same.
+    pub(crate) const POLL: Terms = Terms(1 << 3);
+    /// Only if its partner waits for it.
+    pub(crate) const AT_ONCE: Terms = Terms(1 << 1);
+    /// Its kernel is told when a call was taken, since a deadline begins then.
+    pub(crate) const TIMED: Terms = Terms(1 << 2);
+
+    pub(crate) fn and(self, other: Terms, when: bool) -> Terms {
+        if when { Terms(self.0 | other.0) } else { self }
     }
 
-    pub(crate) fn is_at_once(self) -> bool {
-        matches!(self, Terms::SendAtOnce | Terms::CallAtOnce)
+    pub(crate) fn has(self, other: Terms) -> bool {
+        self.0 & other.0 != 0
     }
 }
 
@@ -171,12 +170,12 @@ impl Envelope {
     }
 
     pub(crate) fn terms(&self) -> Terms {
-        TERMS[self.terms.load(Ordering::Relaxed) as usize % TERMS.len()]
+        Terms(self.terms.load(Ordering::Relaxed))
     }
 
     /// A message for the partner.
     pub(crate) fn offer(&self, partner: u32, terms: Terms, tag: Tag, words: &[u64]) {
-        self.terms.store(terms as u32, Ordering::Relaxed);
+        self.terms.store(terms.0, Ordering::Relaxed);
         self.partner.store(partner, Ordering::Relaxed);
         self.write(tag, words);
         self.leave_idle(Stage::Offered);
@@ -184,7 +183,7 @@ impl Envelope {
 
     /// A wait for the partner's message, which may be the answer to one that it was handed.
     pub(crate) fn wait(&self, partner: u32, terms: Terms) {
-        self.terms.store(terms as u32, Ordering::Relaxed);
+        self.terms.store(terms.0, Ordering::Relaxed);
         self.partner.store(partner, Ordering::Relaxed);
         self.leave_idle(Stage::Waiting);
     }

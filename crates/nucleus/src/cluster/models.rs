@@ -122,7 +122,7 @@ fn take(envelope: &Envelope) -> Option<[u64; 2]> {
     if mark.stage() != Stage::Offered || envelope.partner() != PARTNER {
         return None;
     }
-    let next = if envelope.terms().is_call() { Stage::Waiting } else { Stage::Taken };
+    let next = if envelope.terms().has(Terms::CALL) { Stage::Waiting } else { Stage::Taken };
     let mut words = [0; N_WORDS];
     envelope.read(&mut words);
     envelope.exchange(mark, next).then_some([words[0], words[1]])
@@ -134,7 +134,7 @@ fn take(envelope: &Envelope) -> Option<[u64; 2]> {
 fn an_offer_is_taken_or_withdrawn() {
     loom::model(|| {
         let envelope = Arc::new(Envelope::new());
-        envelope.offer(PARTNER, Terms::Send, Tag::of_length(2), &[1, 1]);
+        envelope.offer(PARTNER, Terms::SEND, Tag::of_length(2), &[1, 1]);
         let partner = {
             let envelope = Arc::clone(&envelope);
             thread::spawn(move || take(&envelope))
@@ -142,7 +142,7 @@ fn an_offer_is_taken_or_withdrawn() {
         let mark = envelope.mark();
         let withdrawn = mark.stage() == Stage::Offered && envelope.exchange(mark, Stage::Idle);
         if withdrawn {
-            envelope.offer(PARTNER, Terms::Send, Tag::of_length(2), &[2, 2]);
+            envelope.offer(PARTNER, Terms::SEND, Tag::of_length(2), &[2, 2]);
         }
         let taken = partner.join().unwrap();
         let is_taken = envelope.mark().stage() == Stage::Taken;
@@ -160,7 +160,7 @@ fn an_offer_is_taken_or_withdrawn() {
 fn an_answer_comes_whole_or_not_at_all() {
     loom::model(|| {
         let envelope = Arc::new(Envelope::new());
-        envelope.offer(PARTNER, Terms::Call, Tag::of_length(2), &[1, 1]);
+        envelope.offer(PARTNER, Terms::CALL, Tag::of_length(2), &[1, 1]);
         let partner = {
             let envelope = Arc::clone(&envelope);
             thread::spawn(move || {
@@ -175,7 +175,7 @@ fn an_answer_comes_whole_or_not_at_all() {
         let has_ended = may_end && envelope.exchange(mark, Stage::Idle);
         if has_ended {
             // It sends to somebody else.
-            envelope.offer(OWN, Terms::Send, Tag::of_length(2), &[8, 8]);
+            envelope.offer(OWN, Terms::SEND, Tag::of_length(2), &[8, 8]);
         }
         let answered = partner.join().unwrap();
         assert!(!has_ended || !answered);

@@ -135,14 +135,14 @@ impl<K: Variant> State<K> {
             self.dismiss(partner);
             return Posted::Answered;
         }
-        let waits = Timeout::of_receive(utcb.receive, 0) != Timeout::Zero;
-        let is_call = utcb.receive as u32 == to.raw() && waits;
-        let terms = match (Timeout::of_send(utcb.peer, 0), is_call) {
-            (Timeout::Zero, false) => Terms::SendAtOnce,
-            (Timeout::Zero, true) => Terms::CallAtOnce,
-            (_, false) => Terms::Send,
-            (_, true) => Terms::Call,
-        };
+        let answer_timeout = Timeout::of_receive(utcb.receive, 0);
+        let wants_answer = utcb.receive as u32 == to.raw();
+        let is_call = wants_answer && answer_timeout != Timeout::Zero;
+        let terms = Terms::SEND
+            .and(Terms::CALL, is_call)
+            .and(Terms::POLL, wants_answer && !is_call)
+            .and(Terms::TIMED, is_call && answer_timeout != Timeout::Never)
+            .and(Terms::AT_ONCE, Timeout::of_send(utcb.peer, 0) == Timeout::Zero);
         let own = abroad.own(me);
         own.set_priority(self.tcbs[me].priority);
         own.offer(to.raw(), terms, tag, words);
@@ -161,7 +161,7 @@ impl<K: Variant> State<K> {
         let own = abroad.own(me);
         own.set_priority(self.tcbs[me].priority);
         own.wait(from.raw(), terms);
-        if terms.is_call() {
+        if terms.has(Terms::CALL) {
             // The partner has the message already, but not yet this thread's priority.
             abroad.post(from.kernel(), Topic::Sender, me.index());
         }
@@ -173,6 +173,14 @@ impl<K: Variant> State<K> {
             abroad.own(slot).set_priority(self.tcbs[slot].priority);
             self.tell_proxy(slot);
         }
+    }
+
+    /// Whether the message of a call was taken, which this kernel need not look at.
+    pub(super) fn waits_for_answer(&self, slot: Slot) -> bool {
+        let Some(abroad) = self.abroad.as_ref().filter(|_| self.is_abroad(slot)) else {
+            return false;
+        };
+        matches!(abroad.own(slot).mark().stage(), Stage::Waiting | Stage::Answering)
     }
 
     /// Brings the TCB of a thread that waits abroad up to date. Says whether its wait is over; what is

@@ -189,7 +189,7 @@ impl<K: Variant> State<K> {
                 Timeout::Zero => Cause::Timeout,
                 timeout => {
                     let is_call = to == Some(from);
-                    let terms = if is_call { Terms::Call } else { Terms::Send };
+                    let terms = Terms::SEND.and(Terms::CALL, is_call);
                     self.become_receiver(me, from, timeout, terms);
                     if is_call && K::INHERITANCE == Inheritance::ThroughCalls {
                         self.lend_if_here(me, from);
@@ -279,7 +279,7 @@ impl<K: Variant> State<K> {
             self.unblock(sender);
         }
         if waits {
-            self.become_receiver(sender, from, timeout, Terms::Send);
+            self.become_receiver(sender, from, timeout, Terms::SEND);
             return Found::OnlyMessage;
         }
         self.tcbs[sender].continues = true;

@@ -128,7 +128,10 @@ impl<K: Variant> State<K> {
 
     /// What a thread does. `Free`: there is no such thread.
     pub fn status(&self, id: ThreadId) -> Status {
-        self.find(id).map_or(Status::Free, |slot| self.tcbs[slot].status)
+        self.find(id).map_or(Status::Free, |slot| match self.tcbs[slot].status {
+            Status::Sending if self.waits_for_answer(slot) => Status::Receiving,
+            status => status,
+        })
     }
 
     /// The priority that a thread is scheduled by, or -1.

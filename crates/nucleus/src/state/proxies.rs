@@ -100,7 +100,7 @@ impl<K: Variant> State<K> {
             return self.proxy_has_priority(proxy, priority);
         }
         let (name, to, priority) = (envelope.name(), envelope.partner(), envelope.priority());
-        let lends = mark.stage() == Stage::Waiting && envelope.terms().is_call();
+        let lends = mark.stage() == Stage::Waiting && envelope.terms().has(Terms::CALL);
         *place = mark;
         self.dismiss(proxy);
         let to = ThreadId::from_raw(to).and_then(|to| self.find(to));
@@ -138,7 +138,7 @@ impl<K: Variant> State<K> {
                 return self.hand_over(proxy, to, was_abroad);
             }
         }
-        if self.terms(proxy).is_at_once() {
+        if self.terms(proxy).has(Terms::AT_ONCE) {
             self.refuse(proxy);
         } else {
             self.queue_proxy(proxy, to);
@@ -149,16 +149,14 @@ impl<K: Variant> State<K> {
     fn hand_over(&mut self, proxy: Slot, to: Slot, was_abroad: bool) {
         let Some(terms) = self.take_offer(proxy, to) else {
             if was_abroad {
-                self.wait_abroad(to, Terms::Send);
+                self.wait_abroad(to, Terms::SEND);
             }
             return;
         };
         self.unblock(to);
         self.finish(to, Ok(Sender::Thread(self.tcbs[proxy].id)));
-        if terms.is_call() {
+        if terms.has(Terms::CALL) {
             self.becomes_caller(proxy, to);
-        } else {
-            self.tell_sender(proxy);
         }
         self.wake_later(to);
     }
@@ -171,7 +169,8 @@ impl<K: Variant> State<K> {
     }
 
     fn queue_proxy(&mut self, proxy: Slot, to: Slot) {
-        let lends = self.terms(proxy).is_call();
+        let terms = self.terms(proxy);
+        let lends = terms.has(Terms::CALL) || terms.has(Terms::POLL);
         self.tcbs[proxy].status = Status::Sending;
         self.join_send_queue(proxy, to);
         if lends {
@@ -204,9 +203,13 @@ impl<K: Variant> State<K> {
         let terms = envelope.terms();
         let utcb = &mut self.utcbs[to.index()];
         utcb.tag = envelope.read(&mut utcb.words);
-        let next = if terms.is_call() { Stage::Waiting } else { Stage::Taken };
+        let next = if terms.has(Terms::CALL) { Stage::Waiting } else { Stage::Taken };
         if !envelope.exchange(mark, next) {
             return None;
+        }
+        // One who waits for the answer, however long it takes, need not know that this has begun.
+        if !terms.has(Terms::CALL) || terms.has(Terms::TIMED) {
+            self.tell_sender(proxy);
         }
         self.count(Event::Transferred);
         Some(terms)
@@ -220,11 +223,10 @@ impl<K: Variant> State<K> {
             return None;
         };
         self.finish(me, Ok(Sender::Thread(self.tcbs[proxy].id)));
-        if terms.is_call() {
+        if terms.has(Terms::CALL) {
             self.leave_send_queue(proxy);
             self.tcbs[proxy].status = Status::Receiving;
         } else {
-            self.tell_sender(proxy);
             self.dismiss(proxy);
         }
         Some(Found::OnlyMessage)

@@ -3,10 +3,14 @@
 //!
 //! The model does not know lazy from eager queueing, nor one kind of priority queue from another:
 //! those must not be seen.
+//!
+//! Threads of several kernels may be in one model. Then it says what becomes of every thread, but not
+//! who runs: its kernels are asked.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod history;
+pub mod members;
 pub mod pair;
 
 use baton_nucleus::request::Request;
@@ -214,7 +218,7 @@ impl Model {
                 self.thread(handler).interrupts |= 1 << number;
                 self.offer(handler)
             }
-            Step::Expire(now_ns) => self.expire(*now_ns),
+            Step::Expire(now_ns) => self.expire(*now_ns, None),
             Step::Tick => self.tick(),
         }
     }
@@ -226,6 +230,9 @@ impl Model {
         let Some((to, timeout)) = ipc.send else { return self.receive(me, None, false) };
         if to == me || !self.threads.contains_key(&to) {
             return self.fail(me, Phase::Send, Cause::NoPartner);
+        }
+        if to.kernel() != me.kernel() && !self.waits_for(to, me) {
+            return self.send_abroad(me, to);
         }
         if self.accepts(to, me) {
             self.transfer(me, to);
@@ -239,6 +246,31 @@ impl Model {
         self.block(me, Status::Sending, timeout, calls);
         self.senders.push((me, to));
         self.schedule()
+    }
+
+    /// Another kernel takes the message: the sender is not the current thread then, and looks for what it
+    /// is to receive as one does whose message was waited with.
+    fn send_abroad(&mut self, me: ThreadId, to: ThreadId) -> Choice {
+        let Ipc { send: Some((_, timeout)), receive } = self.threads[&me].ipc else {
+            unreachable!()
+        };
+        if self.accepts(to, me) {
+            self.transfer(me, to);
+            self.ready(to);
+            self.has_sent(me);
+        } else if timeout == Timeout::Zero {
+            self.fail(me, Phase::Send, Cause::Timeout);
+        } else {
+            let calls = matches!(receive, Some((Source::Thread(from), _)) if from == to);
+            self.block(me, Status::Sending, timeout, calls);
+            self.senders.push((me, to));
+        }
+        self.schedule()
+    }
+
+    /// Whether a thread receives from this one and nobody else.
+    fn waits_for(&self, id: ThreadId, from: ThreadId) -> bool {
+        self.accepts(id, from) && self.threads[&id].ipc.receive.map(|it| it.0) != Some(Source::Any)
     }
 
     fn fail(&mut self, id: ThreadId, phase: Phase, cause: Cause) -> Choice {
@@ -400,10 +432,12 @@ impl Model {
         }
     }
 
-    fn expire(&mut self, now_ns: u64) -> Choice {
-        let due =
-            self.threads.iter().filter(|(_, it)| it.deadline_ns.is_some_and(|at| at <= now_ns));
-        let due: Vec<ThreadId> = due.map(|(&id, _)| id).collect();
+    /// `kernel`: whose clock it is, if not everybody's.
+    pub fn expire(&mut self, now_ns: u64, kernel: Option<u8>) -> Choice {
+        let is_due = |thread: &Thread| thread.deadline_ns.is_some_and(|at| at <= now_ns);
+        let due = self.threads.iter().filter(|&(_, thread)| is_due(thread)).map(|(&id, _)| id);
+        let due: Vec<ThreadId> =
+            due.filter(|id| kernel.is_none_or(|kernel| id.kernel() == kernel)).collect();
         for &id in &due {
             self.end_wait(id, Cause::Timeout);
         }
@@ -449,7 +483,11 @@ impl Model {
 
     fn perform(&mut self, request: Request) -> (Choice, Request) {
         let threads: BTreeSet<ThreadId> = self.threads.keys().copied().collect();
-        let exists = |id| threads.contains(&id);
+        let kernel = self.current.map(ThreadId::kernel);
+        // A thread is controlled in its own kernel.
+        let exists = |id: ThreadId| {
+            threads.contains(&id) && kernel.is_none_or(|kernel| kernel == id.kernel())
+        };
         let mut answer = Request::Done;
         let choice = match request {
             Request::Start(id) if exists(id) && self.threads[&id].status == Status::Created => {
@@ -471,9 +509,9 @@ impl Model {
             Request::Abort(id) if exists(id) && self.end_wait(id, Cause::Aborted) => {
                 self.woken(&[id])
             }
-            Request::SwitchTo(id) if self.may_switch_to(id) => only(Some(id)),
+            Request::SwitchTo(id) if exists(id) && self.may_switch_to(id) => only(Some(id)),
             Request::Yield => self.rotate(),
-            Request::Notify(id, bits) if exists(id) => {
+            Request::Notify(id, bits) if threads.contains(&id) => {
                 self.thread(id).notices |= bits;
                 self.offer(id)
             }

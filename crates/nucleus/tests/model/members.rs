@@ -1,0 +1,158 @@
+//! Kernels of a cluster and one model of all their threads, which take the same steps.
+
+use super::{Model, Step};
+use baton_nucleus::request::Request;
+use baton_nucleus::state::State;
+use baton_nucleus::tcb::Status;
+use baton_nucleus::variant::{Switching, Variant};
+use baton_nucleus::{Cluster, Seat, Sender, ThreadId};
+
+const SLICE_TICKS: u32 = 3;
+
+/// See the module.
+pub struct Members<K: Variant> {
+    pub states: Vec<State<K>>,
+    pub model: Model,
+    steps: Vec<(usize, Step)>,
+    _seats: Vec<Seat>,
+}
+
+impl<K: Variant> Drop for Members<K> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let last = &self.steps[self.steps.len().saturating_sub(12)..];
+            eprintln!("the last steps: {last:#?}\non {:#?}", self.model);
+        }
+    }
+}
+
+impl<K: Variant> Members<K> {
+    /// Kernels with room for so many threads each.
+    pub fn new(n_kernels: usize, n_threads: usize) -> Members<K> {
+        let seats = Cluster::seats(n_kernels, n_threads).unwrap();
+        Members {
+            states: seats.iter().map(|seat| State::in_cluster(seat, SLICE_TICKS)).collect(),
+            model: Model::new::<K>(SLICE_TICKS),
+            steps: Vec::new(),
+            _seats: seats,
+        }
+    }
+
+    /// One more thread, if there is room. The first one of a kernel has an interrupt.
+    pub fn add(&mut self, kernel: usize, priority: u8, is_started: bool) {
+        let Some(id) = self.states[kernel].create(priority) else { return };
+        self.model.create(id, priority);
+        if let std::collections::btree_map::Entry::Vacant(entry) =
+            self.model.handlers.entry(kernel as u8)
+        {
+            entry.insert(id);
+            self.states[kernel].attach(kernel as u8, Some(id));
+        }
+        if is_started {
+            assert!(self.states[kernel].start(id));
+            self.model.start(id);
+        }
+    }
+
+    /// The model's current thread is this kernel's.
+    pub fn turn_to(&mut self, kernel: usize) {
+        self.model.current = self.states[kernel].current();
+    }
+
+    /// A kernel takes the step, and nobody looks at letters.
+    pub fn step(&mut self, kernel: usize, step: &Step) {
+        self.steps.push((kernel, step.clone()));
+        let state = &mut self.states[kernel];
+        match step {
+            Step::Ipc(ipc, tag, words) => {
+                state.lay(*ipc, *tag, words);
+                state.ipc();
+            }
+            Step::Request(request) => state.request(*request),
+            Step::Continue => assert!(state.continue_current()),
+            Step::Interrupt(number) => state.interrupt(*number),
+            Step::Expire(now_ns) => state.expire(*now_ns),
+            Step::Tick => state.tick(),
+        }
+    }
+
+    /// All look until there is nothing to look at.
+    pub fn settle(&mut self) {
+        for _ in 0..1000 {
+            self.states.iter_mut().for_each(State::look);
+            let rings: u64 = self.states.iter_mut().map(State::take_rings).sum();
+            if rings == 0 {
+                return;
+            }
+        }
+        panic!("{}: the kernels write to each other for ever", K::NAME);
+    }
+
+    /// Kernel and model take the step, all kernels look, and nothing may differ then.
+    pub fn play(&mut self, kernel: usize, step: &Step) {
+        let me = self.states[kernel].current();
+        self.step(kernel, step);
+        self.model.taken = match me.map(|me| self.states[kernel].result(me)) {
+            Some(Ok(Some(Sender::Thread(sender)))) => Some(sender),
+            _ => None,
+        };
+        match step {
+            Step::Expire(now_ns) => _ = self.model.expire(*now_ns, Some(kernel as u8)),
+            step => _ = self.model.step(step),
+        }
+        self.settle();
+        if let (Step::Request(request), Some(me)) = (step, me)
+            && *request != Request::End
+        {
+            let answer = self.states[kernel].utcb(me).map(|utcb| utcb.request);
+            assert_eq!(answer, self.model.threads[&me].answer);
+        }
+        self.compare();
+        self.check_running();
+    }
+
+    fn state(&self, id: ThreadId) -> &State<K> {
+        &self.states[usize::from(id.kernel())]
+    }
+
+    fn compare(&self) {
+        let n_threads: usize = self.states.iter().map(State::n_threads).sum();
+        assert_eq!(n_threads, self.model.threads.len());
+        for (&id, thread) in &self.model.threads {
+            let state = self.state(id);
+            assert_eq!(state.status(id), thread.status, "{id:?}");
+            if !self.model.is_deadlocked(id) {
+                let priority = i32::from(self.model.priority(id));
+                assert_eq!(state.priority(id), priority, "{id:?}");
+            }
+            if thread.status == Status::Ready && !thread.continues {
+                assert_eq!(state.result(id), thread.outcome, "{id:?}");
+                if matches!(thread.outcome, Ok(Some(_))) {
+                    let (tag, words) = state.message(id);
+                    assert_eq!((tag, words), (thread.message.0, &thread.message.1[..]), "{id:?}");
+                }
+            }
+        }
+    }
+
+    /// Whoever runs can, and in a strict kernel nobody could who is higher.
+    pub fn check_running(&self) {
+        for (kernel, state) in self.states.iter().enumerate() {
+            let own = self.model.threads.keys().copied().filter(|id| id.kernel() == kernel as u8);
+            let top = own
+                .filter(|&id| self.model.is_runnable(id))
+                .map(|id| self.model.priority(id))
+                .max();
+            let running = state.current();
+            assert_eq!(running.is_some(), top.is_some(), "{}: kernel {kernel}", K::NAME);
+            let Some(running) = running else { continue };
+            assert!(self.model.is_runnable(running), "{}: {running:?} runs", K::NAME);
+            let is_top = Some(self.model.priority(running)) == top;
+            assert!(
+                K::SWITCHING == Switching::Direct || is_top,
+                "{}: a lower thread runs",
+                K::NAME
+            );
+        }
+    }
+}
