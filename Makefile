@@ -125,6 +125,7 @@ HISTORIES ?= 1000000
 .PHONY: histories
 histories:
 	@$(CARGO) test --quiet --release --package baton-nucleus --test histories -- $(HISTORIES)
+	@$(CARGO) test --quiet --release --package baton-nucleus --test between -- $(HISTORIES)
 	@$(CARGO) test --quiet --release --package baton-nucleus --test lockstep -- $(HISTORIES)
 	@MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --quiet --package baton-nucleus --lib
 	@MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --quiet --package baton-nucleus --test histories -- 3

@@ -75,6 +75,8 @@ const UNSAFE: &[(&str, &str)] = &[
     ("conformance/src/", "speaks the raw interface, and maps what its processes share"),
     ("preload/src/", "stands in for functions of the C library"),
     ("capi/src/", "pointers from C"),
+    ("nucleus/src/cluster/lent.rs", "uses what a kernel lends to others' OS threads"),
+    ("nucleus/src/cluster/bell.rs", "signals one thread, which rustix lacks"),
     ("nucleus/src/switch/", "assembly: the ways into the kernel and out of it"),
     ("nucleus/src/kernel.rs", "shares its state with assembly, and stacks with threads"),
     ("nucleus/src/here.rs", "a thread's own TCB and UTCB, which the kernel writes too"),
