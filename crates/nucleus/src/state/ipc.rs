@@ -43,6 +43,8 @@ pub(super) enum Found {
     Message(Slot),
     /// A message, and nobody who can run for that: its sender waits for an answer.
     OnlyMessage,
+    /// The message of a thread of another kernel, which may have lent a priority until now.
+    FromAbroad,
     NoPartner,
     Nothing,
 }
@@ -184,6 +186,10 @@ impl<K: Variant> State<K> {
         let cause = match self.take_message(me, from) {
             Found::Message(sender) => return self.three_can_run(woken, sender),
             Found::OnlyMessage => return self.both_can_run(woken),
+            Found::FromAbroad => {
+                self.both_can_run(woken);
+                return self.keep_current();
+            }
             Found::NoPartner => Cause::NoPartner,
             Found::Nothing => match receive_timeout(&self.utcbs[me.index()]) {
                 Timeout::Zero => Cause::Timeout,

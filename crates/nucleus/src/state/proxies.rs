@@ -229,7 +229,7 @@ impl<K: Variant> State<K> {
         } else {
             self.dismiss(proxy);
         }
-        Some(Found::OnlyMessage)
+        Some(Found::FromAbroad)
     }
 
     /// The message cannot be taken now, and will not be waited for.
