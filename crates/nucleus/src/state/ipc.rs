@@ -232,33 +232,52 @@ impl<K: Variant> State<K> {
         tcb.status == Status::Receiving && (tcb.partner == raw::ANY || tcb.partner == from)
     }
 
+    #[inline(always)]
     fn take_message(&mut self, me: Slot, from: u32) -> Found {
         if self.tcbs[me].inbox & INBOX_SIGNALS != 0 && self.take_signal(me, from) {
             return Found::OnlyMessage;
         }
-        loop {
-            let sender = match ThreadId::from_raw(from) {
-                _ if from == raw::ANY => self.send_queues.first(me),
-                Some(id) => match self.find_anywhere(id) {
-                    None => return Found::NoPartner,
-                    Some(slot) if self.sends_to(slot, me) => slot,
-                    Some(_) => Slot::NONE,
-                },
-                None => Slot::NONE,
-            };
-            if sender == Slot::NONE {
-                return Found::Nothing;
-            }
-            if !self.is_proxy(sender) {
-                self.leave_send_queue(sender);
-                self.transfer(sender, me);
-                return self.has_sent(sender);
-            }
-            // If that message was withdrawn, there may be another one.
-            if let Some(found) = self.take_from_proxy(sender, me) {
-                return found;
-            }
+        match self.next_sender(me, from) {
+            None => Found::NoPartner,
+            Some(Slot::NONE) => Found::Nothing,
+            Some(sender) => self.take_from(sender, me, from),
         }
+    }
+
+    /// Whose message a thread would take, or `NONE`. `None`: there is nobody of that name.
+    #[inline(always)]
+    fn next_sender(&self, me: Slot, from: u32) -> Option<Slot> {
+        match ThreadId::from_raw(from) {
+            _ if from == raw::ANY => Some(self.send_queues.first(me)),
+            Some(id) => {
+                let sender = self.find_anywhere(id)?;
+                Some(if self.sends_to(sender, me) { sender } else { Slot::NONE })
+            }
+            None => Some(Slot::NONE),
+        }
+    }
+
+    fn take_from(&mut self, sender: Slot, me: Slot, from: u32) -> Found {
+        if self.is_proxy(sender) {
+            return self.take_from_proxies(sender, me, from);
+        }
+        self.leave_send_queue(sender);
+        self.transfer(sender, me);
+        self.has_sent(sender)
+    }
+
+    /// A message that was withdrawn is passed over: there may be another one.
+    #[cold]
+    fn take_from_proxies(&mut self, mut sender: Slot, me: Slot, from: u32) -> Found {
+        while !self.take_from_proxy(sender, me) {
+            sender = match self.next_sender(me, from) {
+                None => return Found::NoPartner,
+                Some(Slot::NONE) => return Found::Nothing,
+                Some(next) if self.is_proxy(next) => next,
+                Some(next) => return self.take_from(next, me, from),
+            };
+        }
+        Found::FromAbroad
     }
 
     fn sends_to(&self, slot: Slot, receiver: Slot) -> bool {

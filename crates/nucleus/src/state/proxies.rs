@@ -6,7 +6,6 @@
 //! is such an offer is decided by the exchange that takes it.
 
 use super::State;
-use super::ipc::Found;
 use crate::cluster::envelope::{Envelope, Mark, Stage, Terms};
 use crate::cluster::inbox::{Letter, Topic};
 use crate::list::Slot;
@@ -215,12 +214,12 @@ impl<K: Variant> State<K> {
         Some(terms)
     }
 
-    /// The current thread takes the message of a proxy that waits in its send queue.
-    #[cold]
-    pub(super) fn take_from_proxy(&mut self, proxy: Slot, me: Slot) -> Option<Found> {
+    /// The current thread takes the message of a proxy that waits in its send queue. Says whether it was
+    /// still there.
+    pub(super) fn take_from_proxy(&mut self, proxy: Slot, me: Slot) -> bool {
         let Some(terms) = self.take_offer(proxy, me) else {
             self.dismiss(proxy);
-            return None;
+            return false;
         };
         self.finish(me, Ok(Sender::Thread(self.tcbs[proxy].id)));
         if terms.has(Terms::CALL) {
@@ -229,7 +228,7 @@ impl<K: Variant> State<K> {
         } else {
             self.dismiss(proxy);
         }
-        Some(Found::FromAbroad)
+        true
     }
 
     /// The message cannot be taken now, and will not be waited for.
