@@ -67,6 +67,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("log/src/files/watch.rs", "System V segments, which rustix lacks"),
     ("driver/src/user.rs", "reads and writes the program's memory by address"),
     ("driver/src/thread.rs", "signal masks, and descriptors in a child of fork"),
+    ("driver/src/token.rs", "a test that forks"),
     ("driver/src/process/received.rs", "lends the receive buffer, and descriptors named in it"),
     ("driver/src/engine/effects.rs", "closes descriptors that it has installed, by number"),
     ("driver/src/channel/socket.rs", "duplicates the program's descriptors, by number"),
