@@ -72,14 +72,12 @@ impl Asked {
         Asked { counter: AtomicU64::new(0), monotonic_ns: AtomicU64::new(0) }
     }
 
-    /// Whether who has written a record of this stamp is to ring.
-    #[inline]
-    pub fn wants_bell(&self, source: Source, stamp: u64) -> bool {
-        let until = match source {
+    /// The time until which those ring who stamp with this source.
+    pub fn by(&self, source: Source) -> &AtomicU64 {
+        match source {
             Source::Counter => &self.counter,
             Source::Vdso | Source::SystemCall => &self.monotonic_ns,
-        };
-        stamp < until.load(Ordering::Relaxed)
+        }
     }
 
     /// Asks. Another reader may have asked for longer, but no sane one for much longer.
@@ -98,6 +96,12 @@ impl Asked {
             let _ = word.compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
+}
+
+/// Whether who has written a record of this stamp is to ring.
+#[inline]
+pub(crate) fn is_asked(until: &AtomicU64, stamp: u64) -> bool {
+    stamp < until.load(Ordering::Relaxed)
 }
 
 /// When a thread has last rung.
@@ -248,7 +252,7 @@ mod tests {
         let (first, second) =
             (Until { counter: 100, monotonic_ns: 10 }, Until { counter: 200, monotonic_ns: 20 });
         let wants =
-            |stamp| [Source::Counter, Source::Vdso].map(|source| asked.wants_bell(source, stamp));
+            |stamp| [Source::Counter, Source::Vdso].map(|source| is_asked(asked.by(source), stamp));
         assert_eq!(wants(0), [false, false]);
         asked.ask(first);
         assert_eq!((wants(9), wants(10), wants(100)), ([true; 2], [true, false], [false; 2]));

@@ -6,41 +6,38 @@
 //! Under the model checker `crate::models` has another one of this form, of loom's atomics.
 
 use crate::cursor::Bounds;
-use baton_shm::own::Own;
+use baton_shm::held::Held;
+use baton_shm::own::{Circle, Own};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// One ring's memory, for its writer.
+/// One ring's memory, for its writer. Both words lie in the map that all rings of the file have in common.
 pub(crate) struct Memory {
-    /// Positions of all rings of the file.
-    table: Arc<Own>,
-    tail_at: usize,
-    head_at: usize,
-    bytes: Own,
-    mask: u64,
+    bytes: Circle,
+    head: Held<Own, AtomicU64>,
+    tail: Held<Own, AtomicU64>,
 }
 
 impl Memory {
-    /// The bytes are mapped twice; half of them are a power of two.
-    pub fn new(table: Arc<Own>, tail_at: usize, head_at: usize, bytes: Own) -> Memory {
-        let capacity = bytes.mapped_bytes() as u64 / 2;
-        assert!(capacity.is_power_of_two());
-        Memory { table, tail_at, head_at, bytes, mask: capacity - 1 }
+    /// With its tail at this offset of the table, and its head behind it.
+    pub fn new(table: &Arc<Own>, tail_at: usize, bytes: Circle) -> Memory {
+        let word = |at: usize| Held::new(Arc::clone(table), |table| table.double_word(at));
+        Memory { bytes, head: word(tail_at + 8), tail: word(tail_at) }
     }
 
     pub fn capacity(&self) -> u64 {
-        self.mask + 1
+        self.bytes.capacity() as u64
     }
 
     pub fn tail(&self) -> &AtomicU64 {
-        self.table.double_word(self.tail_at)
+        &self.tail
     }
 
     #[inline]
     pub fn head(&self) -> &AtomicU64 {
-        self.table.double_word(self.head_at)
+        &self.head
     }
 
     /// Copies a record to a position: its header and whatever else is always as long, its tag, its message.
@@ -52,7 +49,7 @@ impl Memory {
         tag: &[u8],
         message: &[u8],
     ) {
-        self.bytes.write_in_a_row((position & self.mask) as usize, header, tag, message);
+        self.bytes.write_in_a_row(position, header, tag, message);
     }
 }
 

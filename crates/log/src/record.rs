@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   0  stamp                      8
-//!   8  sequence (48 bits), priority, kind
+//!   8  kind, priority, sequence (48 bits, above them)
 //!  16  thread   4
 //!  20  bytes of what follows 2, of the tag among them 2
 //!  24  tag, message; or event tag 4, payload; or a sample's two clocks
@@ -24,6 +24,7 @@ pub(crate) const SAMPLE_RECORD_BYTES: usize = record_bytes(SAMPLE_BYTES);
 const SAMPLE_BYTES: usize = 16;
 /// Records of a ring are numbered by this many bits: at full speed that takes months to come round.
 const SEQUENCE_BITS: u32 = 48;
+const MARK_BITS: u32 = 64 - SEQUENCE_BITS;
 pub(crate) const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 
 const TEXT: u8 = 1;
@@ -73,8 +74,8 @@ impl Header {
     #[inline]
     pub fn encode(self) -> [u8; HEADER_BYTES] {
         let [priority, kind] = self.kind.numbers();
-        let marks = u64::from(priority) << SEQUENCE_BITS | u64::from(kind) << (SEQUENCE_BITS + 8);
-        let number = (self.sequence & SEQUENCE_MASK) | marks;
+        // What exceeds the bits of a sequence is shifted out.
+        let number = self.sequence << MARK_BITS | u64::from(priority) << 8 | u64::from(kind);
         let sizes = u64::from(self.bytes) << 32 | u64::from(self.tag_bytes) << 48;
         let last = u64::from(self.thread) | sizes;
         let mut header = [0; HEADER_BYTES];
@@ -89,8 +90,8 @@ impl Header {
         let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
         let (stamp, number, last) = (word(0), word(8), word(16));
         let (bytes, tag_bytes) = ((last >> 32) as u16, (last >> 48) as u16);
-        let priority = (number >> SEQUENCE_BITS) as u8;
-        let kind = match (number >> (SEQUENCE_BITS + 8)) as u8 {
+        let priority = (number >> 8) as u8;
+        let kind = match number as u8 {
             TEXT => Kind::Text(Priority::numbered(priority)?),
             EVENT => Kind::Event,
             SAMPLE => Kind::Sample,
@@ -98,7 +99,7 @@ impl Header {
         };
         let header = Header {
             stamp,
-            sequence: number & SEQUENCE_MASK,
+            sequence: number >> MARK_BITS,
             kind,
             thread: last as u32,
             bytes,
@@ -187,7 +188,7 @@ mod tests {
         ] {
             assert_eq!(Header::decode(&header.encode()), None, "{header:?}");
         }
-        for (at, value) in [(14, 9), (14, 0), (15, 0), (15, 4)] {
+        for (at, value) in [(9, 9), (9, 0), (8, 0), (8, 4)] {
             let mut bytes = SOUND.encode();
             bytes[at] = value;
             assert_eq!(Header::decode(&bytes), None, "{at} {value}");

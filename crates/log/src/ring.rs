@@ -24,12 +24,16 @@ const N_PARTS: u64 = 8;
 /// More than there ever are between tail and head.
 const MAX_BOUNDARIES: usize = 16;
 
+/// What each record needs comes first.
+#[repr(C)]
 pub(crate) struct Ring {
     memory: Memory,
     /// The head, with what is written beyond it.
     position: u64,
-    tail: u64,
     sequence: u64,
+    /// The stamp from which on a sample is due.
+    sample_due: u64,
+    tail: u64,
     /// Boundaries from the tail on, the oldest at `first`.
     boundaries: [u64; MAX_BOUNDARIES],
     first: usize,
@@ -37,8 +41,6 @@ pub(crate) struct Ring {
     /// From here on a boundary is due.
     next_boundary: u64,
     sample: Sample,
-    /// The stamp from which on a sample is due.
-    sample_due: u64,
 }
 
 /// A record to be.
@@ -57,14 +59,14 @@ impl Ring {
         Ring {
             memory,
             position: 0,
-            tail: 0,
             sequence: 0,
+            sample_due: 0,
+            tail: 0,
             boundaries: [0; MAX_BOUNDARIES],
             first: 0,
             n_boundaries: 0,
             next_boundary: 0,
             sample: Sample::default(),
-            sample_due: 0,
         }
     }
 

@@ -1,7 +1,8 @@
 //! Shared memory between processes that do not trust each other.
 //!
 //! - [`mapping`]: memfds that cannot shrink, and maps of them that no Rust reference points into.
-//! - [`own`]: maps of a named file that this process alone writes; [`wiped`]: memory that a child of fork finds zero.
+//! - [`own`]: maps of a named file that this process alone writes; [`held`]: a word in one of them, found once.
+//! - [`wiped`]: memory that a child of fork finds zero.
 //! - [`mailbox`]: one word that says whether a message lies beside it, and who waits for it.
 //! - [`ring`]: bytes in order from one writer to one reader.
 //! - [`bell`]: a futex that strangers may wake and only its owner changes.
@@ -21,6 +22,8 @@ pub mod bell;
 pub mod clock;
 pub mod futex;
 pub mod gate;
+#[cfg(not(loom))]
+pub mod held;
 pub mod lock;
 pub mod mailbox;
 #[cfg(not(loom))]

@@ -11,8 +11,7 @@ use rustix::fd::AsFd;
 use rustix::io::{Errno, Result};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// A map for writing. With [`Own::twice`], its bytes follow themselves: what begins before the end goes on at the
-/// beginning.
+/// A map for writing.
 #[derive(Debug)]
 pub struct Own {
     base: NonNull<u8>,
@@ -30,11 +29,6 @@ impl Own {
     /// Maps a part of the file. Offset and length are multiples of the page size.
     pub fn once(file: impl AsFd, offset: u64, bytes: usize) -> Result<Own> {
         Own::map(file, offset, bytes, 1)
-    }
-
-    /// Maps a part of the file two times in a row.
-    pub fn twice(file: impl AsFd, offset: u64, bytes: usize) -> Result<Own> {
-        Own::map(file, offset, bytes, 2)
     }
 
     fn map(file: impl AsFd, offset: u64, bytes: usize, times: usize) -> Result<Own> {
@@ -105,31 +99,65 @@ impl Own {
         unsafe { &*self.at(offset, 8).cast::<AtomicU64>() }
     }
 
-    /// Copies some bytes in, one after the other. The first two are short: they are not worth a call.
-    #[inline]
-    pub fn write_in_a_row<const N: usize>(
-        &self,
-        offset: usize,
-        first: &[u8; N],
-        second: &[u8],
-        third: &[u8],
-    ) {
-        let bytes = N.saturating_add(second.len()).saturating_add(third.len());
-        let to = self.at(offset, bytes);
-        // SAFETY: `to` has room for all three; slices of ours never overlap a map that nobody borrows.
-        unsafe {
-            to.cast::<[u8; N]>().write_unaligned(*first);
-            copy_short(second, to.add(N));
-            core::ptr::copy_nonoverlapping(third.as_ptr(), to.add(N + second.len()), third.len());
-        }
-    }
-
     /// Copies bytes in.
     #[inline]
     pub fn write(&self, offset: usize, from: &[u8]) {
         let to = self.at(offset, from.len());
         // SAFETY: `to` is in bounds; a slice of ours never overlaps a map that nobody borrows.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
+    }
+}
+
+/// Bytes that are mapped two times in a row, as many as a power of two: whatever begins in them goes on behind its end.
+#[derive(Debug)]
+pub struct Circle {
+    bytes: Own,
+    /// The capacity less one.
+    mask: usize,
+}
+
+impl Circle {
+    /// Most bytes that are written at once, and least that there are.
+    pub const MOST_AT_ONCE: usize = 8192;
+
+    /// Maps a part of the file.
+    pub fn map(file: impl AsFd, offset: u64, bytes: usize) -> Result<Circle> {
+        if !bytes.is_power_of_two() || bytes < Circle::MOST_AT_ONCE {
+            return Err(Errno::INVAL);
+        }
+        let circle = Circle { bytes: Own::map(file, offset, bytes, 2)?, mask: bytes - 1 };
+        circle.bytes.populate(0, 2 * bytes);
+        Ok(circle)
+    }
+
+    /// How many bytes there are.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.mask + 1
+    }
+
+    /// Copies some bytes to a position, modulo the capacity, one after the other. The first two are short: they are not worth a call.
+    ///
+    /// # Panics
+    /// If they are more than [`Circle::MOST_AT_ONCE`].
+    #[inline]
+    pub fn write_in_a_row<const N: usize>(
+        &self,
+        position: u64,
+        first: &[u8; N],
+        second: &[u8],
+        third: &[u8],
+    ) {
+        let bytes = N.saturating_add(second.len()).saturating_add(third.len());
+        // A constant, which callers often know to hold.
+        assert!(bytes <= Circle::MOST_AT_ONCE, "more than there is room for");
+        // SAFETY: below the capacity, and mapped for as many bytes again. Slices of ours never overlap a map that nobody borrows.
+        unsafe {
+            let to = self.bytes.base.as_ptr().add(position as usize & self.mask);
+            to.cast::<[u8; N]>().write_unaligned(*first);
+            copy_short(second, to.add(N));
+            core::ptr::copy_nonoverlapping(third.as_ptr(), to.add(N + second.len()), third.len());
+        }
     }
 }
 
@@ -188,26 +216,28 @@ mod tests {
     #[test]
     fn what_is_mapped_twice_goes_on_at_its_beginning() {
         let file = file(12288);
-        let own = Own::twice(&file, 4096, 8192).unwrap();
-        own.populate(0, 16384);
-        own.write(8190, b"abcd");
+        let circle = Circle::map(&file, 4096, 8192).unwrap();
+        circle.write_in_a_row(5 * 8192 + 8190, b"abcd", b"", b"");
         let mut seen = [0; 2];
         for (at, expected) in [(4096 + 8190, b"ab"), (4096, b"cd")] {
             rustix::io::pread(&file, &mut seen, at).unwrap();
             assert_eq!(&seen, expected);
         }
-        assert_eq!(own.mapped_bytes(), 16384);
+        assert_eq!(circle.capacity(), 8192);
+        for bytes in [0, 4096, 12288] {
+            assert_eq!(Circle::map(&file, 0, bytes).err(), Some(Errno::INVAL));
+        }
     }
 
     #[test]
     fn bytes_of_any_number_are_written_in_a_row() {
-        let file = file(4096);
-        let own = Own::once(&file, 0, 4096).unwrap();
+        let file = file(8192);
+        let circle = Circle::map(&file, 0, 8192).unwrap();
         let bytes: Vec<u8> = (1..=100).collect();
         for second in 0..=40 {
             for third in [0, 1, 50] {
-                own.write(0, &[0; 128]);
-                own.write_in_a_row(3, b"head", &bytes[..second], &bytes[40..][..third]);
+                circle.write_in_a_row(0, &[0; 128], &[], &[]);
+                circle.write_in_a_row(3, b"head", &bytes[..second], &bytes[40..][..third]);
                 let mut seen = [0; 128];
                 rustix::io::pread(&file, &mut seen, 0).unwrap();
                 let expected =
@@ -217,6 +247,12 @@ mod tests {
                 assert!(rest.iter().all(|&byte| byte == 0), "{second} {third}");
             }
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "more than there is room for")]
+    fn what_exceeds_a_circle_is_not_written() {
+        Circle::map(file(8192), 0, 8192).unwrap().write_in_a_row(0, &[0; 8192], &[1], &[]);
     }
 
     #[test]

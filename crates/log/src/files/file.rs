@@ -11,7 +11,7 @@ use crate::files::place::Directory;
 use crate::memory::Memory;
 use crate::moment::Source;
 use baton_shm::clock;
-use baton_shm::own::Own;
+use baton_shm::own::{Circle, Own};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -112,16 +112,14 @@ impl File {
         // Room that was promised: a write to a map without it is SIGBUS.
         allocate((entry_at - entry_at % PAGE_BYTES) as u64, PAGE_BYTES)?;
         allocate(rings.end, capacity)?;
-        let bytes = Own::twice(&self.file, rings.end, capacity)?;
-        bytes.populate(0, 2 * capacity);
+        let bytes = Circle::map(&self.file, rings.end, capacity)?;
         let place = Place { buffer, offset: rings.end, capacity: capacity as u64 };
         self.front.write(entry_at, &place.encode());
         rings.n += 1;
         rings.end += capacity as u64;
         // Pairs with the acquire fence of who reads the number: the entry is there.
         self.front.word(N_RINGS_AT).store(rings.n as u32, Ordering::Release);
-        let bounds_at = entry_at + BOUNDS_AT;
-        Ok(Memory::new(Arc::clone(&self.front), bounds_at, bounds_at + 8, bytes))
+        Ok(Memory::new(&self.front, entry_at + BOUNDS_AT, bytes))
     }
 
     /// So many records of a buffer, or more, found no ring.

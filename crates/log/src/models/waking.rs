@@ -4,7 +4,7 @@
 //! and can be seen.
 
 use super::{look, memory, write};
-use crate::bell::{Asked, QUIET_NS, Rest, Rung, Until};
+use crate::bell::{Asked, QUIET_NS, Rest, Rung, Until, is_asked};
 use crate::cursor::Cursor;
 use crate::moment::Source;
 use crate::ring::Ring;
@@ -59,7 +59,7 @@ impl World {
             self.begun.store(number + 1, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             write(&mut ring, number);
-            if self.asked.wants_bell(Source::Counter, number)
+            if is_asked(self.asked.by(Source::Counter), number)
                 && rung.is_due(self.now_ns.load(Ordering::SeqCst))
             {
                 self.bells.fetch_add(1, Ordering::SeqCst);

@@ -173,7 +173,7 @@ mod tests {
     use crate::memory::Memory;
     use crate::record::{Kind, record_bytes};
     use crate::ring::{Entry, Ring};
-    use baton_shm::own::Own;
+    use baton_shm::own::{Circle, Own};
     use rustix::fd::{AsFd, OwnedFd};
     use rustix::fs::MemfdFlags;
     use std::sync::Arc;
@@ -185,9 +185,9 @@ mod tests {
         let file = rustix::fs::memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&file, PLACE.offset + PLACE.capacity).unwrap();
         let front = Arc::new(Own::once(&file, 0, FRONT_BYTES).unwrap());
-        let bytes = Own::twice(&file, PLACE.offset, PLACE.capacity as usize).unwrap();
-        let bounds_at = layout::entry_at(0) + BOUNDS_AT;
-        (file, Ring::new(Memory::new(front, bounds_at, bounds_at + 8, bytes)))
+        let bytes = Circle::map(&file, PLACE.offset, PLACE.capacity as usize).unwrap();
+        let memory = Memory::new(&front, layout::entry_at(0) + BOUNDS_AT, bytes);
+        (file, Ring::new(memory))
     }
 
     fn append(ring: &mut Ring, stamp: u64, message: &[u8]) {
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn what_is_damaged_is_told_and_passed_over() {
-        let (kind, number) = (15, 8);
+        let (kind, number) = (8, 10);
         check_damaged(kind);
         // Nothing was overwritten, so nothing can be missing.
         check_damaged(number);

@@ -11,6 +11,7 @@ use crate::moment::Source;
 use crate::ring::Ring;
 use crate::write::writer::Writer;
 use baton_shm::clock;
+use baton_shm::held::Held;
 use baton_shm::wiped::PerProcess;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -122,9 +123,12 @@ pub(crate) struct Home {
     pub file: File,
 }
 
-/// A ring, and where it is.
+/// A ring, and where it is. What each record needs comes first.
+#[repr(C)]
 pub(crate) struct Lane {
     pub ring: Ring,
+    /// Until when to ring for each record.
+    pub asleep: Held<Home, AtomicU64>,
     pub home: Arc<Home>,
 }
 
@@ -155,6 +159,7 @@ impl Shared {
     }
 
     /// A record of this buffer found no ring.
+    #[cold]
     pub fn count_unlogged(&self, buffer: Buffer) {
         let process = self.process();
         let n_records = process.unlogged[buffer as usize].fetch_add(1, Ordering::Relaxed) + 1;
@@ -194,7 +199,8 @@ impl Shared {
             Some(ring) => ring,
             None => Ring::new(home.file.add_ring(buffer, home.ring_bytes[buffer as usize])?),
         };
-        Ok(Lane { ring, home: Arc::clone(home) })
+        let asleep = Held::new(Arc::clone(home), |home| home.watch.words().asleep.by(self.source));
+        Ok(Lane { ring, asleep, home: Arc::clone(home) })
     }
 
     fn make_home(&self) -> Result<Home, Errno> {

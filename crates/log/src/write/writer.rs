@@ -4,8 +4,9 @@
 //! one comparison: a limit is zero for a buffer without a ring, and in a child of fork, to which the rings do not
 //! belong.
 
-use crate::bell::Rung;
+use crate::bell::{Rung, is_asked};
 use crate::buffer::{Buffer, N_BUFFERS, Priority};
+use crate::moment::Source;
 use crate::record::{Kind, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES, record_bytes};
 use crate::ring::Entry;
 use crate::write::logger::{Home, Lane, Shared};
@@ -22,6 +23,7 @@ const MINE: usize = N_BUFFERS;
 /// One thread's way into the log. Dropped, it leaves its rings to the next thread.
 #[derive(Debug)]
 pub struct Writer {
+    source: Source,
     shared: Arc<Shared>,
     /// Up to where each ring may be written, and [`MINE`].
     limits: Wiped<[AtomicU64; N_BUFFERS + 1]>,
@@ -46,6 +48,7 @@ impl Writer {
         let limits = Wiped::<[AtomicU64; N_BUFFERS + 1]>::new().expect("a page of memory");
         limits[MINE].store(1, Ordering::Relaxed);
         Writer {
+            source: shared.source,
             shared,
             limits,
             lanes: Default::default(),
@@ -57,12 +60,14 @@ impl Writer {
 
     /// Writes a text. What exceeds [`MAX_TEXT_BYTES`] with its tag is cut off. A zero byte in it ends the text for those who
     /// read it as Android's.
+    #[inline]
     pub fn write(&self, buffer: Buffer, priority: Priority, tag: &[u8], message: &[u8]) {
         self.put(buffer, Words { kind: Kind::Text(priority), tag, message });
     }
 
     /// Writes an event: its tag's number, and a payload in Android's form. What exceeds [`MAX_PAYLOAD_BYTES`] with the
     /// number is cut off.
+    #[inline]
     pub fn write_event(&self, buffer: Buffer, tag: u32, payload: &[u8]) {
         self.put(buffer, Words { kind: Kind::Event, tag: &tag.to_le_bytes(), message: payload });
     }
@@ -84,7 +89,7 @@ impl Writer {
         };
         // For handlers on this thread: the loan comes before the record, and goes after it.
         compiler_fence(Ordering::SeqCst);
-        let stamp = self.shared.source.stamp();
+        let stamp = self.source.stamp();
         let n_bytes = words.tag.len() + words.message.len();
         let fits = |lane: &Lane| {
             n_bytes <= MAX_TEXT_BYTES
@@ -94,7 +99,10 @@ impl Writer {
         };
         match slot.as_mut().filter(|lane| fits(lane)) {
             Some(lane) => self.append(lane, stamp, words),
-            None => self.put_slowly(buffer, &mut slot, stamp, words),
+            // Its parts, which stay in registers where this path is not taken.
+            None => {
+                self.put_slowly((buffer, stamp), &mut slot, words.kind, words.tag, words.message)
+            }
         }
         compiler_fence(Ordering::SeqCst);
     }
@@ -102,21 +110,28 @@ impl Writer {
     #[inline(always)]
     fn append(&self, lane: &mut Lane, stamp: u64, Words { kind, tag, message }: Words<'_>) {
         lane.ring.append(&Entry { stamp, kind, thread: self.thread.get(), tag, message });
-        if lane.home.watch.words().asleep.wants_bell(self.shared.source, stamp) {
+        if is_asked(&lane.asleep, stamp) {
             self.ring_bell(&lane.home);
         }
     }
 
     #[cold]
-    fn put_slowly(&self, buffer: Buffer, slot: &mut Option<Lane>, stamp: u64, words: Words<'_>) {
+    fn put_slowly(
+        &self,
+        (buffer, stamp): (Buffer, u64),
+        slot: &mut Option<Lane>,
+        kind: Kind,
+        tag: &[u8],
+        message: &[u8],
+    ) {
         self.leave_what_is_the_parents(slot);
         let had_ring = slot.is_some();
         if !self.fill(buffer, slot) {
             return self.shared.count_unlogged(buffer);
         }
         let Some(lane) = slot else { return };
-        let words = words.cut();
-        let source = self.shared.source;
+        let words = Words { kind, tag, message }.cut();
+        let source = self.source;
         // Clocks can be slow, so most records are content with one reading. But stamps in a ring only grow: another thread may have
         // written here since, and a sample is younger.
         let mut stamp = if had_ring { stamp } else { source.stamp() };
@@ -126,7 +141,7 @@ impl Writer {
         }
         lane.ring.make_room(record_bytes(words.tag.len() + words.message.len()));
         self.append(lane, stamp, words);
-        if lane.home.watch.words().following.wants_bell(source, stamp) {
+        if is_asked(lane.home.watch.words().following.by(source), stamp) {
             self.ring_bell(&lane.home);
         }
         self.limits[buffer as usize].store(lane.ring.limit(), Ordering::Relaxed);
