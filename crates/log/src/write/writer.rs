@@ -97,40 +97,37 @@ impl Writer {
                     <= self.limits[index].load(Ordering::Relaxed)
                 && !lane.ring.wants_sample(stamp)
         };
-        match slot.as_mut().filter(|lane| fits(lane)) {
-            Some(lane) => self.append(lane, stamp, words),
-            // Its parts, which stay in registers where this path is not taken.
-            None => {
-                self.put_slowly((buffer, stamp), &mut slot, words.kind, words.tag, words.message)
-            }
-        }
-        compiler_fence(Ordering::SeqCst);
-    }
-
-    #[inline(always)]
-    fn append(&self, lane: &mut Lane, stamp: u64, Words { kind, tag, message }: Words<'_>) {
+        let (lane, stamp, words) = match slot.as_mut().filter(|lane| fits(lane)) {
+            Some(lane) => (lane, stamp, words),
+            // The record's way from here on is the same as ever: what the processor has learnt of it holds.
+            None => match self.make_way(buffer, &mut slot, stamp, words.cut_bytes()) {
+                Some((lane, stamp)) => (lane, stamp, words.cut()),
+                None => return self.shared.count_unlogged(buffer),
+            },
+        };
+        let Words { kind, tag, message } = words;
         lane.ring.append(&Entry { stamp, kind, thread: self.thread.get(), tag, message });
         if is_asked(&lane.asleep, stamp) {
             self.ring_bell(&lane.home);
         }
+        compiler_fence(Ordering::SeqCst);
     }
 
+    /// Makes room for a record of so many bytes, and says what to stamp it with. `None` if there is no ring.
     #[cold]
-    fn put_slowly(
+    fn make_way<'a>(
         &self,
-        (buffer, stamp): (Buffer, u64),
-        slot: &mut Option<Lane>,
-        kind: Kind,
-        tag: &[u8],
-        message: &[u8],
-    ) {
+        buffer: Buffer,
+        slot: &'a mut Option<Lane>,
+        stamp: u64,
+        n_bytes: usize,
+    ) -> Option<(&'a mut Lane, u64)> {
         self.leave_what_is_the_parents(slot);
         let had_ring = slot.is_some();
         if !self.fill(buffer, slot) {
-            return self.shared.count_unlogged(buffer);
+            return None;
         }
-        let Some(lane) = slot else { return };
-        let words = Words { kind, tag, message }.cut();
+        let lane = slot.as_mut()?;
         let source = self.source;
         // Clocks can be slow, so most records are content with one reading. But stamps in a ring only grow: another thread may have
         // written here since, and a sample is younger.
@@ -139,12 +136,12 @@ impl Writer {
             lane.ring.take_sample(source.sample());
             stamp = source.stamp();
         }
-        lane.ring.make_room(record_bytes(words.tag.len() + words.message.len()));
-        self.append(lane, stamp, words);
+        lane.ring.make_room(record_bytes(n_bytes));
+        self.limits[buffer as usize].store(lane.ring.limit(), Ordering::Relaxed);
         if is_asked(lane.home.watch.words().following.by(source), stamp) {
             self.ring_bell(&lane.home);
         }
-        self.limits[buffer as usize].store(lane.ring.limit(), Ordering::Relaxed);
+        Some((lane, stamp))
     }
 
     fn fill(&self, buffer: Buffer, slot: &mut Option<Lane>) -> bool {
@@ -196,14 +193,26 @@ impl Writer {
 }
 
 impl<'a> Words<'a> {
-    /// As much as fits a record.
-    fn cut(self) -> Words<'a> {
-        let most = match self.kind {
+    /// Most bytes of both.
+    #[inline]
+    fn most(&self) -> usize {
+        match self.kind {
             Kind::Text(_) => MAX_TEXT_BYTES,
             Kind::Event | Kind::Sample => MAX_PAYLOAD_BYTES,
-        };
-        let tag = &self.tag[..self.tag.len().min(most)];
-        let message = &self.message[..self.message.len().min(most - tag.len())];
+        }
+    }
+
+    /// How many of both fit a record.
+    #[inline]
+    fn cut_bytes(&self) -> usize {
+        (self.tag.len() + self.message.len()).min(self.most())
+    }
+
+    /// As much as fits a record.
+    #[inline]
+    fn cut(self) -> Words<'a> {
+        let tag = &self.tag[..self.tag.len().min(self.most())];
+        let message = &self.message[..self.message.len().min(self.most() - tag.len())];
         Words { tag, message, ..self }
     }
 }
