@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 /// Header and table, and the first rings' beginnings: where bytes matter most.
-const PLACES: [u64; 13] = [0, 8, 12, 16, 40, 48, 64, 4096, 4104, 4112, 4160, 4168, 135_168];
+const PLACES: [u64; 14] = [0, 8, 12, 16, 40, 48, 64, 104, 4096, 4104, 4112, 4160, 4168, 135_168];
 const FILE_BYTES: usize = 135_168 + 2 * 65536;
 /// A file of this size has no more records than this, whatever they are; and a look may be in vain.
 const MOST_ITEMS: usize = 4 * FILE_BYTES / 24;
@@ -76,6 +76,8 @@ pub fn run(bytes: &[u8]) {
             }
             read_all(&mut reader);
         }
+        let last = Reader::open_last(sample.directory.path(), &Buffer::ALL);
+        last.expect("our own directory").iter_mut().for_each(read_all);
     });
 }
 

@@ -1,12 +1,14 @@
 //! `baton logcat`: Android's logcat, over the log in shared memory.
 //!
 //! - [`args`]: the command line. [`mod@session`]: what is done with each entry; [`output`]: where it goes.
+//! - [`mod@last`]: `-L`.
 //! - [`sizes`], [`statistics`]: `-g`, `-G` and `-S`.
 //!
 //! What its text looks like is the crate `baton-logcat`'s.
 
 mod args;
 mod json;
+mod last;
 mod output;
 mod session;
 mod sizes;
@@ -20,7 +22,6 @@ use baton_logcat::divider::{Dividers, Which};
 use baton_logcat::entry::{Buffer, Entry};
 use baton_logcat::resume::Resume;
 use baton_logcat::tags::Tags;
-use baton_logcat::wire::Entries;
 use jiff::tz::TimeZone;
 use output::{Output, Rotation};
 use rustix::io::Errno;
@@ -64,7 +65,7 @@ pub fn logcat(args: &LogcatArgs) -> Result<(), Failure> {
         (from, _) => from.unwrap_or(From::Beginning),
     };
     let shown = match args.last {
-        true => last(args, &buffers, from, &mut session)?,
+        true => last::last(args, &buffers, from, &mut session)?,
         false => {
             let reader = open_or_make(args, &buffers)?;
             follow(args, reader, from, &mut session)
@@ -257,32 +258,6 @@ fn news(args: &LogcatArgs, reader: &mut Reader, session: &mut Session) -> io::Re
         }
     }
     Ok(Wanted::More)
-}
-
-/// Shows what was kept from before the machine's last start.
-fn last(
-    args: &LogcatArgs,
-    buffers: &[Buffer],
-    from: From,
-    session: &mut Session,
-) -> Result<Result<(), Ended>, Failure> {
-    let bytes = std::fs::read(&args.last_file).map_err(|error| {
-        let failure = Failure::new(format!("read {}", args.last_file.display()), error);
-        failure.advice(
-            "nothing is kept across starts unless the kernel has pstore's ramoops, and `baton logcat -B -f /dev/pmsg0` ran",
-        )
-    })?;
-    let mut beginning = Beginning::new(args, from);
-    let show = || {
-        for entry in Entries::new(&bytes).filter(|entry| buffers.contains(&entry.buffer)) {
-            if beginning.take(entry, session)? == Wanted::Nothing {
-                break;
-            }
-        }
-        beginning.end(session)?;
-        session.end().map_err(Ended::Output)
-    };
-    Ok(show())
 }
 
 fn is_meant(args: &LogcatArgs, entry: &Entry) -> bool {

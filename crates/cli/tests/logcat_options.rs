@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::os::unix::fs::FileExt;
 use support::Log;
 
 #[test]
@@ -42,4 +43,25 @@ fn there_is_no_prune_list() {
     assert_eq!(log.print("logcat -p"), "\n");
     assert_eq!(log.run("logcat -P ~!").status.code(), Some(2));
     assert!(log.command(&["logcat", "-P", ""]).status().unwrap().success());
+}
+
+/// A directory on a disk outlives the machine's start. This one's files are made to say that they are of another.
+#[test]
+fn what_was_logged_before_the_last_start() {
+    let log = Log::new();
+    log.write(&["one".to_owned(), "two".to_owned(), "three".to_owned()]);
+    let is_ring = |name: &str| name.contains('-');
+    for entry in std::fs::read_dir(log.path("log")).unwrap().flatten() {
+        if is_ring(&entry.file_name().to_string_lossy()) {
+            let file = std::fs::OpenOptions::new().write(true).open(entry.path()).unwrap();
+            file.write_all_at(&[7; 16], 104).unwrap();
+        }
+    }
+    log.write(&["now".to_owned()]);
+    let head = "--------- beginning of main\n";
+    assert_eq!(log.print("logcat -d -v raw"), format!("{head}now\n"));
+    assert_eq!(log.print("logcat -L -v raw"), format!("{head}one\ntwo\nthree\n"));
+    assert_eq!(log.print("logcat -L -v raw -t 1"), format!("{head}three\n"));
+    assert_eq!(log.print("logcat -L -v raw -m 1"), format!("{head}one\n"));
+    assert_eq!(log.print("logcat -L -b crash"), "");
 }

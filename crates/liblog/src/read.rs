@@ -88,10 +88,13 @@ impl LoggerList {
         }
         let buffers: Vec<Buffer> = self.loggers.iter().filter_map(|logger| logger.buffer).collect();
         let directory = ring_log::directory();
-        if self.mode & NONBLOCK == 0 {
+        if self.mode & (NONBLOCK | PSTORE) == 0 {
             ring_log::make_directory(&directory)?;
         }
-        self.reader = Some(Reader::open_from(&directory, &buffers, Start::Oldest)?);
+        self.reader = match self.mode & PSTORE {
+            0 => Some(Reader::open_from(&directory, &buffers, Start::Oldest)?),
+            _ => Some(Reader::open_last(&directory, &buffers)?.ok_or(Errno::NOENT)?),
+        };
         while self.tail > 0 {
             let Some(entry) = self.take() else { break };
             self.first.push_back(entry);
@@ -116,15 +119,12 @@ impl LoggerList {
     }
 
     fn next(&mut self) -> Result<Entry, Errno> {
-        if self.mode & PSTORE != 0 {
-            return Err(Errno::NOENT);
-        }
         self.begin()?;
         loop {
             if let Some(entry) = self.first.pop_front().or_else(|| self.take()) {
                 return Ok(entry);
             }
-            match (&mut self.reader, self.mode & NONBLOCK) {
+            match (&mut self.reader, self.mode & (NONBLOCK | PSTORE)) {
                 (Some(reader), 0) => reader.wait(None)?,
                 _ => return Err(Errno::AGAIN),
             }

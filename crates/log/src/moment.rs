@@ -119,6 +119,20 @@ impl Sample {
         self.stamp.saturating_add(period.unwrap_or(FIRST_PERIOD))
     }
 
+    /// A stamp that is later than a later sample, on the line through both. On none, if they are one.
+    pub(crate) fn beyond(self, later: Sample, stamp: u64) -> Sample {
+        let length = u128::from(later.monotonic_ns.saturating_sub(self.monotonic_ns));
+        let whole = u128::from(later.stamp.saturating_sub(self.stamp));
+        let further = u128::from(stamp.saturating_sub(later.stamp));
+        let passed = (length * further).checked_div(whole).unwrap_or(0);
+        let passed = u64::try_from(passed).unwrap_or(u64::MAX);
+        Sample {
+            stamp: stamp.max(later.stamp),
+            monotonic_ns: later.monotonic_ns.saturating_add(passed),
+            wall_ns: later.wall_ns.saturating_add_unsigned(passed),
+        }
+    }
+
     /// When a stamp was taken, that lies between this sample and a later one. Whatever the stamp, the answer does, too.
     pub fn date(self, later: Sample, stamp: u64) -> Moment {
         let length = later.monotonic_ns.saturating_sub(self.monotonic_ns);
@@ -148,6 +162,21 @@ mod tests {
             let expected = Moment { monotonic_ns: expected_ns, wall_ns };
             assert_eq!(first.date(second, stamp), expected, "{stamp}");
         }
+    }
+
+    #[test]
+    fn the_line_through_two_samples_goes_on() {
+        let first = Sample { stamp: 1000, monotonic_ns: 500, wall_ns: -100 };
+        let second = Sample { stamp: 3000, monotonic_ns: 1500, wall_ns: 9000 };
+        let check = |from: Sample, stamp: u64, monotonic_ns, wall_ns| {
+            let expected = Sample { stamp: stamp.max(3000), monotonic_ns, wall_ns };
+            assert_eq!(from.beyond(second, stamp), expected, "{stamp}");
+        };
+        check(first, 5000, 2500, 10_000);
+        check(first, 3000, 1500, 9000);
+        check(first, 7, 1500, 9000);
+        check(second, 5000, 1500, 9000);
+        assert_eq!(first.beyond(second, u64::MAX).monotonic_ns, 1500 + (u64::MAX - 3000) / 2);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! All that was measured, and what follows from it.
 
-use crate::distribution::{Distribution, Spread, Summary};
+use crate::distribution::{Distribution, Spread};
 use crate::log::messages::bytes_of;
 use crate::log::paper::Gets;
-use crate::log::realtime::{N_ORDINARY, Pace, Times, priority};
+use crate::log::realtime::{self, N_ORDINARY, Pace, Times, priority};
 use crate::log::storm::{self, Tally};
 use crate::log::system::System;
 use crate::report::{Bar, Detail, Figures, Outcome, Ratio, Row};
@@ -118,7 +118,7 @@ impl Found {
                 rows.extend(cases.map(|(system, pace, times)| {
                     let detail =
                         Detail::RealTimeWriter { priority: priority(), writers: N_ORDINARY };
-                    let figures = Figures::of(times).expect("it has rounds");
+                    let figures = Figures::of(&times.told).expect("it has rounds");
                     row(system, pace.case(), Some(detail), Outcome::Measured(figures))
                 }));
             }
@@ -211,13 +211,12 @@ impl Found {
         Ok((added(System::Baton)? / added(System::Floor)?, None))
     }
 
-    fn tail(&self, times: fn(&Times) -> &Distribution) -> Value {
+    fn tail(&self, times: fn(&Times) -> &realtime::Rounds) -> Value {
         let measured = self.real_time.as_ref().ok_or("not measured")?;
-        let rounds = times(measured.as_ref().map_err(Clone::clone)?);
-        let of = |value: fn(&Summary) -> f64| rounds.over_rounds(value).ok_or("not measured");
-        let (p999, p50) = (of(|round| round.p999 as f64)?, of(|round| round.p50 as f64)?);
-        let ratios = rounds.rounds().iter().map(|round| round.p999 as f64 / round.p50 as f64);
-        Ok((p999.median / p50.median, Spread::of(ratios)))
+        let rounds = &times(measured.as_ref().map_err(Clone::clone)?).quantiles;
+        let of = |value: fn(&(f64, f64)) -> f64| Spread::of(rounds.iter().map(value));
+        let (p50, p999) = of(|round| round.0).zip(of(|round| round.1)).ok_or("not measured")?;
+        Ok((p999.median / p50.median, of(|round| round.1 / round.0)))
     }
 
     fn faults(&self) -> Value {

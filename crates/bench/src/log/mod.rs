@@ -6,7 +6,7 @@
 //!
 //! - [`messages`]; [`voice`]: who writes them, and is measured; [`system`]: how each is set up.
 //! - [`floor`], [`paper`], [`descriptors`]: what ours is compared with. Others are programs of their own, in bench/peers/log.
-//! - [`realtime`]: a writer that must not be late. [`storm`]: writers that are killed. [`role`]: processes beside this one.
+//! - [`realtime`]: a writer that must not be late; [`step`]: what a clock of steps tells of it. [`storm`]: writers that are killed. [`role`]: processes beside this one.
 //! - [`found`]: all that was measured, its rows and ratios; [`show`]: as tables and charts.
 
 pub mod descriptors;
@@ -17,6 +17,7 @@ pub mod paper;
 pub mod realtime;
 pub mod role;
 pub mod show;
+pub mod step;
 pub mod storm;
 pub mod system;
 pub mod voice;

@@ -4,6 +4,7 @@
 use crate::distribution::Distribution;
 use crate::log::floor::Floor;
 use crate::log::role::Role;
+use crate::log::step::quantile;
 use crate::log::system::of_baton;
 use crate::log::voice::Voice;
 use baton_log::Options;
@@ -50,15 +51,32 @@ impl Pace {
     }
 }
 
-/// What came of both.
+/// What came of all of them.
 #[derive(Debug, Default)]
 pub struct Times {
     /// One after the other.
-    pub full: Distribution,
+    pub full: Rounds,
     /// One in a millisecond.
-    pub periodic: Distribution,
+    pub periodic: Rounds,
     /// One after the other, to a ring that nobody else sees.
-    pub floor: Distribution,
+    pub floor: Rounds,
+}
+
+/// Times of single records, by rounds.
+#[derive(Debug, Default)]
+pub struct Rounds {
+    /// As the clock tells them.
+    pub told: Distribution,
+    /// Of each round the median and what 999 of 1000 do not exceed, within the clock's steps.
+    pub quantiles: Vec<(f64, f64)>,
+}
+
+impl Rounds {
+    fn add(&mut self, mut times_ns: Vec<u64>) {
+        self.told.add_round(&times_ns);
+        times_ns.sort_unstable();
+        self.quantiles.extend(quantile(&times_ns, 0.5).zip(quantile(&times_ns, 0.999)));
+    }
 }
 
 /// The writer's priority, as a row has it.
@@ -83,9 +101,9 @@ pub fn measure(rounds: u32, quick: bool, cpu: usize) -> io::Result<Times> {
             let mut times = Times::default();
             let n_records = Pace::Full.n_records(quick);
             for _ in 0..rounds {
-                times.full.add_round(&practised(&mut voice, n_records));
-                times.floor.add_round(&practised(&mut alone, n_records));
-                times.periodic.add_round(&periodic(&mut voice, Pace::Periodic.n_records(quick)));
+                times.full.add(practised(&mut voice, n_records));
+                times.floor.add(practised(&mut alone, n_records));
+                times.periodic.add(periodic(&mut voice, Pace::Periodic.n_records(quick)));
             }
             Ok(times)
         };

@@ -115,12 +115,13 @@ pub struct LogcatArgs {
     /// Show who logs how much, and end
     #[arg(short = 'S', long, conflicts_with = "file")]
     pub statistics: bool,
-    /// Show what `logcat -B -f /dev/pmsg0` has kept from before the machine's last start
+    /// Show what was logged before the machine's last start: what the log's directory has of it, else what `logcat -B -f
+    /// /dev/pmsg0` has kept in pstore
     #[arg(short = 'L', long, conflicts_with_all = ["clear", "size", "set_size", "buffer_size", "statistics"])]
     pub last: bool,
-    /// Where -L looks: a file with entries in binary
-    #[arg(long, value_name = "FILE", default_value = "/sys/fs/pstore/pmsg-ramoops-0")]
-    pub last_file: PathBuf,
+    /// Where else -L looks: a file with entries in binary
+    #[arg(long, value_name = "FILE", requires = "last")]
+    pub last_file: Option<PathBuf>,
     /// Names and descriptions of binary events [default: /etc/event-log-tags, else /system/etc/event-log-tags]
     #[arg(long, value_name = "FILE")]
     pub event_log_tags: Option<PathBuf>,

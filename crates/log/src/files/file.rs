@@ -1,6 +1,7 @@
 //! The file of one process: made whole before others see it, and grown by a ring at a time.
 
 use crate::buffer::{Buffer, N_BUFFERS};
+use crate::files::boot::Boot;
 use crate::files::fork;
 use crate::files::layout::{
     self, BELL_AT, BOUNDS_AT, FRONT_BYTES, Header, MAX_RINGS, N_RINGS_AT, N_SILENT_AT, PAGE_BYTES,
@@ -87,6 +88,7 @@ impl File {
         let header = Header {
             source,
             process,
+            boot: Boot::current(),
             name: program_name(),
             n_rings: 0,
             n_silent: 0,

@@ -1,7 +1,8 @@
 //! A process's file, native byte order:
 //!
 //! ```text
-//!   0        header: what it is, who says to have made it, how many rings there are, what found no ring
+//!   0        header: what it is, who says to have made it and in which start of the machine, how many rings there are, what
+//!            found no ring
 //!   4096     table: 128 bytes for each ring; what its writer changes in a line of its own
 //!   135168   rings, each at a page
 //! ```
@@ -9,6 +10,7 @@
 //! **Invariant**: what a reader takes from a file it checks here before it computes with it.
 
 use crate::buffer::{Buffer, N_BUFFERS};
+use crate::files::boot::{BOOT_BYTES, Boot};
 use crate::moment::Source;
 
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -37,8 +39,9 @@ pub(crate) const BELL_AT: usize = 44;
 pub(crate) const N_SILENT_AT: usize = 48;
 /// Eight bytes a buffer.
 pub(crate) const UNLOGGED_AT: usize = 64;
+const BOOT_AT: usize = UNLOGGED_AT + 8 * N_BUFFERS;
 /// What a reader reads of the header.
-pub(crate) const HEADER_BYTES: usize = UNLOGGED_AT + 8 * N_BUFFERS;
+pub(crate) const HEADER_BYTES: usize = BOOT_AT + BOOT_BYTES;
 
 /// In a ring's entry.
 const OFFSET_AT: usize = 0;
@@ -52,6 +55,7 @@ const RING_READ_BYTES: usize = 24;
 pub(crate) struct Header {
     pub source: Source,
     pub process: u32,
+    pub boot: Boot,
     /// The program's name, as the system has it, with zeros behind.
     pub name: [u8; NAME_BYTES],
     pub n_rings: usize,
@@ -86,6 +90,7 @@ impl Header {
         bytes[SOURCE_AT..][..4].copy_from_slice(&(self.source as u32).to_ne_bytes());
         bytes[PROCESS_AT..][..4].copy_from_slice(&self.process.to_ne_bytes());
         bytes[NAME_AT..][..NAME_BYTES].copy_from_slice(&self.name);
+        bytes[BOOT_AT..][..BOOT_BYTES].copy_from_slice(&self.boot.0);
         bytes
     }
 
@@ -96,6 +101,7 @@ impl Header {
         known.then_some(Header {
             source: Source::numbered(word(bytes, SOURCE_AT))?,
             process: word(bytes, PROCESS_AT),
+            boot: Boot(bytes[BOOT_AT..][..BOOT_BYTES].try_into().expect("so many bytes")),
             name: bytes[NAME_AT..][..NAME_BYTES].try_into().expect("so many bytes"),
             n_rings: (word(bytes, N_RINGS_AT) as usize).min(MAX_RINGS),
             n_silent: word(bytes, N_SILENT_AT),
@@ -152,6 +158,7 @@ mod tests {
         let header = Header {
             source: Source::Vdso,
             process: 17,
+            boot: Boot([7; BOOT_BYTES]),
             name: *b"sensors\0\0\0\0\0\0\0\0\0",
             n_rings: 0,
             n_silent: 0,

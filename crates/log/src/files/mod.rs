@@ -3,9 +3,10 @@
 //! - [`place`]: where the directory is, and whom it lets do what; [`settings`]: how large things are; [`cleared`]: what is not
 //!   to be read.
 //! - `layout`: what a process's file has where; `file`: making one; `opened`: looking at others'.
-//! - `lock`: whose a file is, and whether they live; `fork`: what a child has to do with it.
+//! - `boot`: which start of the machine a file is of. `lock`: whose a file is, and whether they live; `fork`: what a child has to do with it.
 //! - [`reclaim`]: what the dead have left. `watch`: whether somebody waits for news.
 
+pub(crate) mod boot;
 pub(crate) mod cleared;
 pub(crate) mod file;
 pub(crate) mod fork;

@@ -1,6 +1,7 @@
 //! A process's file as a reader sees it.
 
 use crate::buffer::N_BUFFERS;
+use crate::files::boot::Boot;
 use crate::files::layout::{self, HEADER_BYTES, Header, Place};
 use crate::files::lock;
 use crate::files::opened::Opened;
@@ -30,6 +31,9 @@ pub(crate) struct Author {
     opened: Opened,
     pub origin: Origin,
     pub source: Source,
+    pub boot: Boot,
+    /// Of another start of the machine, so its clock is not ours.
+    is_past: bool,
     pub tracks: Vec<Track>,
     n_rings: usize,
     /// Where the last ring ends: none begins before.
@@ -51,6 +55,8 @@ impl Author {
             opened,
             origin,
             source: header.source,
+            boot: header.boot,
+            is_past: header.boot != Boot::current(),
             tracks: Vec::new(),
             n_rings: 0,
             end: layout::FRONT_BYTES as u64,
@@ -110,8 +116,9 @@ impl Author {
 
     /// Looks at one track, if nothing is left on it.
     pub fn look_at(&mut self, track: usize) {
-        let source = self.source;
-        self.tracks[track].look(self.opened.as_fd(), || source.sample());
+        let (source, is_past) = (self.source, self.is_past);
+        let now = |track: &Track| if is_past { track.end() } else { source.sample() };
+        self.tracks[track].look(self.opened.as_fd(), now);
     }
 
     fn next_place(&mut self) -> Result<Place, Errno> {

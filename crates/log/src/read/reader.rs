@@ -5,6 +5,7 @@
 //! one since. Whatever was there when a look began comes in order; a writer that is halted between its stamp and its record may come late.
 
 use crate::buffer::{Buffer, N_BUFFERS};
+use crate::files::boot::Boot;
 use crate::files::cleared;
 use crate::files::place::Directory;
 use crate::files::reclaim::is_name_of_a_file;
@@ -40,6 +41,10 @@ pub enum Start {
 /// One reader of a log. Readers know nothing of each other.
 pub struct Reader {
     directory: Directory,
+    /// The start of the machine that is read.
+    boot: Boot,
+    /// Whether that is another one than this: nothing more comes.
+    is_past: bool,
     wanted: [bool; N_BUFFERS],
     /// What is older was cleared.
     cleared_ns: [u64; N_BUFFERS],
@@ -79,10 +84,35 @@ impl Reader {
 
     /// Reads some buffers of a log.
     pub fn open_from(path: &Path, buffers: &[Buffer], start: Start) -> Result<Reader, Errno> {
-        let directory = Directory::open_to_read(path)?;
-        let mut reader = Reader {
-            cleared_ns: cleared::read(&directory),
+        let mut reader = Reader::new(Directory::open_to_read(path)?, Boot::current(), buffers);
+        reader.find_authors()?;
+        if start == Start::Newest {
+            let wanted = reader.wanted;
+            reader.authors.values_mut().for_each(|author| author.look(wanted, Manner::Late));
+        }
+        Ok(reader)
+    }
+
+    /// Reads some buffers of what was logged before the machine's last start, from the oldest record on. `None` if there is nothing,
+    /// as ever in a directory in memory.
+    ///
+    /// Which start that was, the directory's owner's files say, or others' where the owner has none. A writer that the machine stopped at
+    /// any instant leaves whole records; of a disk that did not get everything, what is sound, and [`Loss::Damaged`].
+    pub fn open_last(path: &Path, buffers: &[Buffer]) -> Result<Option<Reader>, Errno> {
+        let (directory, current) = (Directory::open_to_read(path)?, Boot::current());
+        let Some(boot) = Boot::last(&directory, current)? else { return Ok(None) };
+        let mut reader = Reader::new(directory, boot, buffers);
+        reader.is_past = true;
+        reader.find_authors()?;
+        Ok(Some(reader))
+    }
+
+    fn new(directory: Directory, boot: Boot, buffers: &[Buffer]) -> Reader {
+        Reader {
+            cleared_ns: cleared::read(&directory, boot),
             directory,
+            boot,
+            is_past: false,
             wanted: std::array::from_fn(|index| {
                 buffers.iter().any(|&buffer| buffer as usize == index)
             }),
@@ -96,13 +126,7 @@ impl Reader {
             unlogged: VecDeque::new(),
             taken_from: None,
             follow: None,
-        };
-        reader.find_authors()?;
-        if start == Start::Newest {
-            let wanted = reader.wanted;
-            reader.authors.values_mut().for_each(|author| author.look(wanted, Manner::Late));
         }
-        Ok(reader)
     }
 
     /// What comes next, `None` if there is nothing now. Within what one look has found, in the order of time.
@@ -234,6 +258,9 @@ impl Reader {
     }
 
     fn is_welcome(&self, author: &Author) -> bool {
+        if author.boot != self.boot {
+            return false;
+        }
         let of_user = self.authors.values().filter(|other| other.origin.user == author.origin.user);
         let is_new = self.authors.values().all(|other| other.identity() != author.identity());
         is_new && of_user.count() < MAX_FILES_OF_A_USER
@@ -251,9 +278,10 @@ impl Reader {
             // What could not be found now is there at the next look.
             let _ = self.hear(news);
         }
-        self.horizon_ns = clock::now_ns();
+        let began_ns = clock::now_ns();
+        self.horizon_ns = if self.is_past { u64::MAX } else { began_ns };
         let has_found = self.look_at_all() || self.looked.has_found;
-        let (began_ns, took_ns) = (self.horizon_ns, clock::now_ns() - self.horizon_ns);
+        let took_ns = clock::now_ns() - began_ns;
         self.looked = Looked { began_ns, took_ns, has_found };
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Track {
     next: usize,
     /// The last one before what comes next.
     sample: Option<Sample>,
+    /// The one before.
+    sample_before: Option<Sample>,
     last: Moment,
     /// There is more than was copied.
     pub has_more: bool,
@@ -59,6 +61,7 @@ impl Track {
             dated: Vec::new(),
             next: 0,
             sample: None,
+            sample_before: None,
             last: Moment::default(),
             has_more: false,
             damaged: false,
@@ -75,14 +78,14 @@ impl Track {
     pub fn skip(&mut self, file: BorrowedFd<'_>, now: Sample) {
         // Enough for what there is now. A fast writer's go on to be read from wherever this ends.
         for _ in 0..=self.place.capacity / BATCH_BYTES {
-            self.look(file, || now);
+            self.look(file, |_| now);
             self.next = self.dated.len();
             self.damaged = false;
         }
     }
 
     /// Copies what has come, if all has been taken that came before. `now` is asked after the copy.
-    pub fn look(&mut self, file: BorrowedFd<'_>, now: impl FnOnce() -> Sample) {
+    pub fn look(&mut self, file: BorrowedFd<'_>, now: impl FnOnce(&Track) -> Sample) {
         if self.front().is_some() {
             return;
         }
@@ -95,15 +98,35 @@ impl Track {
         self.has_more = taken == Taken::More;
         self.damaged = taken == Taken::Damaged;
         if self.damaged || !self.batch.pieces.is_empty() {
-            let now = now();
+            let now = now(self);
             let has_lost = |piece: &Piece| matches!(piece, Piece::Record { lost: 1.., .. });
             let is_overtaken = self.batch.pieces.iter().any(has_lost);
             self.overtaken_ns = is_overtaken.then_some(now.monotonic_ns);
             self.date(now);
         }
         if self.damaged {
-            self.sample = None;
+            (self.sample, self.sample_before) = (None, None);
         }
+    }
+
+    /// When the last record was that was copied, if nobody can say what time it is by the ring's clock: on the line through the last two
+    /// samples, or at the last sample, which it is near if it is the only one.
+    pub fn end(&self) -> Sample {
+        let samples = self.batch.pieces.iter().filter_map(|piece| match piece {
+            Piece::Sample(sample) => Some(*sample),
+            Piece::Record { .. } => None,
+        });
+        let known = self.sample_before.into_iter().chain(self.sample);
+        let (before, last) = known.chain(samples).fold((None, None), |(before, last), sample| {
+            let is_later = last.is_none_or(|last: Sample| sample.stamp > last.stamp);
+            if is_later { (last, Some(sample)) } else { (before, last) }
+        });
+        let last = last.unwrap_or_default();
+        let stamps = self.batch.pieces.iter().filter_map(|piece| match piece {
+            Piece::Record { header, .. } => Some(header.stamp),
+            Piece::Sample(_) => None,
+        });
+        before.unwrap_or(last).beyond(last, stamps.last().unwrap_or(last.stamp))
     }
 
     /// Whether its writer was found to be too fast, and is to be left alone.
@@ -125,7 +148,7 @@ impl Track {
                         self.last =
                             date_all(&mut self.dated[undated..], before, sample, self.last, now);
                         undated = self.dated.len();
-                        self.sample = Some(sample);
+                        self.sample_before = self.sample.replace(sample);
                     }
                 }
             }
@@ -200,7 +223,7 @@ mod tests {
     fn look(track: &mut Track, file: &OwnedFd, now: Sample) -> Vec<(Moment, u64)> {
         let mut found = Vec::new();
         loop {
-            track.look(file.as_fd(), || now);
+            track.look(file.as_fd(), |_| now);
             let mut lost = 0;
             while let Some(moment) = track.front() {
                 match track.take().unwrap() {
@@ -287,13 +310,13 @@ mod tests {
         rustix::io::pwrite(&file, &[77], PLACE.offset + 40 + 32 + at).unwrap();
         let mut track = Track::new(PLACE, 0);
         let now = sample(9, 9, 0);
-        track.look(file.as_fd(), || now);
+        track.look(file.as_fd(), |_| now);
         assert!(matches!(track.take(), Some(Next::Record(_, b"first"))));
         assert!(track.front().is_some());
         assert!(matches!(track.take(), Some(Next::Damaged)));
         assert!(track.front().is_none());
         append(&mut ring, 3, b"third");
-        track.look(file.as_fd(), || now);
+        track.look(file.as_fd(), |_| now);
         assert!(matches!(track.take(), Some(Next::Record(_, b"third"))));
     }
 

@@ -1,0 +1,95 @@
+//! `-L`: what was logged before the machine's last start.
+//!
+//! Where the log's directory is on a disk, its rings are still there. Else the kernel's pstore may have what `logcat -B -f /dev/pmsg0`
+//! wrote there.
+
+use super::args::{From, LogcatArgs};
+use super::session::{Session, Wanted};
+use super::{Beginning, Ended, TRIED, told, unreadable};
+use crate::failure::Failure;
+use baton_log::{Item, Loss, Reader};
+use baton_logcat::entry::{Buffer, Entry};
+use baton_logcat::wire::Entries;
+use rustix::io::Errno;
+use std::path::Path;
+
+/// What the kernel keeps of `/dev/pmsg0`.
+const PSTORE: &str = "/sys/fs/pstore/pmsg-ramoops-0";
+
+/// Shows it.
+pub fn last(
+    args: &LogcatArgs,
+    buffers: &[Buffer],
+    from: From,
+    session: &mut Session,
+) -> Result<Result<(), Ended>, Failure> {
+    let beginning = Beginning::new(args, from);
+    let kept = match &args.last_file {
+        None => rings(args, buffers)?,
+        Some(_) => None,
+    };
+    let shown = match kept {
+        Some(reader) => show_rings(reader, beginning, session),
+        None => {
+            let bytes = read(args.last_file.as_deref().unwrap_or(Path::new(PSTORE)))?;
+            let entries = Entries::new(&bytes).filter(|entry| buffers.contains(&entry.buffer));
+            show(entries, beginning, session)
+        }
+    };
+    Ok(shown.map_err(Ended::Output))
+}
+
+fn rings(args: &LogcatArgs, buffers: &[Buffer]) -> Result<Option<Reader>, Failure> {
+    let directory = args.directory();
+    match Reader::open_last(&directory, buffers) {
+        Err(Errno::NOENT) => Ok(None),
+        opened => opened.map_err(|errno| unreadable(TRIED, &directory, errno)),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| {
+        Failure::new(format!("read {}", path.display()), error).advice(
+            "nothing was kept: let BATON_LOG_DIR be on a disk, or, with pstore's ramoops, run `baton logcat -B -f /dev/pmsg0`",
+        )
+    })
+}
+
+/// What was overwritten by then is a log's ordinary course; what a disk did not get is not.
+fn show_rings(
+    mut reader: Reader,
+    mut beginning: Beginning<'_>,
+    session: &mut Session,
+) -> std::io::Result<()> {
+    while let Some(item) = reader.next_item() {
+        let record = match item {
+            Item::Record(record) => record,
+            Item::Lost(lost) => {
+                if matches!(lost.loss, Loss::Damaged { .. }) {
+                    eprintln!("baton: {}", told(&lost));
+                }
+                continue;
+            }
+        };
+        session.meet(record.origin.process, &record.origin.program);
+        if beginning.take(Entry::from(&record), session)? == Wanted::Nothing {
+            break;
+        }
+    }
+    beginning.end(session)?;
+    session.end()
+}
+
+fn show(
+    entries: impl Iterator<Item = Entry>,
+    mut beginning: Beginning<'_>,
+    session: &mut Session,
+) -> std::io::Result<()> {
+    for entry in entries {
+        if beginning.take(entry, session)? == Wanted::Nothing {
+            break;
+        }
+    }
+    beginning.end(session)?;
+    session.end()
+}

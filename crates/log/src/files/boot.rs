@@ -1,0 +1,94 @@
+//! Which start of the machine a file is of.
+//!
+//! On a disk files outlive the start that they were made in. Their stamps, times of CLOCK_MONOTONIC and processes mean nothing
+//! later, so a reader of what is written now passes them over, and who asks for what was written before gets them alone.
+
+use crate::files::layout::Header;
+use crate::files::opened::Opened;
+use crate::files::place::Directory;
+use crate::files::reclaim::is_name_of_a_file;
+use crate::memory::read_exactly;
+use rustix::fs::Dir;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::fmt::{self, Display, Formatter};
+
+pub(crate) const BOOT_BYTES: usize = 16;
+/// The kernel's name for this start, drawn anew with each.
+const CURRENT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// A start of the machine: a number without order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Boot(pub [u8; BOOT_BYTES]);
+
+impl Boot {
+    /// This one. Zero where the kernel does not tell.
+    pub fn current() -> Boot {
+        let text = std::fs::read_to_string(CURRENT).unwrap_or_default();
+        Boot::parse(&text).unwrap_or(Boot([0; BOOT_BYTES]))
+    }
+
+    /// Of hexadecimal digits, with hyphens anywhere.
+    pub fn parse(text: &str) -> Option<Boot> {
+        let digits: String = text.trim().chars().filter(|&letter| letter != '-').collect();
+        let is_number =
+            digits.len() == 2 * BOOT_BYTES && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = is_number.then(|| u128::from_str_radix(&digits, 16).ok()).flatten()?;
+        Some(Boot(number.to_be_bytes()))
+    }
+
+    /// The last one before this of which a directory has files: the one whose file was changed last. The directory's owner's files
+    /// decide, if there are any, so nobody else can make up a start that hides it.
+    pub fn last(directory: &Directory, current: Boot) -> Result<Option<Boot>, Errno> {
+        let mut found = BTreeMap::<Boot, (bool, Changed)>::new();
+        for entry in Dir::read_from(&directory.file)? {
+            let entry = entry?;
+            let Some((boot, is_owners, changed)) = look(directory, entry.file_name()) else {
+                continue;
+            };
+            if boot != current {
+                let last = found.entry(boot).or_default();
+                *last = (*last).max((is_owners, changed));
+            }
+        }
+        Ok(found.into_iter().max_by_key(|&(_, last)| last).map(|(boot, _)| boot))
+    }
+}
+
+type Changed = (i64, u64);
+
+fn look(directory: &Directory, name: &CStr) -> Option<(Boot, bool, Changed)> {
+    if !is_name_of_a_file(name.to_bytes()) {
+        return None;
+    }
+    let opened = Opened::open(directory, name).ok()?;
+    let mut bytes = [0; crate::files::layout::HEADER_BYTES];
+    read_exactly(&opened, 0, &mut bytes).ok()?;
+    let boot = Header::decode(&bytes)?.boot;
+    let changed = (opened.stat.st_mtime, opened.stat.st_mtime_nsec);
+    Some((boot, opened.stat.st_uid == directory.owner, changed))
+}
+
+impl Display for Boot {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_is_known_by_its_digits() {
+        let boot = Boot::parse("e5998c18-84f7-4416-8e60-52881a2071dd\n").unwrap();
+        assert_eq!(boot.to_string(), "e5998c1884f744168e6052881a2071dd");
+        assert_eq!(Boot::parse(&boot.to_string()), Some(boot));
+        for wrong in
+            ["", "e5998c18", "+5998c1884f744168e6052881a2071dd", "x5998c1884f744168e6052881a2071dd"]
+        {
+            assert_eq!(Boot::parse(wrong), None, "{wrong}");
+        }
+    }
+}
