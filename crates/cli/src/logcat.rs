@@ -33,6 +33,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// `--wrap` waits no longer.
+const LONGEST_WRAP: Duration = Duration::from_secs(2 * 60 * 60);
 const TRIED: &str = "show the log";
 /// Where systems have their own.
 const TAGS_FILES: [&str; 2] = ["/etc/event-log-tags", "/system/etc/event-log-tags"];
@@ -67,6 +69,9 @@ pub fn logcat(args: &LogcatArgs) -> Result<(), Failure> {
     let shown = match args.last {
         true => last::last(args, &buffers, from, &mut session)?,
         false => {
+            if args.wrap {
+                wait_for_wrap(args, &buffers)?;
+            }
             let reader = open_or_make(args, &buffers)?;
             follow(args, reader, from, &mut session)
         }
@@ -122,11 +127,22 @@ fn open(directory: &Path, buffers: &[Buffer]) -> Result<Reader, Failure> {
 /// The same. Who waits for entries may come before whoever logs the first one.
 fn open_or_make(args: &LogcatArgs, buffers: &[Buffer]) -> Result<Reader, Failure> {
     let directory = args.directory();
-    if !args.ends() && !directory.exists() {
+    if (!args.ends() || args.wrap) && !directory.exists() {
         baton_log::make_directory(&directory)
             .map_err(|errno| unreadable("make a log", &directory, errno))?;
     }
     open(&directory, buffers)
+}
+
+/// Sleeps while all that comes has room.
+fn wait_for_wrap(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
+    let directory = args.directory();
+    // There is a log from now on.
+    drop(open_or_make(args, buffers)?);
+    Reader::open_from(&directory, buffers, baton_log::Start::Newest)
+        .and_then(|mut reader| reader.wait_for_wrap(LONGEST_WRAP))
+        .map_err(|errno| unreadable("wait for the log", &directory, errno))?;
+    Ok(())
 }
 
 fn unreadable(tried: impl Display, directory: &Path, errno: Errno) -> Failure {

@@ -2,7 +2,9 @@
 
 mod support;
 
+use baton_log::{Buffer, Options, Priority};
 use std::os::unix::fs::FileExt;
+use std::process::Stdio;
 use support::Log;
 
 #[test]
@@ -64,4 +66,20 @@ fn what_was_logged_before_the_last_start() {
     assert_eq!(log.print("logcat -L -v raw -t 1"), format!("{head}three\n"));
     assert_eq!(log.print("logcat -L -v raw -m 1"), format!("{head}one\n"));
     assert_eq!(log.print("logcat -L -b crash"), "");
+}
+
+#[test]
+fn who_reads_before_the_log_wraps() {
+    let log = Log::new();
+    let mut command = log.command(&["logcat", "--wrap", "-v", "raw", "-t", "1"]);
+    let mut sleeper = command.stdout(Stdio::piped()).spawn().unwrap();
+    let logger = Options::new().directory(log.path("log")).open();
+    let writer = logger.writer();
+    while sleeper.try_wait().unwrap().is_none() {
+        writer.write(Buffer::Main, Priority::Info, b"T", b"words");
+        std::thread::yield_now();
+    }
+    let output = sleeper.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "--------- beginning of main\nwords\n");
 }

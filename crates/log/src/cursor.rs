@@ -64,6 +64,12 @@ impl Cursor {
     pub fn oldest() -> Cursor {
         Cursor { position: 0, sequence: Some(0) }
     }
+
+    /// How many bytes lie between it and a head.
+    #[cfg(not(loom))]
+    pub fn behind(&self, head: u64) -> u64 {
+        head.saturating_sub(self.position)
+    }
 }
 
 /// Copies what comes next, and moves the cursor past it. What the batch had is gone.

@@ -38,6 +38,9 @@ pub struct LogcatArgs {
     /// Show what is there, and end
     #[arg(short)]
     pub dump: bool,
+    /// Sleep until a buffer is about to overwrite what comes from now on, or for two hours; then show what is there, and end
+    #[arg(long, conflicts_with = "last")]
+    pub wrap: bool,
     /// The last so many entries, or those since a time; and end
     #[arg(short = 't', long = "tail", value_name = "COUNT|TIME", allow_hyphen_values = true)]
     tail: Option<String>,
@@ -259,7 +262,7 @@ impl LogcatArgs {
 
     /// Whether to end at the end of what is there.
     pub fn ends(&self) -> bool {
-        self.dump || self.tail.is_some() || self.last
+        self.dump || self.wrap || self.tail.is_some() || self.last
     }
 
     /// What to do with the prune list, if anything.

@@ -83,7 +83,20 @@ impl Author {
 
     /// Looks for rings and counts that are new, and for records on every track that has none. What cannot be read is not there.
     pub fn look(&mut self, wanted: [bool; N_BUFFERS], manner: Manner) {
-        let Ok(header) = read_header(&self.opened) else { return };
+        if !self.look_for_rings(wanted, manner) {
+            return;
+        }
+        let is_spared = self.is_silent && manner == Manner::Sparing;
+        for track in 0..self.tracks.len() {
+            if !(is_spared && self.tracks[track].is_outrun(clock::now_ns())) {
+                self.look_at(track);
+            }
+        }
+    }
+
+    /// Looks for rings and counts that are new. Whether the file could be read.
+    fn look_for_rings(&mut self, wanted: [bool; N_BUFFERS], manner: Manner) -> bool {
+        let Ok(header) = read_header(&self.opened) else { return false };
         // Pairs with the release store of the number of rings: their entries are there.
         fence(Ordering::Acquire);
         self.unlogged = header.unlogged;
@@ -106,12 +119,13 @@ impl Author {
             }
             self.n_rings += 1;
         }
-        let is_spared = self.is_silent && manner == Manner::Sparing;
-        for track in 0..self.tracks.len() {
-            if !(is_spared && self.tracks[track].is_outrun(clock::now_ns())) {
-                self.look_at(track);
-            }
-        }
+        true
+    }
+
+    /// Whether a ring is about to overwrite what was written to it behind where its track has come to.
+    pub fn is_about_to_wrap(&mut self, wanted: [bool; N_BUFFERS]) -> bool {
+        self.look_for_rings(wanted, Manner::Whole)
+            && self.tracks.iter().any(|track| track.is_about_to_wrap(self.opened.as_fd()))
     }
 
     /// Looks at one track, if nothing is left on it.

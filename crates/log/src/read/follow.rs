@@ -122,6 +122,26 @@ impl Follow {
         self.told()
     }
 
+    /// Sleeps until somebody has written a part of a ring, or for so long.
+    pub fn wait_for_part(&mut self, timeout: Duration, is_unrung: bool) -> Result<News, Errno> {
+        if std::mem::replace(&mut self.has_begun, true) {
+            self.renew(clock::now_ns());
+            let is_told = self.watch.is_there() && !is_unrung;
+            let pause_ns = if is_told { RENEW_NS } else { LOOK_NS };
+            self.sleep(Duration::from_nanos(pause_ns), Some(timeout))?;
+            return self.told();
+        }
+        Ok(News { is_anything: true, ..News::default() })
+    }
+
+    /// Says again that somebody follows, if it is time to.
+    fn renew(&mut self, now_ns: u64) {
+        if now_ns >= self.renew_at_ns {
+            self.renew_at_ns = now_ns + RENEW_NS;
+            self.watch.words().following.ask(self.watch.lease(self.ticks_in_lease));
+        }
+    }
+
     /// What has been told since the last time. Waits for nothing.
     pub fn told(&mut self) -> Result<News, Errno> {
         let mut news = News::default();
@@ -145,10 +165,7 @@ impl Follow {
             return LOOK_NS;
         }
         let now_ns = clock::now_ns();
-        if now_ns >= self.renew_at_ns {
-            self.renew_at_ns = now_ns + RENEW_NS;
-            self.watch.words().following.ask(self.watch.lease(self.ticks_in_lease));
-        }
+        self.renew(now_ns);
         let least_ns = N_LOOKS_IN_PAUSE * looked.took_ns;
         match self.rest.next(looked.began_ns, now_ns, least_ns) {
             Step::Pause(pause_ns) => pause_ns,

@@ -214,6 +214,31 @@ impl Reader {
         self.hear(news?)
     }
 
+    /// Sleeps until a ring is about to overwrite what has been written to it since this reader was opened from [`Start::Newest`], or for
+    /// so long. Whether one is. For who reads from time to time, by another reader, and wants to miss nothing.
+    pub fn wait_for_wrap(&mut self, timeout: Duration) -> Result<bool, Errno> {
+        let wait_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let end_ns = clock::now_ns().saturating_add(wait_ns);
+        loop {
+            let wanted = self.wanted;
+            if self.authors.values_mut().any(|author| author.is_about_to_wrap(wanted)) {
+                return Ok(true);
+            }
+            let left_ns = end_ns.saturating_sub(clock::now_ns());
+            if left_ns == 0 {
+                return Ok(false);
+            }
+            let mut follow = match self.follow.take() {
+                Some(follow) => follow,
+                None => Follow::begin(&self.directory)?,
+            };
+            let is_unrung = self.authors.values().any(Author::has_to_be_watched);
+            let news = follow.wait_for_part(Duration::from_nanos(left_ns), is_unrung);
+            self.follow = Some(follow);
+            self.hear(news?)?;
+        }
+    }
+
     /// Readable when it is time to look again, from the first [`Reader::wait`] on: whoever polls it waits for no time at all, and
     /// takes what there is.
     pub fn events(&self) -> Option<BorrowedFd<'_>> {

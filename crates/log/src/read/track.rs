@@ -122,11 +122,18 @@ impl Track {
             if is_later { (last, Some(sample)) } else { (before, last) }
         });
         let last = last.unwrap_or_default();
-        let stamps = self.batch.pieces.iter().filter_map(|piece| match piece {
+        let mut stamps = self.batch.pieces.iter().filter_map(|piece| match piece {
             Piece::Record { header, .. } => Some(header.stamp),
             Piece::Sample(_) => None,
         });
-        before.unwrap_or(last).beyond(last, stamps.last().unwrap_or(last.stamp))
+        before.unwrap_or(last).beyond(last, stamps.next_back().unwrap_or(last.stamp))
+    }
+
+    /// Whether what was written behind this track will soon be overwritten: there is room for one part more, and one that is being
+    /// written.
+    pub fn is_about_to_wrap(&self, file: BorrowedFd<'_>) -> bool {
+        let written = self.view(file).bounds().map_or(0, |bounds| self.cursor.behind(bounds.head));
+        written >= self.place.capacity / 4 * 3
     }
 
     /// Whether its writer was found to be too fast, and is to be left alone.
