@@ -1,7 +1,7 @@
 //! `baton logcat`: Android's logcat, over the log in shared memory.
 //!
 //! - [`args`]: the command line. [`mod@session`]: what is done with each entry; [`output`]: where it goes.
-//! - [`mod@last`]: `-L`.
+//! - `last`: what `-L` shows.
 //! - [`sizes`], [`statistics`]: `-g`, `-G` and `-S`.
 //!
 //! What its text looks like is the crate `baton-logcat`'s.
