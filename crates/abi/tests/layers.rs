@@ -59,6 +59,7 @@ const UNSAFE: &[(&str, &str)] = &[
         "shm/src/thread.rs",
         "a handler for children of fork, and a thread's policy, which rustix lacks",
     ),
+    ("shm/src/held.rs", "keeps a reference with the share that keeps it true"),
     ("shm/src/own.rs", "maps memory that others read"),
     ("shm/src/wiped.rs", "maps memory that a child of fork finds zero"),
     ("shm/src/clock.rs", "reads the processor's counter"),
