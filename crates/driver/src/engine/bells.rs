@@ -88,13 +88,18 @@ impl Engine {
 
     /// Wakes all loopers that sleep: their channels are no longer what they were.
     pub(super) fn wake_loopers(&self) {
-        self.any_work.fetch_add(1, Ordering::SeqCst);
-        futex::wake(&self.any_work, i32::MAX as u32);
+        self.tell_loopers();
         self.ring_own_bells();
     }
 
-    /// For those who sleep on one bell alone.
-    fn ring_own_bells(&self) {
+    /// The same, but for those who sleep on one bell alone.
+    pub(super) fn tell_loopers(&self) {
+        self.any_work.fetch_add(1, Ordering::SeqCst);
+        futex::wake(&self.any_work, i32::MAX as u32);
+    }
+
+    /// For those who sleep on one bell alone. A look at each channel.
+    pub(super) fn ring_own_bells(&self) {
         let mut rung = false;
         for channel in self.incoming().iter() {
             rung |= ring(channel, |bell| bell.ring_alone()) == OwnRing::Rung;

@@ -122,6 +122,8 @@ impl Engine {
         }
         channels.by_id.insert(id, Arc::clone(&channel));
         drop(channels);
+        // What is left takes long where there are many.
+        drop(state);
         // Edge-triggered: what has no room in the stash stays in the socket. Not before the control
         // thread finds the channel by its name: an edge comes once.
         if let Err(errno) = self.watch_edges(channel.socket(), id.0 + CHANNELS) {
@@ -136,7 +138,6 @@ impl Engine {
     pub(super) fn remove_channel(&self, channel: &Channel) {
         channel.ends().dead = true;
         channel.shut_down();
-        let _ = rustix::event::epoll::delete(&self.epoll, channel.socket());
         let mut channels = self.channels.lock();
         let removed = channels.by_id.remove(&channel.id);
         Arc::make_mut(&mut channels.incoming).retain(|other| other.id != channel.id);
@@ -150,11 +151,11 @@ impl Engine {
         drop(channels);
         if channel.end == End::Server {
             self.end_duties(channel.id, None);
-            self.wake_loopers();
-            // Those who sleep there choose anew, and nobody keeps it.
+            self.tell_loopers();
+            // Those who sleep there choose anew.
             removed.iter().for_each(|channel| self.part_with(channel));
         }
-        // Its memory is given back when nobody waits for the state.
+        // What takes long is done when nobody waits for the state.
         self.graves.lock().extend(removed);
         self.patrol.expect();
     }
@@ -162,7 +163,13 @@ impl Engine {
     /// The control thread: channels that have been removed go.
     pub(super) fn bury(&self) {
         let graves = std::mem::take(&mut *self.graves.lock());
-        drop(graves);
+        for channel in &graves {
+            let _ = rustix::event::epoll::delete(&self.epoll, channel.socket());
+        }
+        if !graves.is_empty() {
+            // A looper that sleeps on another's bell keeps them.
+            self.ring_own_bells();
+        }
     }
 
     /// The peer has broken the protocol: it loses the channel, and nobody else loses anything.

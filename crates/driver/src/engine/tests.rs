@@ -225,7 +225,8 @@ fn a_look_ends_however_much_there_is() {
         client.send(tid(), Target::Handle(0), TF_ONE_WAY, (0, 0), Ok(outgoing));
     }
     let look = server.accept(&mut state, None);
-    assert!(matches!(look, Look::Cut { taken: MOST_AT_ONCE, .. }), "{look:?}");
+    // Fewer, if the control thread waits for its turn.
+    assert!(matches!(look, Look::Cut { taken: 1..=MOST_AT_ONCE, .. }), "{look:?}");
     server.unlock(state);
     let (state, later) = server.accept_posted(None);
     assert_eq!((later, state.received as usize), (None, POSTED));
