@@ -94,6 +94,8 @@ impl Engine {
                 self.carry_out(&mut state);
             }
             Event::Dead { process } => {
+                // No more of them come.
+                let its_channels = self.channels_with(process);
                 let (mut state, later) = self.accept_posted(None);
                 if later.is_some() {
                     self.unlock(state);
@@ -102,9 +104,7 @@ impl Engine {
                 self.accept_last_words(&mut state, process);
                 state.event(event);
                 self.carry_out(&mut state);
-                for channel in self.channels_with(process) {
-                    self.remove_channel(&channel);
-                }
+                its_channels.iter().for_each(|channel| self.remove_channel(channel));
             }
             event => {
                 self.see_freeze(&event);
@@ -219,6 +219,7 @@ impl Engine {
     /// A peer has rung, sent descriptors ahead, or hung up.
     pub(super) fn visit(&self, id: ChannelId) {
         let Some(channel) = self.channel(id) else { return };
+        channel.touch_new_lanes();
         let over = channel.drain_socket().is_err();
         if over {
             // What it sent last may carry references of which the broker has told by now.
