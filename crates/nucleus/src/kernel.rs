@@ -16,9 +16,10 @@ use crate::cluster::bell::Knocker;
 use crate::here::Here;
 use crate::interrupts::Interrupts;
 use crate::list::Slot;
+use crate::outside::{Nudge, Outside};
 use crate::request::Request;
 use crate::side::{Failure, Side, SideCell};
-use crate::signals;
+use crate::signals::{self, Ground};
 use crate::stack::Stack;
 use crate::state::State;
 use crate::switch::{self, Doors};
@@ -129,6 +130,8 @@ impl<K: Variant> Kernel<K> {
             timer: Timer::new(options.tick)?,
             seat,
             spin: options.spin,
+            outside: Outside::default(),
+            nudge: Nudge::nobodys(),
         };
         for index in 0..n_threads {
             state.tcbs.0[index].utcb = &raw mut state.utcbs[index] as usize;
@@ -149,11 +152,27 @@ impl<K: Variant> Kernel<K> {
         let state = UnsafeCell::new(state);
         let kernel = Box::new(Kernel { doors, state, processor, of_one_thread: PhantomData });
         // SAFETY: the kernel does not run: nobody else touches its side.
-        if let Some(seat) = unsafe { &(*kernel.doors.side.0.get()).seat } {
-            // SAFETY: `drop` takes it back.
-            unsafe { seat.bell().knocker.lend(&kernel.doors.knocker) };
+        let side = unsafe { &*kernel.doors.side.0.get() };
+        // SAFETY: `drop` takes them back.
+        unsafe {
+            side.nudge.lent().lend(&kernel.doors.knocker);
+            if let Some(seat) = &side.seat {
+                seat.bell().knocker.lend(&kernel.doors.knocker);
+            }
         }
         Ok(kernel)
+    }
+
+    /// Other OS threads interrupt this kernel from now on: `take` says by which interrupts, as bits by their
+    /// numbers, since it was asked last. It is asked when the kernel begins to run, and when it has been nudged. The
+    /// kernel does not wait for them: that is for whoever runs it.
+    pub fn listen(&mut self, take: impl FnMut() -> u64 + 'static) {
+        self.doors.side.0.get_mut().outside = Outside::new(take);
+    }
+
+    /// What makes this kernel look for interrupts although its threads run.
+    pub fn nudge(&mut self) -> Nudge {
+        self.doors.side.0.get_mut().nudge.clone()
     }
 
     /// A thread that begins when the kernel runs. It is not preempted: see
@@ -180,22 +199,24 @@ impl<K: Variant> Kernel<K> {
     /// # Panics
     /// If the OS thread cannot be bound to its processor.
     pub fn run(&mut self) -> Summary {
+        self.run_on(&Ground::lay());
+        let failures = std::mem::take(&mut self.doors.side.0.get_mut().failures);
+        Summary { failures, n_left: self.state.get_mut().n_threads() }
+    }
+
+    /// The same, where it is to be done time and again.
+    pub fn run_on(&mut self, ground: &Ground) {
         let doors = &raw const self.doors;
-        signals::install();
-        let _here = signals::Kernel::enter(doors);
+        let _here = signals::Kernel::enter(doors, ground);
         let _bound = self.processor.map(Bound::to);
-        let os_thread = rustix::thread::gettid().as_raw_nonzero().get();
-        self.doors.knocker.os_thread.store(os_thread, Relaxed);
+        self.doors.knocker.os_thread.store(ground.os_thread(), Relaxed);
         let side = self.doors.side.0.get_mut();
         side.timer.start(now_ns());
         side.seat.iter().for_each(Seat::begin);
         // SAFETY: these are the doors of a kernel of this variant; `&mut self` is its only user.
         unsafe { switch::launch::<K>(doors) };
         self.doors.knocker.os_thread.store(0, Relaxed);
-        let side = self.doors.side.0.get_mut();
-        side.timer.stop();
-        let failures = std::mem::take(&mut side.failures);
-        Summary { failures, n_left: self.state.get_mut().n_threads() }
+        self.doors.side.0.get_mut().timer.stop();
     }
 
     /// The state, between runs.
@@ -206,7 +227,9 @@ impl<K: Variant> Kernel<K> {
 
 impl<K: Variant> Drop for Kernel<K> {
     fn drop(&mut self) {
-        if let Some(seat) = &self.doors.side.0.get_mut().seat {
+        let side = self.doors.side.0.get_mut();
+        side.nudge.lent().take_back();
+        if let Some(seat) = &side.seat {
             seat.bell().knocker.take_back();
             let state = self.state.get_mut();
             state.leave();
@@ -234,6 +257,28 @@ impl Drop for Bound {
     fn drop(&mut self) {
         // It was allowed before.
         let _ = sched_setaffinity(None, &self.before);
+    }
+}
+
+/// A kernel that OS threads run in turn.
+#[derive(Debug)]
+pub struct Portable<K: Variant>(Box<Kernel<K>>);
+
+// SAFETY: the promise of `new`.
+unsafe impl<K: Variant> Send for Portable<K> {}
+
+impl<K: Variant> Portable<K> {
+    /// # Safety
+    /// Whenever [`Portable::run_on`] returns, each thread of the kernel waits where it does not matter on which OS
+    /// thread it goes on, or goes on on the same one: it has no part of what that one has for itself, and whatever
+    /// its code keeps may be sent to another thread. There are no ticks, and no times, which would be one OS thread's.
+    pub unsafe fn new(kernel: Box<Kernel<K>>) -> Portable<K> {
+        Portable(kernel)
+    }
+
+    /// As [`Kernel::run_on`].
+    pub fn run_on(&mut self, ground: &Ground) {
+        self.0.run_on(ground);
     }
 }
 
@@ -353,13 +398,13 @@ fn next_deadline_ns<K: Variant>(state: &State<K>, side: &Side) -> u64 {
 }
 
 fn take_interrupts<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) {
-    // Cleared first: a signal that comes from here on is found by the next look. Acquire: pairs with
+    // Cleared first: what comes from here on is found by the next look. Acquire: pairs with
     // `Knocker::knock`.
     doors.knocker.pending.swap(0, Acquire);
     let now_ns = now_ns();
     let is_tick = side.timer.take_tick(now_ns);
     state.expire(now_ns);
-    let mut come = side.interrupts.take(now_ns);
+    let mut come = side.interrupts.take(now_ns) | side.outside.take();
     while come != 0 {
         state.interrupt(come.trailing_zeros() as u8);
         come &= come - 1;

@@ -4,8 +4,8 @@
 //! - [`variant`]: the kernels that there are. [`state`]: what all of them do, without stacks and
 //!   clocks. [`statistics`]: what it counts.
 //! - [`kernel`]: a state on an OS thread; [`here`]: as its threads see it. `switch`: the assembly;
-//!   `stack`, `signals`, `timer`, `interrupts`: what it needs of the system; [`side`]: where that is
-//!   kept.
+//!   `stack`, `signals`, `timer`, `interrupts`: what it needs of the system; [`outside`]: other OS
+//!   threads; [`side`]: where that is kept.
 //! - [`cluster`]: kernels that reach each other.
 //! - [`tcb`], [`ready_queue`], [`send_queue`], [`heap`], [`list`], [`bitmap`]: what it is made of.
 //! - [`thread_id`], [`message`], [`request`]: the words that threads and kernel exchange.
@@ -21,6 +21,7 @@ mod interrupts;
 pub mod kernel;
 pub mod list;
 pub mod message;
+pub mod outside;
 pub mod ready_queue;
 pub mod request;
 pub mod send_queue;
@@ -38,8 +39,10 @@ pub mod variant;
 
 pub use cluster::{Cluster, Seat};
 pub use here::{Here, Message};
-pub use kernel::{Kernel, Options, Summary};
+pub use kernel::{Kernel, Options, Portable, Summary};
 pub use message::{Cause, Ipc, IpcError, Phase, Tag, Timeout};
+pub use outside::Nudge;
 pub use side::Failure;
+pub use signals::Ground;
 pub use switch::bare;
 pub use thread_id::{Sender, Source, ThreadId};

@@ -7,6 +7,7 @@
 use crate::cluster::Seat;
 use crate::interrupts::Interrupts;
 use crate::list::Slot;
+use crate::outside::{Nudge, Outside};
 use crate::stack::Stack;
 use crate::thread_id::ThreadId;
 use crate::timer::Timer;
@@ -36,6 +37,9 @@ pub(crate) struct Side {
     pub(crate) seat: Option<Seat>,
     /// How long the kernel looks for letters before it sleeps.
     pub(crate) spin: Duration,
+    pub(crate) outside: Outside,
+    /// Reaches this kernel for as long as this is here.
+    pub(crate) nudge: Nudge,
 }
 
 impl Side {

@@ -33,7 +33,7 @@ const FRAME_BYTES: usize = 16 << 10;
 const SIGNAL_STACK_BYTES: usize = 64 << 10;
 
 /// Takes the two signals, for all kernels of the process.
-pub(crate) fn install() {
+fn install() {
     BEFORE.get_or_init(|| {
         // The timer's may come again while threads switch within its handler.
         set(SIGNAL, on_timer as *const () as usize, libc::SA_RESTART | libc::SA_NODEFER);
@@ -55,15 +55,18 @@ fn set(signal: c_int, handler: usize, flags: c_int) -> libc::sigaction {
     }
 }
 
-/// A kernel runs on this OS thread, as long as this lives.
-pub(crate) struct Kernel {
+/// Room for the handlers of the calling OS thread, which may run kernels as long as this lives.
+#[derive(Debug)]
+pub struct Ground {
     stack: Box<[u8]>,
     stack_before: libc::stack_t,
-    doors_before: *const Doors,
+    os_thread: i32,
 }
 
-impl Kernel {
-    pub(crate) fn enter(doors: *const Doors) -> Kernel {
+impl Ground {
+    /// For the calling OS thread.
+    pub fn lay() -> Ground {
+        install();
         let mut stack = vec![0; SIGNAL_STACK_BYTES].into_boxed_slice();
         let new = libc::stack_t {
             ss_sp: stack.as_mut_ptr().cast(),
@@ -76,16 +79,44 @@ impl Kernel {
             libc::sigaltstack(&new, before.as_mut_ptr());
             before.assume_init()
         };
-        Kernel { stack, stack_before, doors_before: DOORS.replace(doors) }
+        let os_thread = rustix::thread::gettid().as_raw_nonzero().get();
+        Ground { stack, stack_before, os_thread }
+    }
+
+    pub(crate) fn os_thread(&self) -> i32 {
+        self.os_thread
+    }
+
+    /// The same, until the OS thread ends: who had one before may have unmapped it by then.
+    pub fn lay_for_good() -> Ground {
+        let mut ground = Ground::lay();
+        ground.stack_before.ss_flags = libc::SS_DISABLE;
+        ground
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        // SAFETY: what was there before, or none.
+        unsafe { libc::sigaltstack(&self.stack_before, ptr::null_mut()) };
+        debug_assert_eq!(self.stack.len(), SIGNAL_STACK_BYTES);
+    }
+}
+
+/// A kernel runs on this OS thread, as long as this lives.
+pub(crate) struct Kernel {
+    doors_before: *const Doors,
+}
+
+impl Kernel {
+    pub(crate) fn enter(doors: *const Doors, _ground: &Ground) -> Kernel {
+        Kernel { doors_before: DOORS.replace(doors) }
     }
 }
 
 impl Drop for Kernel {
     fn drop(&mut self) {
         DOORS.set(self.doors_before);
-        // SAFETY: what was there before `enter`.
-        unsafe { libc::sigaltstack(&self.stack_before, ptr::null_mut()) };
-        debug_assert_eq!(self.stack.len(), SIGNAL_STACK_BYTES);
     }
 }
 

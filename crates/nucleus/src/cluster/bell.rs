@@ -31,7 +31,7 @@ pub(crate) struct Knocker {
 }
 
 impl Knocker {
-    fn knock(&self) {
+    pub(crate) fn knock(&self) {
         // Release: pairs with the swap in `take_interrupts`, which is followed by a look into the inbox.
         if self.pending.swap(1, Ordering::AcqRel) != 0 || self.n_preemptible.load(Relaxed) == 0 {
             return;
