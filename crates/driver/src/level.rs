@@ -80,6 +80,14 @@ impl Level {
         }
     }
 
+    /// As a program has it: a real-time priority, or else a nice value.
+    pub fn parts(self) -> Result<u8, i8> {
+        match self.rank() {
+            Some((_, priority)) => Ok(priority as u8),
+            None => Err(self.0.clamp(BEST_NICE as i16, WORST_NICE as i16) as i8),
+        }
+    }
+
     /// How it compares with a real-time thread's.
     fn priority(self) -> i32 {
         self.rank().map_or(0, |(_, priority)| priority)
@@ -114,6 +122,14 @@ impl Wanted {
             None => self.node.min(own),
         }
     }
+}
+
+/// At which a transaction is to be served by the calling thread, whether that may be there or not.
+pub fn of_transaction(wanted: Option<Wanted>) -> Level {
+    let own = own();
+    let level = wanted.map_or(own, |wanted| wanted.level(own));
+    let is_below = own.rank().is_some() && level.priority() <= own.priority();
+    if is_below { own } else { level }
 }
 
 /// The calling thread is from now on at the level that is wanted, if it may be and was not. Then what it was at

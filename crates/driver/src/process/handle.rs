@@ -1,21 +1,27 @@
 //! A reference to an object of another process.
 
-use super::Inner;
+use super::Process;
 use baton_abi::control::Strength;
-use std::sync::Arc;
 
 /// A strong reference to an object of another process. Dropped, it is released.
 ///
 /// As in the kernel, number 0 stands for whoever is the context manager when it is called.
 pub struct Handle {
-    pub(super) inner: Arc<Inner>,
+    pub(super) process: Process,
     pub(super) number: u32,
+}
+
+impl Handle {
+    /// The process that has this reference.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
 }
 
 impl Clone for Handle {
     fn clone(&self) -> Handle {
-        self.inner.engine.lock().increase(self.number, Strength::Strong);
-        Handle { inner: Arc::clone(&self.inner), number: self.number }
+        self.process.inner.engine.lock().increase(self.number, Strength::Strong);
+        Handle { process: self.process.clone(), number: self.number }
     }
 }
 
@@ -27,8 +33,9 @@ impl std::fmt::Debug for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let mut state = self.inner.engine.lock();
+        let engine = &self.process.inner.engine;
+        let mut state = engine.lock();
         state.decrease(self.number, Strength::Strong);
-        self.inner.engine.unlock(state);
+        engine.unlock(state);
     }
 }

@@ -16,6 +16,7 @@ mod options;
 mod parcel;
 mod prepare;
 mod received;
+mod urgency;
 
 pub use handle::Handle;
 pub use least::Least;
@@ -23,6 +24,7 @@ pub use loan::Loan;
 pub use options::Options;
 pub use parcel::Parcel;
 pub use received::{Received, Request};
+pub use urgency::Urgency;
 
 use crate::device::OpenError;
 use crate::engine::fast::{Body, Outcome};
@@ -133,7 +135,7 @@ impl Process {
         let number = state.manager.ok_or(CallError::Dead)?;
         state.increase_manager(Strength::Strong);
         engine.unlock(state);
-        Ok(Handle { inner: Arc::clone(&self.inner), number })
+        Ok(Handle { process: self.clone(), number })
     }
 
     fn find_manager(&self) -> Result<(), CallError> {
@@ -152,7 +154,7 @@ impl Process {
         parcel: &Parcel,
     ) -> Result<Received<'_>, CallError> {
         let inner = &self.inner;
-        if parcel.objects.is_none() && Arc::ptr_eq(&handle.inner, inner) {
+        if parcel.objects.is_none() && Arc::ptr_eq(&handle.process.inner, inner) {
             let body = Body::Bytes(&parcel.data);
             if let Some(answer) = self.call_fast(handle.number, code, body) {
                 return answer;
@@ -241,7 +243,7 @@ impl Process {
             return Err(CallError::Failed(Errno::BADF));
         }
         thread_end::remember(&self.inner.engine);
-        let ours = Arc::ptr_eq(&handle.inner, &self.inner);
+        let ours = Arc::ptr_eq(&handle.process.inner, &self.inner);
         if ours { Ok(()) } else { Err(CallError::Failed(Errno::INVAL)) }
     }
 

@@ -38,6 +38,32 @@ impl Parcel {
         &self.data
     }
 
+    /// Whether there are objects among the bytes.
+    pub fn has_objects(&self) -> bool {
+        self.objects.is_some()
+    }
+
+    fn object(&self, index: usize) -> Option<FlatObject> {
+        let offset = *self.offsets().get(index)? as usize;
+        let object = self.data.get(offset..offset + size_of::<FlatObject>())?;
+        Some(bytemuck::pod_read_unaligned(object))
+    }
+
+    /// The object with this index as the reference that was written. `None` if it is something else.
+    pub fn handle(&self, index: usize) -> Option<Handle> {
+        let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_HANDLE)?;
+        let is_it = |handle: &&Handle| u64::from(handle.number) == object.binder;
+        self.objects.iter().flat_map(|objects| &objects.handles).find(is_it).cloned()
+    }
+
+    /// A duplicate of the descriptor with this index, if the parcel owns it.
+    pub fn owned_fd(&self, index: usize) -> Option<OwnedFd> {
+        let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_FD)?;
+        let is_it = |fd: &&Arc<OwnedFd>| fd.as_raw_fd() as u64 == object.binder;
+        let fd = self.objects.iter().flat_map(|objects| &objects.fds).find(is_it)?;
+        rustix::io::fcntl_dupfd_cloexec(fd, 0).ok()
+    }
+
     /// Appends bytes.
     pub fn write(&mut self, bytes: &[u8]) -> &mut Parcel {
         self.data.extend_from_slice(bytes);
@@ -89,7 +115,7 @@ impl Parcel {
 
     /// `EINVAL` if it holds a handle of another process.
     pub(super) fn check_owner(&self, inner: &Arc<Inner>) -> Result<(), Errno> {
-        let ours = |handle: &Handle| Arc::ptr_eq(&handle.inner, inner);
+        let ours = |handle: &Handle| Arc::ptr_eq(&handle.process.inner, inner);
         let mut handles = self.objects.iter().flat_map(|objects| &objects.handles);
         if handles.all(ours) { Ok(()) } else { Err(Errno::INVAL) }
     }

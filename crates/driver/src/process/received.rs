@@ -1,6 +1,6 @@
 //! What comes in: a transaction to serve, or the reply to a call, where it lies.
 
-use super::{Handle, Inner, Object};
+use super::{Handle, Inner, Object, Process};
 use crate::engine::fast::Inline;
 use crate::state::transaction::Incoming;
 use baton_abi::control::Strength;
@@ -44,6 +44,11 @@ impl<'a> Received<'a> {
 }
 
 impl Received<'_> {
+    /// The process that received it.
+    pub fn process(&self) -> Process {
+        Process { inner: Arc::clone(self.inner) }
+    }
+
     /// The bytes.
     pub fn data(&self) -> &[u8] {
         match &self.place {
@@ -87,7 +92,7 @@ impl Received<'_> {
             .engine
             .lock()
             .increase(number, Strength::Strong)
-            .then(|| Handle { inner: Arc::clone(self.inner), number })
+            .then(|| Handle { process: self.process(), number })
     }
 
     /// The object with this index as one of this process's own, come home.
