@@ -8,7 +8,7 @@ RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked $(RSBINDER) --target-dir target/rsbinder/inline
 SCRIPTS := .ci/run bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
-	tests/clients/build tests/clients/run tools/binder-vm
+	tests/clients/build tests/clients/run tests/host/run tools/binder-vm
 
 .PHONY: help
 help:
@@ -40,8 +40,8 @@ build:
 	@echo 'build: baton'
 	@$(CARGO) build --release --quiet
 
-.PHONY: test test-workspace test-instructions test-loom test-uapi test-rsbinder test-conformance
-test: test-workspace test-instructions test-loom test-uapi test-rsbinder test-conformance
+.PHONY: test test-workspace test-instructions test-loom test-uapi test-rsbinder test-host test-conformance
+test: test-workspace test-instructions test-loom test-uapi test-rsbinder test-host test-conformance
 
 test-workspace: setup
 	@echo 'test: workspace'
@@ -67,6 +67,10 @@ test-rsbinder: setup build
 	@tests/rsbinder/run --form inline
 	@echo 'test: rsbinder programs, system calls made through libc'
 	@tests/rsbinder/run --form libc
+
+test-host: setup build
+	@echo 'test: a host of services'
+	@tests/host/run
 
 # Beside the kernel's own drivers, in guests. The first run fetches Debian's kernels.
 CONFORMANCE := BATON_LOG=off target/release/conformance compare --baton $(BATON) --binder-vm tools/binder-vm \

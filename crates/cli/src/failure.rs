@@ -114,6 +114,15 @@ impl Failure {
         }
     }
 
+    /// The context has no context manager.
+    pub fn no_manager(tried: impl Display, context: &str) -> Failure {
+        Failure::new(tried, format!("context {context:?} has no context manager"))
+            .kind(Kind::NoManager)
+            .advice(format_args!(
+                "start one, for example `baton run --context {context} -- rsb_hub`"
+            ))
+    }
+
     /// Whether it is of this kind.
     pub fn is(&self, kind: Kind) -> bool {
         self.kind == kind

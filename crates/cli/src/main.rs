@@ -5,7 +5,8 @@
 //! - [`broker`]: the broker itself.
 //! - [`ps`], [`contexts`]: what the broker knows, asked through [`observer`].
 //! - [`rt`]: programs in real time.
-//! - [`services`]: Android's `service` tool, over [`parcel`].
+//! - [`services`]: Android's `service` tool.
+//! - [`host`]: services of its own, in one process.
 //! - [`logcat`], [`log`]: Android's tools of these names, over the log in shared memory.
 //! - `bench`: the benchmarks, a crate of their own.
 //! - [`failure`]: exit codes and messages. [`stop`]: the end of what goes on until then.
@@ -16,10 +17,10 @@ mod broker;
 mod contexts;
 mod devices;
 mod failure;
+mod host;
 mod log;
 mod logcat;
 mod observer;
-mod parcel;
 mod program;
 mod ps;
 mod rt;
@@ -80,6 +81,8 @@ enum Command {
     Ping(services::NameArgs),
     /// Call a service with arguments, and show the reply
     Call(services::CallArgs),
+    /// Run many small services in one process, as threads of one nucleus
+    Host(host::HostArgs),
     /// Show the log, as Android's logcat does
     Logcat(Box<logcat::LogcatArgs>),
     /// Write to the log
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
         Command::Check(args) => services::check(&args, &socket),
         Command::Ping(args) => services::ping(&args, &socket),
         Command::Call(args) => services::call(&args, &socket),
+        Command::Host(args) => host::host(&args, &socket),
         Command::Logcat(args) => logcat::logcat(&args),
         Command::Log(args) => log::log(&args),
         Command::Rt(command) => rt::rt(command),

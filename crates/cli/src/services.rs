@@ -1,26 +1,22 @@
 //! `baton list`, `check`, `ping` and `call`: Android's `service` tool.
 //!
 //! They speak to the service manager at handle 0 in Android 16's protocol. Methods that are not
-//! called here are not listed: their numbers change from release to release, and a request with
+//! called are not listed: their numbers change from release to release, and a request with
 //! the wrong one may do something else.
 
 use crate::failure::{Failure, Kind};
-use crate::parcel::{self, Exception, Reader, Write};
 use crate::show;
 use baton_driver::process::{CallError, Handle, Parcel, Process, Received};
+use baton_host::format::{Exception, Reader, Write, dump};
+use baton_host::manager::{CHECK, INTERFACE as MANAGER, SERVICE_WITH_METADATA};
 use clap::{Args, Parser};
 use rustix::fd::AsFd;
 use std::fs::File;
 use std::path::Path;
 
-const MANAGER: &str = "android.os.IServiceManager";
-/// `checkService2`: a union of a service with metadata, and an accessor of one elsewhere.
-const CHECK: u32 = 4;
 const LIST: u32 = 6;
 /// DUMP_FLAG_PRIORITY_ALL.
 const EVERY_PRIORITY: i32 = 15;
-/// Which member of the union follows.
-const SERVICE_WITH_METADATA: i32 = 0;
 
 const fn special(letters: [u8; 4]) -> u32 {
     u32::from_be_bytes(letters)
@@ -97,7 +93,7 @@ impl Manager {
         let process = Process::open(&context, socket)
             .map_err(|error| Failure::open(tried, socket, &error))?;
         let handle = process.context_manager().map_err(|error| match error {
-            CallError::Dead => no_manager(tried, &context),
+            CallError::Dead => Failure::no_manager(tried, &context),
             error => Failure::new(tried, error),
         })?;
         Ok(Manager { process, handle, context })
@@ -106,7 +102,7 @@ impl Manager {
     fn call(&self, tried: &str, code: u32, parcel: &Parcel) -> Result<Received<'_>, Failure> {
         let answer = self.process.call(&self.handle, code, parcel);
         let answer = answer.map_err(|error| match error {
-            CallError::Dead => no_manager(tried, &self.context),
+            CallError::Dead => Failure::no_manager(tried, &self.context),
             error => Failure::new(tried, format!("the service manager: {error}")),
         })?;
         match transport_status(&answer) {
@@ -179,12 +175,6 @@ fn refusal(tried: &str, status: i32) -> Failure {
         status => format!("it answers with status {status}"),
     };
     Failure::new(tried, wrong)
-}
-
-fn no_manager(tried: &str, context: &str) -> Failure {
-    Failure::new(tried, format!("context {context:?} has no context manager"))
-        .kind(Kind::NoManager)
-        .advice(format_args!("start one, for example `baton run --context {context} -- rsb_hub`"))
 }
 
 fn misunderstood(tried: &str, how: &str) -> Failure {
@@ -273,7 +263,7 @@ pub fn call(args: &CallArgs, socket: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::new(&tried, error))?;
     match transport_status(&answer) {
         Some(status) => Err(refusal(&tried, status)),
-        None => show(&parcel::dump(answer.data())),
+        None => show(&dump(answer.data())),
     }
 }
 

@@ -271,7 +271,7 @@ impl<K: Variant> Portable<K> {
     /// # Safety
     /// Whenever [`Portable::run_on`] returns, each thread of the kernel waits where it does not matter on which OS
     /// thread it goes on, or goes on on the same one: it has no part of what that one has for itself, and whatever
-    /// its code keeps may be sent to another thread. There are no ticks, and no times, which would be one OS thread's.
+    /// its code keeps may be sent to another thread. It has no ticks, no times and no cluster, which are one OS thread's.
     pub unsafe fn new(kernel: Box<Kernel<K>>) -> Portable<K> {
         Portable(kernel)
     }

@@ -1,4 +1,4 @@
-//! Android's parcel format, as far as the service commands need it.
+//! Android's parcel format, as far as services of a host and the tools that call them need it.
 //!
 //! Everything is a multiple of four bytes. Strings are UTF-16 with their length in front and a
 //! zero after. A request begins with what its receiver checks: the caller's strict-mode policy and
@@ -24,6 +24,8 @@ pub trait Write {
     fn write_i32(&mut self, value: i32);
     /// A string.
     fn write_string(&mut self, text: &str);
+    /// No string, where one could be.
+    fn write_null_string(&mut self);
     /// No object, where one could be.
     fn write_null_object(&mut self);
 }
@@ -46,6 +48,10 @@ impl Write for Parcel {
         let mut bytes: Vec<u8> = units.iter().chain(&[0]).flat_map(|u| u.to_le_bytes()).collect();
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         self.write(&bytes);
+    }
+
+    fn write_null_string(&mut self) {
+        self.write_i32(-1);
     }
 
     fn write_null_object(&mut self) {
@@ -84,6 +90,12 @@ impl<'a> Reader<'a> {
         let (taken, rest) = self.rest.split_at_checked(bytes)?;
         self.rest = rest;
         Some(taken)
+    }
+
+    /// What a request begins with: its interface's descriptor.
+    pub fn token(&mut self) -> Option<String> {
+        let [_policy, _work_source, header] = [self.i32()?, self.i32()?, self.i32()?];
+        if header == HEADER { self.string() } else { None }
     }
 
     /// `i32`.

@@ -1,0 +1,129 @@
+//! `baton host`: many small services in one process.
+
+use crate::failure::{Failure, Kind};
+use crate::{show, stop};
+use baton_driver::process::CallError;
+use baton_host::manager::AddError;
+use baton_host::plugin::Plugin;
+use baton_host::{Closer, Host, HostError, Running, Service, builtin};
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use tracing_subscriber::filter::LevelFilter;
+
+/// What is to be hosted.
+#[derive(Args)]
+#[command(after_help = "\
+A SERVICE is one that comes with it, or the path of a shared object (with a slash in it) that defines \
+baton_service, as <baton_service.h> says. NAME= before it registers it under another name.
+
+  echo         baton.IEcho: String echo(String)
+  clock        baton.IClock: long realtimeNanos(), long monotonicNanos()
+  properties   baton.IProperties: String get(String), void set(String, String), String[] list()
+
+Each service is a thread of one nucleus: calls between them do not leave the process, and one that \
+panics or overflows its stack dies alone. Runs until SIGTERM or SIGINT, or until the last service has died (exit \
+code 1).
+
+Example: baton host echo settings=properties ./libweather.so")]
+pub struct HostArgs {
+    /// The context in which the services are registered
+    #[arg(long, default_value = "binder", value_name = "NAME")]
+    context: String,
+    /// Stack of each service, in KiB
+    #[arg(long, default_value = "256", value_name = "KIB", value_parser = clap::value_parser!(u32).range(16..=65536))]
+    stack: u32,
+    /// What is hosted
+    #[arg(required = true, value_name = "[NAME=]SERVICE")]
+    services: Vec<String>,
+}
+
+/// Hosts until it is told to end.
+pub fn host(args: &HostArgs, socket: &Path) -> Result<(), Failure> {
+    let tried = "host the services";
+    let lines = tracing_subscriber::fmt().with_writer(std::io::stderr).without_time();
+    lines.with_target(false).with_ansi(false).with_max_level(LevelFilter::WARN).init();
+    let mut host = Host::new().stack_bytes(args.stack as usize * 1024);
+    let mut names = Vec::new();
+    for word in &args.services {
+        let (name, service) = find(word)?;
+        host.add_boxed(&name, service).map_err(|error| explain(tried, socket, &error))?;
+        names.push(name);
+    }
+    // Before threads are started, which are to have them blocked or handled alike.
+    let signals = stop::signals().map_err(|error| Failure::new(tried, error))?;
+    let mut running =
+        host.start(&args.context, socket).map_err(|error| explain(tried, socket, &error))?;
+    running.publish().map_err(|(name, error)| refused(&name, &args.context, &error))?;
+    show(&format!("Hosting {}\n", names.join(", ")))?;
+    let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
+    if wait(&mut running, signals) {
+        return Ok(());
+    }
+    Err(Failure::new(tried, "all of them have died").advice("what they said is above"))
+}
+
+/// Until it is told to end: true; or until there is none left.
+fn wait(running: &mut Running, signals: OwnedFd) -> bool {
+    let told = Arc::new(AtomicBool::new(false));
+    let (tell, closer): (_, Closer) = (Arc::clone(&told), running.closer());
+    thread::spawn(move || {
+        while poll(&mut [PollFd::new(&signals, PollFlags::IN)], None) == Err(Errno::INTR) {}
+        tell.store(true, Ordering::Release);
+        closer.close();
+    });
+    running.wait();
+    told.load(Ordering::Acquire)
+}
+
+/// A service, and the name that it is to have.
+fn find(word: &str) -> Result<(String, Box<dyn Service>), Failure> {
+    let (name, what) = match word.split_once('=') {
+        Some((name, what)) => (Some(name), what),
+        None => (None, word),
+    };
+    let tried = format!("host {what:?}");
+    if name == Some("") {
+        let advice = "write NAME=SERVICE";
+        return Err(Failure::new(tried, "its name is empty").kind(Kind::Usage).advice(advice));
+    }
+    if what.contains('/') {
+        let plugin = Plugin::load(Path::new(what)).map_err(|error| Failure::new(tried, error))?;
+        let name = name.unwrap_or(plugin.name()).to_owned();
+        return Ok((name, Box::new(plugin)));
+    }
+    let service = builtin::service(what).ok_or_else(|| {
+        let advice = format!(
+            "there are {}; a shared object is given by a path, such as ./{what}",
+            builtin::NAMES.join(", ")
+        );
+        Failure::new(tried, "no service of this name comes with baton")
+            .kind(Kind::Usage)
+            .advice(advice)
+    })?;
+    Ok((name.unwrap_or(what).to_owned(), service))
+}
+
+fn explain(tried: &str, socket: &Path, error: &HostError) -> Failure {
+    match error {
+        HostError::Twice(_) => Failure::new(tried, error)
+            .kind(Kind::Usage)
+            .advice("give one of them another name: NAME=SERVICE"),
+        HostError::TooMany => Failure::new(tried, error).kind(Kind::Usage),
+        HostError::Open(error) => Failure::open(tried, socket, error),
+        HostError::System(_) => Failure::new(tried, error),
+    }
+}
+
+fn refused(name: &str, context: &str, error: &AddError) -> Failure {
+    let tried = format!("register the service {name:?}");
+    match error {
+        AddError::Call(CallError::Dead) => Failure::no_manager(tried, context),
+        _ => Failure::new(tried, error),
+    }
+}

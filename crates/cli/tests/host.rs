@@ -1,0 +1,160 @@
+//! `baton host`, and what its users see of it.
+#[path = "../../host/tests/support/mod.rs"]
+mod support;
+
+use baton_driver::process::{CallError, Parcel};
+use baton_host::{Call, Host};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use support::Broker;
+
+const BATON: &str = env!("CARGO_BIN_EXE_baton");
+
+fn baton(broker: &Broker, arguments: &[&str]) -> Output {
+    Command::new(BATON).args(arguments).arg("--socket").arg(&broker.socket).output().unwrap()
+}
+
+/// Standard output of what must succeed.
+fn shown(broker: &Broker, words: &str) -> String {
+    let arguments: Vec<&str> = words.split(' ').collect();
+    let output =
+        Command::new(BATON).arg("--socket").arg(&broker.socket).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A host that says that it serves.
+struct Hosting(Child);
+
+impl Hosting {
+    fn start(broker: &Broker, services: &[&str], says: &str) -> Hosting {
+        let mut command = Command::new(BATON);
+        command.arg("host").args(services).arg("--socket").arg(&broker.socket);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, says);
+        Hosting(child)
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        let pid = Pid::from_child(&self.0);
+        kill_process(pid, Signal::TERM).unwrap();
+        self.0.wait().unwrap()
+    }
+}
+
+impl Drop for Hosting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn services_that_come_with_it_are_called() {
+    let broker = Broker::start();
+    let manager = support::serve_manager(&broker);
+    let services = ["echo", "settings=properties", "clock"];
+    let mut hosting = Hosting::start(&broker, &services, "Hosting echo, settings, clock\n");
+    assert_eq!(shown(&broker, "check settings"), "Service settings: found\n");
+    assert!(shown(&broker, "ping clock").starts_with("Service clock: alive"));
+    let echoed = shown(&broker, "call echo 1 s16 hello");
+    assert!(echoed.contains("00000000 00000005 00650068 006c006c"), "{echoed}");
+    let nothing = shown(&broker, "call settings 1 s16 a");
+    assert!(nothing.contains("00000000 ffffffff"), "{nothing}");
+    shown(&broker, "call settings 2 s16 a s16 b");
+    let value = shown(&broker, "call settings 1 s16 a");
+    assert!(value.contains("00000000 00000001 00000062"), "{value}");
+    let all = shown(&broker, "call settings 3");
+    assert!(all.contains("00000000 00000001 00000001 00000061"), "{all}");
+    // EX_UNSUPPORTED_OPERATION.
+    assert!(shown(&broker, "call clock 9").contains("fffffff9"));
+    assert!(hosting.end().success());
+    manager.close();
+}
+
+#[test]
+fn what_cannot_be_hosted_is_explained() {
+    let broker = Broker::start();
+    for (arguments, code, says) in [
+        (&["host", "echo"][..], 4, "has no context manager"),
+        (&["host", "ech"], 2, "there are echo, clock, properties"),
+        (&["host", "echo", "echo"], 2, "NAME=SERVICE"),
+        (&["host", "=echo"], 2, "its name is empty"),
+        (&["host", "./nothing.so"], 1, "nothing.so"),
+        (&["host", "--context", "nowhere", "echo"], 1, "no such context"),
+        (&["host"], 2, "SERVICE"),
+    ] {
+        let output = baton(&broker, arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+        assert!(error.contains(says), "{arguments:?}: {error}");
+    }
+    let output =
+        Command::new(BATON).args(["host", "echo", "--socket", "/nonexistent"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn a_client_that_is_killed_in_its_call_leaves_nothing_behind() {
+    let broker = Broker::start();
+    let manager = support::serve_manager(&broker);
+    let (held, is_held) = mpsc::channel();
+    let (release, may_go_on) = mpsc::channel::<()>();
+    let may_go_on = Mutex::new(may_go_on);
+    let mut host = Host::new();
+    let hold = move |call: &mut Call<'_>| {
+        if call.code() == 1 {
+            call.away(|| {
+                held.send(()).unwrap();
+                may_go_on.lock().unwrap().recv().unwrap();
+            });
+        }
+        Ok(Parcel::from(call.data()))
+    };
+    host.add("hold", hold).unwrap();
+    let mut running = host.start("binder", &broker.socket).unwrap();
+    running.publish().unwrap();
+    for _ in 0..10 {
+        let mut command = Command::new(BATON);
+        command.args(["call", "hold", "1", "--socket"]).arg(&broker.socket);
+        let mut caller = command.spawn().unwrap();
+        is_held.recv().unwrap();
+        caller.kill().unwrap();
+        caller.wait().unwrap();
+        release.send(()).unwrap();
+        assert_eq!(running.call("hold", 2, b"a").unwrap().data(), b"a");
+    }
+    running.close();
+    manager.close();
+}
+
+#[test]
+fn a_host_that_is_killed_is_dead_to_its_clients() {
+    let broker = Broker::start();
+    let manager = support::serve_manager(&broker);
+    let client = broker.open();
+    let serving = client.clone();
+    thread::spawn(move || serving.serve());
+    let hosting = Hosting::start(&broker, &["echo", "clock"], "Hosting echo, clock\n");
+    let (told, is_told) = mpsc::channel();
+    let handles = ["echo", "clock"].map(|name| {
+        let (handle, told) = (support::find(&client, name), told.clone());
+        client.link_to_death(&handle, move || told.send(name).unwrap());
+        handle
+    });
+    drop(hosting);
+    let mut names = [is_told.recv().unwrap(), is_told.recv().unwrap()];
+    names.sort_unstable();
+    assert_eq!(names, ["clock", "echo"]);
+    for handle in &handles {
+        let called = client.call(handle, 1, &Parcel::new()).map(drop);
+        assert_eq!(called, Err(CallError::Dead));
+    }
+    client.close();
+    manager.close();
+}

@@ -1,0 +1,138 @@
+//! Services that come with the host. Requests and replies are AIDL's: an interface token and then what is listed
+//! here; a status and then the answer.
+//!
+//! | service | interface | methods, from 1 |
+//! |---|---|---|
+//! | `echo` | `baton.IEcho` | `String echo(String)` |
+//! | `clock` | `baton.IClock` | `long realtimeNanos()`, `long monotonicNanos()` |
+//! | `properties` | `baton.IProperties` | `@nullable String get(String)`, `void set(String, String)`, `String[] list()` |
+
+use crate::call::Call;
+use crate::format::{Reader, Write};
+use crate::service::{Service, Stays};
+use baton_driver::process::Parcel;
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
+
+/// Names of all.
+pub const NAMES: [&str; 3] = ["echo", "clock", "properties"];
+
+/// One of them by its name.
+pub fn service(name: &str) -> Option<Box<dyn Service>> {
+    Some(match name {
+        "echo" => Box::new(Stays(Echo)),
+        "clock" => Box::new(Stays(Clock)),
+        "properties" => Box::new(Stays(Properties::default())),
+        _ => return None,
+    })
+}
+
+/// Why a call is answered by an exception: `EX_*` of AIDL.
+enum Exception {
+    IllegalArgument = -3,
+    UnsupportedOperation = -7,
+}
+
+type Answer = Result<Parcel, Exception>;
+
+/// Reads the token, has the method answer, and writes the status.
+fn answer(
+    call: &Call<'_>,
+    interface: &str,
+    method: impl FnOnce(u32, &mut Reader<'_>) -> Answer,
+) -> Result<Parcel, Errno> {
+    let mut reader = Reader::new(call.data());
+    let answer = match reader.token().as_deref() {
+        Some(token) if token == interface => method(call.code(), &mut reader),
+        _ => Err(Exception::IllegalArgument),
+    };
+    Ok(answer.unwrap_or_else(|exception| {
+        let mut reply = Parcel::new();
+        let (message, stack_trace_bytes) = ("", 0);
+        reply.write_i32(exception as i32);
+        reply.write_string(message);
+        reply.write_i32(stack_trace_bytes);
+        reply
+    }))
+}
+
+fn fine() -> Parcel {
+    let mut reply = Parcel::new();
+    reply.write_i32(0);
+    reply
+}
+
+fn text(reader: &mut Reader<'_>) -> Result<String, Exception> {
+    reader.string().ok_or(Exception::IllegalArgument)
+}
+
+struct Echo;
+
+impl Service for Echo {
+    fn interface(&self) -> &str {
+        "baton.IEcho"
+    }
+
+    fn handle(&mut self, call: &mut Call<'_>) -> Result<Parcel, Errno> {
+        answer(call, "baton.IEcho", |code, reader| match code {
+            1 => {
+                let mut reply = fine();
+                reply.write_string(&text(reader)?);
+                Ok(reply)
+            }
+            _ => Err(Exception::UnsupportedOperation),
+        })
+    }
+}
+
+struct Clock;
+
+impl Service for Clock {
+    fn interface(&self) -> &str {
+        "baton.IClock"
+    }
+
+    fn handle(&mut self, call: &mut Call<'_>) -> Result<Parcel, Errno> {
+        answer(call, "baton.IClock", |code, _| {
+            let clock = match code {
+                1 => ClockId::Realtime,
+                2 => ClockId::Monotonic,
+                _ => return Err(Exception::UnsupportedOperation),
+            };
+            let now = clock_gettime(clock);
+            let mut reply = fine();
+            reply.write(&(now.tv_sec * 1_000_000_000 + now.tv_nsec).to_le_bytes());
+            Ok(reply)
+        })
+    }
+}
+
+/// Names and values, for as long as the host lives.
+#[derive(Default)]
+struct Properties(BTreeMap<String, String>);
+
+impl Service for Properties {
+    fn interface(&self) -> &str {
+        "baton.IProperties"
+    }
+
+    fn handle(&mut self, call: &mut Call<'_>) -> Result<Parcel, Errno> {
+        answer(call, "baton.IProperties", |code, reader| {
+            let mut reply = fine();
+            match code {
+                1 => match self.0.get(&text(reader)?) {
+                    Some(value) => reply.write_string(value),
+                    None => reply.write_null_string(),
+                },
+                2 => drop(self.0.insert(text(reader)?, text(reader)?)),
+                3 => {
+                    reply.write_i32(self.0.len() as i32);
+                    self.0.keys().for_each(|name| reply.write_string(name));
+                }
+                _ => return Err(Exception::UnsupportedOperation),
+            }
+            Ok(reply)
+        })
+    }
+}

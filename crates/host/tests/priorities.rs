@@ -1,0 +1,185 @@
+//! Who is served first, and at whose priority the kernel's OS thread runs.
+mod support;
+
+use baton_driver::process::{Parcel, Process, priority_changed};
+use baton_host::{Call, Host, Running};
+use rustix::io::Errno;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use support::{Broker, find, serve_manager};
+
+/// How urgent a caller is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Caller {
+    Nice(i32),
+    Fifo(i32),
+}
+
+impl Caller {
+    /// False if the calling thread may not be this.
+    fn become_it(self) -> bool {
+        let became = match self {
+            Caller::Nice(value) => rustix::process::setpriority_process(None, value).is_ok(),
+            Caller::Fifo(priority) => {
+                let parameters = libc::sched_param { sched_priority: priority };
+                // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+                unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
+            }
+        };
+        priority_changed();
+        became
+    }
+
+    fn may_be(self) -> bool {
+        thread::spawn(move || self.become_it()).join().unwrap()
+    }
+}
+
+/// The one who is called by all others keeps them waiting, and writes down whom it has served.
+struct Scene {
+    broker: Broker,
+    manager: Process,
+    running: Arc<Running>,
+    served: Arc<Mutex<Vec<u8>>>,
+    is_held: mpsc::Receiver<()>,
+    release: mpsc::Sender<()>,
+    is_calling: mpsc::Receiver<()>,
+}
+
+/// Longer than anything takes.
+const LONG: Duration = Duration::from_secs(600);
+
+const HOLD: u32 = 1;
+const SERVE: u32 = 2;
+
+/// Through whom the callers call: each has its own, since a service serves one at a time.
+const RELAYS: [&str; 4] = ["relay0", "relay1", "relay2", "relay3"];
+
+fn relay(calling: mpsc::Sender<()>) -> impl FnMut(&mut Call<'_>) -> Result<Parcel, Errno> + Send {
+    move |call| {
+        let target = call.find("server").map_err(|_| Errno::IO)?.ok_or(Errno::NOENT)?;
+        calling.send(()).unwrap();
+        // Nobody else runs on the kernel's thread between this and that.
+        let parcel = Parcel::from(call.data());
+        call.call(&target, SERVE, &parcel).map_err(|_| Errno::IO)?;
+        Ok(Parcel::new())
+    }
+}
+
+impl Scene {
+    fn set() -> Scene {
+        let broker = Broker::start();
+        let manager = serve_manager(&broker);
+        let served = Arc::<Mutex<Vec<u8>>>::default();
+        let (held, is_held) = mpsc::channel();
+        let (release, may_go_on) = mpsc::channel::<()>();
+        let may_go_on = Mutex::new(may_go_on);
+        let (calling, is_calling) = mpsc::channel();
+        let mut host = Host::new();
+        let writes = Arc::clone(&served);
+        let server = move |call: &mut Call<'_>| {
+            match call.code() {
+                HOLD => call.away(|| {
+                    held.send(()).unwrap();
+                    may_go_on.lock().unwrap().recv().unwrap();
+                }),
+                _ => writes.lock().unwrap().push(call.data()[0]),
+            }
+            Ok(Parcel::new())
+        };
+        host.add("server", server).unwrap();
+        host.add("probe", |_: &mut Call<'_>| Ok(Parcel::new())).unwrap();
+        RELAYS.iter().for_each(|name| host.add(name, relay(calling.clone())).unwrap());
+        let running = host.start("binder", &broker.socket).unwrap();
+        running.publish().unwrap();
+        let running = Arc::new(running);
+        Scene { broker, manager, running, served, is_held, release, is_calling }
+    }
+
+    /// A real-time one calls by the driver, which lets it have its priority. Others call from a thread of the host:
+    /// the driver serves nobody at a worse nice value than a looper's own.
+    fn call(&self, name: &'static str, code: u32, data: u8, caller: Caller) -> JoinHandle<()> {
+        let (client, running) = (self.broker.open(), Arc::clone(&self.running));
+        thread::spawn(move || {
+            assert!(caller.become_it());
+            match caller {
+                Caller::Nice(_) => drop(running.call(name, code, &[data]).unwrap()),
+                Caller::Fifo(_) => {
+                    let handle = find(&client, name);
+                    assert!(client.prepare(&handle, LONG).unwrap(), "it has no looper of its own");
+                    drop(client.call(&handle, code, &Parcel::from(&[data][..])).unwrap());
+                }
+            }
+        })
+    }
+
+    /// Has these call one after the other, while the server is held: in which order are they served?
+    fn order(self, callers: &[Caller]) -> Vec<Caller> {
+        let mut calls = vec![self.call("server", HOLD, 0, Caller::Nice(0))];
+        self.is_held.recv().unwrap();
+        for (number, &caller) in callers.iter().enumerate() {
+            calls.push(self.call(RELAYS[number], SERVE, number as u8, caller));
+            self.is_calling.recv().unwrap();
+            // It has come to wait when the kernel's thread has time for this.
+            self.running.call("probe", SERVE, b"").unwrap();
+        }
+        self.release.send(()).unwrap();
+        calls.into_iter().for_each(|call| call.join().unwrap());
+        let served = self.served.lock().unwrap().clone();
+        self.manager.close();
+        served.into_iter().map(|number| callers[usize::from(number)]).collect()
+    }
+}
+
+#[test]
+fn the_most_urgent_caller_is_served_first() {
+    use Caller::{Fifo, Nice};
+    let order = Scene::set().order(&[Nice(10), Nice(0), Nice(5)]);
+    assert_eq!(order, [Nice(0), Nice(5), Nice(10)]);
+    if !Fifo(30).may_be() {
+        println!("skipped: this machine lets us have no real-time priority");
+        return;
+    }
+    let order = Scene::set().order(&[Nice(0), Fifo(20), Nice(0), Fifo(30)]);
+    assert_eq!(order, [Fifo(30), Fifo(20), Nice(0), Nice(0)]);
+}
+
+/// At which priority the system schedules the calling thread: below -1 if it is real-time or inherits that.
+fn scheduled_at() -> i32 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let after_name = stat.rsplit_once(')').unwrap().1;
+    after_name.split_whitespace().nth(15).unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_kernels_thread_inherits_its_callers_priority() {
+    if !Caller::Fifo(30).may_be() {
+        println!("skipped: this machine lets us have no real-time priority");
+        return;
+    }
+    let broker = Broker::start();
+    let mut host = Host::new();
+    // Its caller may not yet sleep.
+    let inherits = |_: &mut Call<'_>| {
+        while scheduled_at() != -31 {
+            thread::yield_now();
+        }
+        Ok(Parcel::new())
+    };
+    host.add("inherits", inherits).unwrap();
+    host.add("has", |_: &mut Call<'_>| Ok(Parcel::from(&scheduled_at().to_ne_bytes()[..])))
+        .unwrap();
+    let running = Arc::new(host.start("binder", &broker.socket).unwrap());
+    let theirs = Arc::clone(&running);
+    let caller = thread::spawn(move || {
+        assert!(Caller::Fifo(30).become_it());
+        for _ in 0..100 {
+            theirs.call("inherits", 1, b"").unwrap();
+        }
+    });
+    caller.join().unwrap();
+    // And has its own again.
+    let has = running.call("has", 1, b"").unwrap();
+    assert!(i32::from_ne_bytes(has.data().try_into().unwrap()) >= 0);
+}

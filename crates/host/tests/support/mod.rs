@@ -1,0 +1,74 @@
+//! A broker of the test's own, and a service manager.
+#![allow(dead_code)]
+
+use baton_broker::{Config, Running};
+use baton_driver::process::{Handle, Parcel, Process, Request};
+use baton_host::format::{Reader, Write};
+use baton_host::manager;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::thread;
+
+pub struct Broker {
+    pub socket: PathBuf,
+    _running: Running,
+    _directory: tempfile::TempDir,
+}
+
+impl Broker {
+    pub fn start() -> Broker {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("broker.sock");
+        let running = Running::start(Config::at(&socket)).unwrap();
+        Broker { socket, _running: running, _directory: directory }
+    }
+
+    pub fn open(&self) -> Process {
+        Process::open("binder", &self.socket).unwrap()
+    }
+}
+
+fn token_and_name(data: &[u8]) -> Option<String> {
+    let mut reader = Reader::new(data);
+    assert_eq!(reader.token()?, manager::INTERFACE);
+    reader.string()
+}
+
+/// Serves `addService` and `checkService2` until the process is closed.
+pub fn serve_manager(broker: &Broker) -> Process {
+    let process = broker.open();
+    let services: Mutex<HashMap<String, Handle>> = Mutex::default();
+    let object = process.add_object(move |request: &Request<'_>| {
+        let name = token_and_name(request.data()).ok_or(Errno::INVAL)?;
+        let mut reply = Parcel::new();
+        reply.write_i32(0);
+        let mut services = services.lock().unwrap();
+        match request.code() {
+            manager::ADD => {
+                let handle = request.received.handle(0).ok_or(Errno::INVAL)?;
+                services.insert(name, handle);
+            }
+            manager::CHECK => {
+                reply.write_i32(1);
+                reply.write_i32(manager::SERVICE_WITH_METADATA);
+                match services.get(&name) {
+                    Some(handle) => _ = reply.write_handle(handle),
+                    None => reply.write_null_object(),
+                }
+            }
+            _ => return Err(Errno::NOSYS),
+        }
+        Ok(reply)
+    });
+    process.become_context_manager(object).unwrap();
+    let serving = process.clone();
+    thread::spawn(move || serving.serve());
+    process
+}
+
+/// A client's handle of a service.
+pub fn find(client: &Process, name: &str) -> Handle {
+    manager::find(client, name).unwrap().expect("it is registered")
+}
