@@ -31,8 +31,14 @@ impl Stage {
     fn with_limits(real_time_limits: BTreeMap<u32, u32>) -> Result<Stage, BenchError> {
         // The broker makes its socket's directory for one user; memory is found by a link in it.
         let directory = tempfile::tempdir().map_err(BenchError::Directory)?;
-        let apart =
-            [System::BatonUapiLibc, System::BatonUapiTrap, System::BatonLoan, System::Memcpy];
+        let apart = [
+            System::BatonHosted,
+            System::BatonHostedLeaving,
+            System::BatonUapiLibc,
+            System::BatonUapiTrap,
+            System::BatonLoan,
+            System::Memcpy,
+        ];
         let contexts = apart.map(|system| system.name().to_owned());
         let socket = directory.path().join("broker.sock");
         let contexts = contexts.into();

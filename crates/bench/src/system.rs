@@ -3,7 +3,8 @@
 use crate::processors::Placement;
 use crate::ratios::LARGE_BYTES;
 use crate::service::Service;
-use crate::systems::{futex, loan, pipe, typed, uapi, unix};
+use crate::systems::{futex, hosted, loan, pipe, typed, uapi, unix};
+use baton_host::Stays;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -34,6 +35,10 @@ pub type Accept = Box<dyn FnOnce() -> io::Result<Box<dyn Server>>>;
 pub enum System {
     /// Baton's typed API.
     BatonTyped,
+    /// The same call, to a service that is a thread of a host's kernel.
+    BatonHosted,
+    /// The same of a service that may call others outside, and is so always served by the kernel's own thread.
+    BatonHostedLeaving,
     /// A loan of Baton's typed API.
     BatonLoan,
     /// The floor of loans: a map beside Baton, a call of four bytes, one copy.
@@ -74,8 +79,10 @@ pub enum System {
 
 impl System {
     /// All, ours first.
-    pub const ALL: [System; 19] = [
+    pub const ALL: [System; 21] = [
         System::BatonTyped,
+        System::BatonHosted,
+        System::BatonHostedLeaving,
         System::BatonLoan,
         System::Memcpy,
         System::BatonUapiLibc,
@@ -109,6 +116,8 @@ impl System {
     pub fn name(self) -> &'static str {
         match self {
             System::BatonTyped => "baton-typed",
+            System::BatonHosted => "baton-hosted",
+            System::BatonHostedLeaving => "baton-hosted-leaving",
             System::BatonLoan => "baton-loan",
             System::Memcpy => "memcpy",
             System::BatonUapiLibc => "baton-uapi-libc",
@@ -140,6 +149,8 @@ impl System {
         !matches!(
             self,
             System::BatonTyped
+                | System::BatonHosted
+                | System::BatonHostedLeaving
                 | System::BatonLoan
                 | System::Memcpy
                 | System::BatonUapiLibc
@@ -189,6 +200,9 @@ impl System {
     pub fn connect(self, directory: &Path, broker: &Path) -> io::Result<Box<dyn Client>> {
         Ok(match self {
             System::BatonTyped => Box::new(typed::connect(broker)?),
+            System::BatonHosted | System::BatonHostedLeaving => {
+                Box::new(typed::connect_in(broker, self.name())?)
+            }
             System::BatonLoan => Box::new(loan::connect(broker)?),
             System::Memcpy => Box::new(loan::connect_floor(directory, broker)?),
             System::BatonUapiLibc | System::KernelBinder => {
@@ -211,10 +225,16 @@ impl System {
         interposed || matches!(self, System::BatonTyped | System::KernelBinder)
     }
 
+    fn is_hosted(self) -> bool {
+        matches!(self, System::BatonHosted | System::BatonHostedLeaving)
+    }
+
     /// Most bytes that a call can carry, and why not more.
     pub fn most_bytes(self) -> (usize, &'static str) {
         match self {
-            _ if self.is_binder() => (uapi::RECEIVE_BYTES, "a receive buffer has 1 MiB - 8 KiB"),
+            _ if self.is_binder() || self.is_hosted() => {
+                (uapi::RECEIVE_BYTES, "a receive buffer has 1 MiB - 8 KiB")
+            }
             System::UnixSeqpacket => (128 << 10, "a packet is no larger than the send buffer"),
             _ => (usize::MAX, ""),
         }
@@ -227,6 +247,8 @@ impl System {
         }
         Ok(match self {
             System::BatonTyped => ready(typed::listen(broker, service, 1)?),
+            System::BatonHosted => ready(hosted::listen(broker, self.name(), Stays(hosted::echo))?),
+            System::BatonHostedLeaving => ready(hosted::listen(broker, self.name(), hosted::echo)?),
             System::BatonLoan => ready(loan::listen(broker)?),
             System::Memcpy => ready(loan::listen_floor(directory, broker)?),
             System::BatonUapiLibc | System::KernelBinder => {

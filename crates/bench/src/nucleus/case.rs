@@ -2,6 +2,7 @@
 
 use super::latency::{self, Load};
 use super::play;
+use crate::ratios::{COMMON_BYTES, SMALL_BYTES};
 use crate::report::Detail;
 use baton_nucleus::variant::Variant;
 use std::io;
@@ -17,6 +18,8 @@ pub enum Case {
     HotPotato { n_potatoes: usize },
     /// Senders wait in one queue.
     Queueing { n_senders: usize },
+    /// A service calls another one, and has its answer.
+    ServiceCall { payload_bytes: usize },
     /// The highest thread is woken while others keep the kernel busy.
     Latency { load: Load, n_threads: usize, since: Since },
 }
@@ -57,6 +60,8 @@ pub const CASES: &[Case] = &[
     Case::Queueing { n_senders: 50 },
     Case::Queueing { n_senders: 100 },
     Case::Queueing { n_senders: 250 },
+    Case::ServiceCall { payload_bytes: SMALL_BYTES },
+    Case::ServiceCall { payload_bytes: COMMON_BYTES },
     latency(Load::Elevator, FEW),
     latency(Load::Elevator, MANY),
     latency(Load::StartStop, FEW),
@@ -76,6 +81,7 @@ impl Case {
             Case::PingPong { .. } => "ping-pong",
             Case::HotPotato { .. } => "hot-potato",
             Case::Queueing { .. } => "queueing",
+            Case::ServiceCall { .. } => "service-call",
             Case::Latency { load, since: Since::Signal, .. } => match load {
                 Load::Elevator => "elevator-since-signal",
                 Load::StartStop => "start-stop-since-signal",
@@ -96,6 +102,9 @@ impl Case {
             Case::PingPong { n_words } => format!("ping-pong, {n_words} words"),
             Case::HotPotato { n_potatoes } => format!("hot potato, {n_potatoes} of 250"),
             Case::Queueing { n_senders } => format!("queueing, {n_senders} senders"),
+            Case::ServiceCall { payload_bytes } => {
+                format!("a service's call, {payload_bytes} bytes there and back")
+            }
             Case::Latency { load, n_threads, since } => {
                 let load = match load {
                     Load::Elevator => "IPC elevator",
@@ -112,6 +121,7 @@ impl Case {
     pub fn payload_bytes(self) -> Option<usize> {
         match self {
             Case::PingPong { n_words } => Some(usize::from(n_words) * 8),
+            Case::ServiceCall { payload_bytes } => Some(payload_bytes),
             _ => None,
         }
     }
@@ -119,7 +129,7 @@ impl Case {
     /// What else tells it from others.
     pub fn detail(self) -> Option<Detail> {
         match self {
-            Case::Switch | Case::PingPong { .. } => None,
+            Case::Switch | Case::PingPong { .. } | Case::ServiceCall { .. } => None,
             Case::HotPotato { n_potatoes: parties }
             | Case::Queueing { n_senders: parties }
             | Case::Latency { n_threads: parties, .. } => Some(Detail::Parties { parties }),
@@ -129,7 +139,8 @@ impl Case {
     /// One round of it.
     pub fn play<K: Variant>(self, n_batches: u64) -> io::Result<Found> {
         let times = match self {
-            Case::Switch => Vec::new(),
+            // Of no kernel that could be chosen.
+            Case::Switch | Case::ServiceCall { .. } => Vec::new(),
             Case::PingPong { n_words } => play::ping_pong::<K>(n_words, n_batches)?,
             Case::HotPotato { n_potatoes } => play::hot_potato::<K>(n_potatoes, n_batches / 10)?,
             Case::Queueing { n_senders } => {

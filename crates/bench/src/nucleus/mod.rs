@@ -1,13 +1,15 @@
 //! `baton bench nucleus`: Greenaway's experiments, on the ten kernels of the nucleus.
 //!
 //! *From "Real Fast" to Real-Time* (UNSW 2007): ping-pong by number of words (figure 5.2), hot potato
-//! (5.3, 5.4), IPC queueing (5.5), and how late the highest thread runs (A.1 to A.3). Everything runs
+//! (5.3, 5.4), IPC queueing (5.5), and how late the highest thread runs (A.1 to A.3); and what a call
+//! between two services costs as threads of a kernel, and as processes. Everything runs
 //! on one processor, kernels in turn. Times of IPCs are of batches, so a percentile is one of batches;
 //! latencies are single ones.
 
 mod case;
 mod count;
 mod histogram;
+mod hosting;
 mod latency;
 mod peers;
 mod play;
@@ -27,6 +29,7 @@ use baton_nucleus::each_kernel;
 use baton_nucleus::variant::Variant;
 use case::{CASES, Case, Since};
 use clap::builder::PossibleValuesParser;
+use hosting::{Calls, Hosting};
 use results::{Results, THESIS};
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -55,11 +58,12 @@ pub struct NucleusArgs {
 }
 
 /// As cases' names begin, and what is not one of the cases.
-const EXPERIMENTS: [&str; 8] = [
+const EXPERIMENTS: [&str; 9] = [
     "switch",
     "ping-pong",
     "hot-potato",
     "queueing",
+    "service-call",
     "elevator",
     "start-stop",
     "chaining",
@@ -109,9 +113,18 @@ fn run(args: &NucleusArgs) -> Result<Finding, BenchError> {
     let cases: Vec<Case> = CASES.iter().filter(is_case).copied().collect();
     let mut results = Results::default();
     let progress = progress(cases.len() * args.rounds as usize);
+    let is_call = |case: &Case| matches!(case, Case::ServiceCall { .. });
+    let wants_calls = args.kernel.is_empty() && cases.iter().any(is_call);
+    let mut hosting = wants_calls.then(Hosting::start).transpose()?;
     for &case in &cases {
         for _ in 0..args.rounds {
-            results.add_round(case, n_batches, &is_kernel);
+            match (case, &mut hosting) {
+                (Case::ServiceCall { payload_bytes }, Some(hosting)) => {
+                    let calls = Calls { payload_bytes, n_batches };
+                    hosting.add_round(&mut results, calls, &setting.processors);
+                }
+                _ => results.add_round(case, n_batches, &is_kernel),
+            }
             if case == results::COMMON && args.kernel.is_empty() {
                 results.add_peers(n_batches);
             }

@@ -1,13 +1,16 @@
 //! What was found, as rows and ratios.
 
 use super::case::{Case, FEW, Found, MANY, Since};
+use super::hosting::INSIDE;
 use super::latency::Load;
 use super::peers::PEERS;
 use super::switching;
 use super::table::Tables;
 use crate::distribution::{Distribution, Spread, Summary};
 use crate::processors::Placement;
+use crate::ratios::COMMON_BYTES;
 use crate::report::{Bar, Figures, Outcome, Quoted, Ratio, Row};
+use crate::system::System;
 use baton_nucleus::each_kernel;
 use baton_nucleus::variant::Variant;
 use std::collections::BTreeMap;
@@ -60,6 +63,9 @@ impl Results {
             self.measured.entry((case, SWITCH)).or_default().add_round(&times);
             return;
         }
+        if matches!(case, Case::ServiceCall { .. }) {
+            return;
+        }
         each_kernel!(K => if is_wanted(K::NAME) {
             self.add(case, K::NAME, case.play::<K>(n_batches));
         });
@@ -73,7 +79,8 @@ impl Results {
         }
     }
 
-    fn add(&mut self, case: Case, kernel: &'static str, round: io::Result<Found>) {
+    /// What came of a round, if anything did.
+    pub fn add(&mut self, case: Case, kernel: &'static str, round: io::Result<Found>) {
         let found = match round {
             Ok(found) => found,
             Err(why) => {
@@ -166,9 +173,29 @@ impl Results {
             let bar = (!peer.is_bare).then_some(Bar::AtMost(1.0));
             ratios.push(Ratio::new(name, over(kernel, peer.name), bar));
         }
+        ratios.extend(self.service_calls());
         ratios.extend(self.tables.ratios());
         ratios.extend(self.growths());
         ratios
+    }
+
+    /// What a host gains a service that calls another one of it, and costs a client outside.
+    fn service_calls(&self) -> Vec<Ratio> {
+        let of = |system| (Case::ServiceCall { payload_bytes: COMMON_BYTES }, system);
+        let typed = of(System::BatonTyped.name());
+        let inside = Ratio::new(
+            "hosted_call_over_typed".to_owned(),
+            self.over(of(INSIDE), typed),
+            Some(Bar::AtMost(1.0)),
+        );
+        let outside = [
+            ("call_of_hosted_over_typed", System::BatonHosted),
+            ("call_of_hosted_leaving_over_typed", System::BatonHostedLeaving),
+        ];
+        let outside = outside.map(|(name, system)| {
+            Ratio::new(name.to_owned(), self.over(of(system.name()), typed), None)
+        });
+        [inside].into_iter().chain(outside).collect()
     }
 
     /// The latency that nearly all are below, of many threads over that of few.

@@ -1,6 +1,7 @@
 //! The systems, one each.
 
 pub mod futex;
+pub mod hosted;
 pub mod loan;
 pub mod pipe;
 pub mod stream;

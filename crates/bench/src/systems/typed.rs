@@ -32,7 +32,11 @@ pub fn failed(error: CallError) -> io::Error {
 }
 
 pub fn connect(broker: &Path) -> io::Result<Caller> {
-    let (process, object) = reach(broker, CONTEXT)?;
+    connect_in(broker, CONTEXT)
+}
+
+pub fn connect_in(broker: &Path, context: &str) -> io::Result<Caller> {
+    let (process, object) = reach(broker, context)?;
     Ok(Caller { process, object })
 }
 

@@ -1,0 +1,46 @@
+//! A service of Baton's host: a thread of its kernel, which answers with what it was sent.
+
+use crate::service::Service;
+use crate::system::Server;
+use baton_driver::process::Parcel;
+use baton_host::{Call, Host, HostError, Running};
+use rustix::io::Errno;
+use std::io;
+use std::path::Path;
+
+const NAME: &str = "echo";
+
+/// A process that hosts the service.
+pub struct Owner {
+    _running: Running,
+}
+
+fn failed(error: HostError) -> io::Error {
+    io::Error::other(error)
+}
+
+/// The service.
+pub fn echo(call: &mut Call<'_>) -> Result<Parcel, Errno> {
+    let answer = Service::Echo.answer(call.data()).ok_or(Errno::BADMSG)?;
+    Ok(Parcel::from(&*answer))
+}
+
+/// Hosts it as the manager of its own context.
+pub fn listen(
+    broker: &Path,
+    context: &str,
+    service: impl baton_host::Service,
+) -> io::Result<Owner> {
+    let mut host = Host::new();
+    host.add(NAME, service).map_err(failed)?;
+    let running = host.start(context, broker).map_err(failed)?;
+    let (process, object) = running.object(NAME).ok_or(io::ErrorKind::NotFound)?;
+    process.become_context_manager(object)?;
+    Ok(Owner { _running: running })
+}
+
+impl Server for Owner {
+    fn serve(&mut self, _n_calls: u32, _payload_bytes: usize) -> io::Result<()> {
+        Ok(())
+    }
+}
