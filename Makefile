@@ -48,8 +48,8 @@ test-workspace: setup
 	@KILL_ROUNDS=$${KILL_ROUNDS:-100} $(CARGO) test --workspace --quiet
 
 test-instructions: setup
-	@echo 'test: instructions of a call and of an IPC'
-	@$(CARGO) test --quiet --release --package baton-driver --package baton-nucleus --test instructions
+	@echo 'test: instructions of a call, of an IPC and of a record'
+	@$(CARGO) test --quiet --release --package baton-driver --package baton-nucleus --package baton-log --test instructions
 
 test-loom: setup
 	@echo 'test: shared-memory protocols under the model checker'
