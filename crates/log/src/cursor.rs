@@ -11,8 +11,8 @@ use baton_shm::sync::{Ordering, fence};
 
 /// Most bytes that are copied at once.
 pub(crate) const BATCH_BYTES: u64 = 64 * 1024;
-/// How often a copy is tried again that its writer has overtaken. Then it is left for the next look.
-const ATTEMPTS: usize = 4;
+/// How often a look copies what its writer overwrites meanwhile. Then it is left for the next look.
+pub(crate) const ATTEMPTS: usize = 4;
 
 /// A ring's two positions, as its file has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,10 @@ pub(crate) struct Batch {
 /// How a copy ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// At the head: there was no more. Or the writer was faster, and there is more at the next look.
+    /// At the head: there was no more.
     All,
+    /// Nowhere: all of it was overwritten meanwhile, and there is more at the next look.
+    Outrun,
     /// Before it: there is more at once.
     More,
     /// In what no writer of ours makes. The reader goes on at the head.
@@ -72,15 +74,15 @@ impl Cursor {
     }
 }
 
-/// Copies what comes next, and moves the cursor past it. What the batch had is gone.
+/// Copies what comes next, in so many attempts, and moves the cursor past it. What the batch had is gone.
 pub(crate) fn take(
     view: &mut View<'_>,
-    capacity: u64,
+    (capacity, attempts): (u64, usize),
     cursor: &mut Cursor,
     batch: &mut Batch,
 ) -> Result<Taken, Unreadable> {
     batch.pieces.clear();
-    for _ in 0..ATTEMPTS {
+    for _ in 0..attempts {
         let Bounds { tail, head } = view.bounds()?;
         if head == cursor.position {
             return Ok(Taken::All);
@@ -97,7 +99,7 @@ pub(crate) fn take(
             }
         }
     }
-    Ok(Taken::All)
+    Ok(Taken::Outrun)
 }
 
 /// `None` if all of it was being overwritten.

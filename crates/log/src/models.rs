@@ -3,7 +3,7 @@
 mod waking;
 
 use crate::buffer::Priority;
-use crate::cursor::{self, Batch, Bounds, Cursor, Piece, Taken};
+use crate::cursor::{self, ATTEMPTS, Batch, Bounds, Cursor, Piece, Taken};
 use crate::moment::Sample;
 use crate::record::{Kind, record_bytes};
 use crate::ring::{Entry, Ring};
@@ -101,7 +101,7 @@ fn look(shared: &Shared, cursor: &mut Cursor) -> Vec<u64> {
     let mut batch = Batch::default();
     let mut known = Vec::new();
     let capacity = 8 * shared.words.len() as u64;
-    let taken = cursor::take(&mut View { shared }, capacity, cursor, &mut batch);
+    let taken = cursor::take(&mut View { shared }, (capacity, ATTEMPTS), cursor, &mut batch);
     assert_ne!(taken.unwrap(), Taken::Damaged, "an honest writer");
     for piece in &batch.pieces {
         let &Piece::Record { header, at, lost } = piece else { continue };

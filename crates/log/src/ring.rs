@@ -19,12 +19,12 @@ use crate::moment::Sample;
 use crate::record::{Header, Kind, SAMPLE_RECORD_BYTES, encode_sample};
 use baton_shm::sync::{Ordering, fence};
 
-/// Boundaries lie no nearer than such a part of the capacity.
-const N_PARTS: u64 = 8;
+/// Boundaries lie no nearer than such a part of the capacity. More of them cost the writer time: see ADR 0022.
+pub(crate) const N_PARTS: u64 = 16;
 /// More than there ever are between tail and head.
-const MAX_BOUNDARIES: usize = 16;
+const MAX_BOUNDARIES: usize = 2 * N_PARTS as usize;
 
-/// What each record needs comes first.
+/// What each record needs comes first, then what each part does.
 #[repr(C)]
 pub(crate) struct Ring {
     memory: Memory,
@@ -34,13 +34,13 @@ pub(crate) struct Ring {
     /// The stamp from which on a sample is due.
     sample_due: u64,
     tail: u64,
-    /// Boundaries from the tail on, the oldest at `first`.
-    boundaries: [u64; MAX_BOUNDARIES],
-    first: usize,
-    n_boundaries: usize,
     /// From here on a boundary is due.
     next_boundary: u64,
     sample: Sample,
+    first: u32,
+    n_boundaries: u32,
+    /// Boundaries from the tail on, the oldest at `first`.
+    boundaries: [u64; MAX_BOUNDARIES],
 }
 
 /// A record to be.
@@ -62,11 +62,11 @@ impl Ring {
             sequence: 0,
             sample_due: 0,
             tail: 0,
-            boundaries: [0; MAX_BOUNDARIES],
-            first: 0,
-            n_boundaries: 0,
             next_boundary: 0,
             sample: Sample::default(),
+            first: 0,
+            n_boundaries: 0,
+            boundaries: [0; MAX_BOUNDARIES],
         }
     }
 
@@ -95,6 +95,7 @@ impl Ring {
     }
 
     /// Makes room for a record of so many bytes, at the oldest ones' cost.
+    #[inline]
     pub fn make_room(&mut self, record_bytes: usize) {
         let needed = (record_bytes + SAMPLE_RECORD_BYTES) as u64;
         let oldest = (self.position + needed).saturating_sub(self.memory.capacity());
@@ -112,6 +113,7 @@ impl Ring {
     }
 
     /// Until where records may be written without [`Ring::make_room`].
+    #[inline]
     pub fn limit(&self) -> u64 {
         self.next_boundary.min(self.tail + self.memory.capacity())
     }
@@ -135,18 +137,21 @@ impl Ring {
         self.memory.head().store(self.position, Ordering::Release);
     }
 
+    #[inline]
     fn forget_boundary(&mut self) {
         assert!(self.n_boundaries > 0, "a part is less than the capacity");
         self.n_boundaries -= 1;
-        self.first = (self.first + 1) % MAX_BOUNDARIES;
+        self.first = self.first.wrapping_add(1);
         self.tail = match self.n_boundaries {
             0 => self.position,
-            _ => self.boundaries[self.first],
+            _ => self.boundaries[self.first as usize % MAX_BOUNDARIES],
         };
     }
 
+    #[inline]
     fn add_boundary(&mut self) {
-        self.boundaries[(self.first + self.n_boundaries) % MAX_BOUNDARIES] = self.position;
+        let last = self.first.wrapping_add(self.n_boundaries);
+        self.boundaries[last as usize % MAX_BOUNDARIES] = self.position;
         self.n_boundaries += 1;
         self.next_boundary = self.position + self.memory.capacity() / N_PARTS;
         self.append_sample();

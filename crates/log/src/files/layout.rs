@@ -19,7 +19,7 @@ pub(crate) const RING_ENTRY_BYTES: usize = 128;
 pub(crate) const TABLE_AT: usize = PAGE_BYTES;
 /// Header and table: what the process maps beside its rings.
 pub(crate) const FRONT_BYTES: usize = TABLE_AT + MAX_RINGS * RING_ENTRY_BYTES;
-/// The least that a ring may have: a part of it holds the largest record.
+/// The least that a ring may have.
 pub const MIN_RING_BYTES: usize = 64 * 1024;
 /// The most that a ring may have.
 pub const MAX_RING_BYTES: usize = 1 << 30;
@@ -146,8 +146,12 @@ pub fn is_ring_size(bytes: usize) -> bool {
 
 const _: () = assert!(FRONT_BYTES.is_multiple_of(PAGE_BYTES) && HEADER_BYTES <= PAGE_BYTES);
 const _: () = assert!(BOUNDS_AT.is_multiple_of(64) && BOUNDS_AT + 16 <= RING_ENTRY_BYTES);
-// A part, of which there are eight, is more than the largest record and its samples.
-const _: () = assert!(MIN_RING_BYTES / 8 > crate::record::MAX_RECORD_BYTES + 128);
+// However large records are, there is a boundary between the tail and the head: none lies further behind than a part and a record,
+// and there is to be room for another one.
+const _: () = {
+    let largest = crate::record::MAX_RECORD_BYTES + 2 * crate::record::SAMPLE_RECORD_BYTES;
+    assert!(MIN_RING_BYTES / crate::ring::N_PARTS as usize + 2 * largest < MIN_RING_BYTES);
+};
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! A process's file as a reader sees it.
 
 use crate::buffer::N_BUFFERS;
+use crate::cursor::ATTEMPTS;
 use crate::files::boot::Boot;
 use crate::files::layout::{self, HEADER_BYTES, Header, Place};
 use crate::files::lock;
@@ -43,6 +44,8 @@ pub(crate) struct Author {
     told: [u64; N_BUFFERS],
     /// Whether threads of it write and never ring.
     is_silent: bool,
+    /// Whether they are not to be kept from writing.
+    is_spared: bool,
 }
 
 impl Author {
@@ -63,6 +66,7 @@ impl Author {
             unlogged: [0; N_BUFFERS],
             told: [0; N_BUFFERS],
             is_silent: false,
+            is_spared: false,
         })
     }
 
@@ -86,9 +90,9 @@ impl Author {
         if !self.look_for_rings(wanted, manner) {
             return;
         }
-        let is_spared = self.is_silent && manner == Manner::Sparing;
+        self.is_spared = self.is_silent && manner == Manner::Sparing;
         for track in 0..self.tracks.len() {
-            if !(is_spared && self.tracks[track].is_outrun(clock::now_ns())) {
+            if !(self.is_spared && self.tracks[track].is_outrun(clock::now_ns())) {
                 self.look_at(track);
             }
         }
@@ -132,7 +136,9 @@ impl Author {
     pub fn look_at(&mut self, track: usize) {
         let (source, is_past) = (self.source, self.is_past);
         let now = |track: &Track| if is_past { track.end() } else { source.sample() };
-        self.tracks[track].look(self.opened.as_fd(), now);
+        // Each copy takes its lines from who writes, so a real-time writer is asked for them once.
+        let attempts = if self.is_spared { 1 } else { ATTEMPTS };
+        self.tracks[track].look(self.opened.as_fd(), attempts, now);
     }
 
     fn next_place(&mut self) -> Result<Place, Errno> {

@@ -1,6 +1,6 @@
 //! One ring as a reader sees it: records that were copied out of it, dated, and not yet taken.
 
-use crate::cursor::{self, BATCH_BYTES, Batch, Cursor, Piece, Taken};
+use crate::cursor::{self, ATTEMPTS, BATCH_BYTES, Batch, Cursor, Piece, Taken};
 use crate::files::layout::{self, BOUNDS_AT, Place};
 use crate::memory::View;
 use crate::moment::{Moment, Sample};
@@ -78,14 +78,19 @@ impl Track {
     pub fn skip(&mut self, file: BorrowedFd<'_>, now: Sample) {
         // Enough for what there is now. A fast writer's go on to be read from wherever this ends.
         for _ in 0..=self.place.capacity / BATCH_BYTES {
-            self.look(file, |_| now);
+            self.look(file, ATTEMPTS, |_| now);
             self.next = self.dated.len();
             self.damaged = false;
         }
     }
 
     /// Copies what has come, if all has been taken that came before. `now` is asked after the copy.
-    pub fn look(&mut self, file: BorrowedFd<'_>, now: impl FnOnce(&Track) -> Sample) {
+    pub fn look(
+        &mut self,
+        file: BorrowedFd<'_>,
+        attempts: usize,
+        now: impl FnOnce(&Track) -> Sample,
+    ) {
         if self.front().is_some() {
             return;
         }
@@ -93,14 +98,15 @@ impl Track {
         self.dated.clear();
         let (mut view, capacity) = (self.view(file), self.place.capacity);
         // A file that is shorter than it says has nothing.
-        let taken = cursor::take(&mut view, capacity, &mut self.cursor, &mut self.batch);
+        let how = (capacity, attempts);
+        let taken = cursor::take(&mut view, how, &mut self.cursor, &mut self.batch);
         let Ok(taken) = taken else { return };
         self.has_more = taken == Taken::More;
         self.damaged = taken == Taken::Damaged;
-        if self.damaged || !self.batch.pieces.is_empty() {
+        if taken == Taken::Outrun || self.damaged || !self.batch.pieces.is_empty() {
             let now = now(self);
             let has_lost = |piece: &Piece| matches!(piece, Piece::Record { lost: 1.., .. });
-            let is_overtaken = self.batch.pieces.iter().any(has_lost);
+            let is_overtaken = taken == Taken::Outrun || self.batch.pieces.iter().any(has_lost);
             self.overtaken_ns = is_overtaken.then_some(now.monotonic_ns);
             self.date(now);
         }
@@ -201,7 +207,7 @@ mod tests {
     use crate::buffer::{Buffer, Priority};
     use crate::files::layout::FRONT_BYTES;
     use crate::memory::Memory;
-    use crate::record::{Kind, record_bytes};
+    use crate::record::{Kind, MAX_TEXT_BYTES, record_bytes};
     use crate::ring::{Entry, Ring};
     use baton_shm::own::{Circle, Own};
     use rustix::fd::{AsFd, OwnedFd};
@@ -230,7 +236,7 @@ mod tests {
     fn look(track: &mut Track, file: &OwnedFd, now: Sample) -> Vec<(Moment, u64)> {
         let mut found = Vec::new();
         loop {
-            track.look(file.as_fd(), |_| now);
+            track.look(file.as_fd(), ATTEMPTS, |_| now);
             let mut lost = 0;
             while let Some(moment) = track.front() {
                 match track.take().unwrap() {
@@ -305,7 +311,26 @@ mod tests {
             assert_eq!(known, written);
         }
         let (bounds, capacity) = (track.view(file.as_fd()).bounds().unwrap(), PLACE.capacity);
-        assert!(bounds.head - bounds.tail > capacity * 3 / 4, "{bounds:?}");
+        assert!(bounds.head - bounds.tail > capacity * 7 / 8, "{bounds:?}");
+    }
+
+    /// Which are larger than a part.
+    #[test]
+    fn the_largest_records_go_round() {
+        let (file, mut ring) = ring();
+        let mut track = Track::new(PLACE, 0);
+        ring.take_sample(sample(0, 0, 0));
+        let mut known = 0;
+        for written in 1..=200 {
+            let length = if written % 3 == 0 { 1 } else { MAX_TEXT_BYTES };
+            append(&mut ring, written, &vec![7; length]);
+            if written % 50 == 0 {
+                for (_, lost) in look(&mut track, &file, sample(written, written, 0)) {
+                    known += lost + 1;
+                }
+                assert_eq!(known, written);
+            }
+        }
     }
 
     /// The second record has this byte of its header changed.
@@ -317,13 +342,13 @@ mod tests {
         rustix::io::pwrite(&file, &[77], PLACE.offset + 40 + 32 + at).unwrap();
         let mut track = Track::new(PLACE, 0);
         let now = sample(9, 9, 0);
-        track.look(file.as_fd(), |_| now);
+        track.look(file.as_fd(), ATTEMPTS, |_| now);
         assert!(matches!(track.take(), Some(Next::Record(_, b"first"))));
         assert!(track.front().is_some());
         assert!(matches!(track.take(), Some(Next::Damaged)));
         assert!(track.front().is_none());
         append(&mut ring, 3, b"third");
-        track.look(file.as_fd(), |_| now);
+        track.look(file.as_fd(), ATTEMPTS, |_| now);
         assert!(matches!(track.take(), Some(Next::Record(_, b"third"))));
     }
 

@@ -1,5 +1,6 @@
 //! One process's way to one log.
 
+use crate::bell::{Asked, Words};
 use crate::buffer::{Buffer, N_BUFFERS};
 use crate::files::file::File;
 use crate::files::layout::is_ring_size;
@@ -129,6 +130,8 @@ pub(crate) struct Lane {
     pub ring: Ring,
     /// Until when to ring for each record.
     pub asleep: Held<Home, AtomicU64>,
+    /// Until when to ring for each part.
+    pub following: Held<Home, AtomicU64>,
     pub home: Arc<Home>,
 }
 
@@ -199,8 +202,11 @@ impl Shared {
             Some(ring) => ring,
             None => Ring::new(home.file.add_ring(buffer, home.ring_bytes[buffer as usize])?),
         };
-        let asleep = Held::new(Arc::clone(home), |home| home.watch.words().asleep.by(self.source));
-        Ok(Lane { ring, asleep, home: Arc::clone(home) })
+        let asked = |which: fn(&Words) -> &Asked| {
+            Held::new(Arc::clone(home), |home| which(home.watch.words()).by(self.source))
+        };
+        let (asleep, following) = (asked(|words| &words.asleep), asked(|words| &words.following));
+        Ok(Lane { ring, asleep, following, home: Arc::clone(home) })
     }
 
     fn make_home(&self) -> Result<Home, Errno> {

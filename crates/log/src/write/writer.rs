@@ -119,9 +119,26 @@ impl Writer {
         &self,
         buffer: Buffer,
         slot: &'a mut Option<Lane>,
-        stamp: u64,
+        mut stamp: u64,
         n_bytes: usize,
     ) -> Option<(&'a mut Lane, u64)> {
+        // Seldom more than a part of the ring has come to its end: all else is kept out of the way.
+        let is_mine = self.limits[MINE].load(Ordering::Relaxed) != 0;
+        if !(is_mine && slot.as_ref().is_some_and(|lane| !lane.ring.wants_sample(stamp))) {
+            stamp = self.prepare_lane(buffer, slot, stamp)?;
+        }
+        let lane = slot.as_mut()?;
+        lane.ring.make_room(record_bytes(n_bytes));
+        self.limits[buffer as usize].store(lane.ring.limit(), Ordering::Relaxed);
+        if is_asked(&lane.following, stamp) {
+            self.ring_bell(&lane.home);
+        }
+        Some((lane, stamp))
+    }
+
+    /// Sees to it that there is a ring, and that it has a sample that is young enough.
+    #[inline(never)]
+    fn prepare_lane(&self, buffer: Buffer, slot: &mut Option<Lane>, stamp: u64) -> Option<u64> {
         self.leave_what_is_the_parents(slot);
         let had_ring = slot.is_some();
         if !self.fill(buffer, slot) {
@@ -131,17 +148,12 @@ impl Writer {
         let source = self.source;
         // Clocks can be slow, so most records are content with one reading. But stamps in a ring only grow: another thread may have
         // written here since, and a sample is younger.
-        let mut stamp = if had_ring { stamp } else { source.stamp() };
-        if lane.ring.wants_sample(stamp) {
-            lane.ring.take_sample(source.sample());
-            stamp = source.stamp();
+        let stamp = if had_ring { stamp } else { source.stamp() };
+        if !lane.ring.wants_sample(stamp) {
+            return Some(stamp);
         }
-        lane.ring.make_room(record_bytes(n_bytes));
-        self.limits[buffer as usize].store(lane.ring.limit(), Ordering::Relaxed);
-        if is_asked(lane.home.watch.words().following.by(source), stamp) {
-            self.ring_bell(&lane.home);
-        }
-        Some((lane, stamp))
+        lane.ring.take_sample(source.sample());
+        Some(source.stamp())
     }
 
     fn fill(&self, buffer: Buffer, slot: &mut Option<Lane>) -> bool {
