@@ -9,7 +9,7 @@ use rustix::fd::BorrowedFd;
 
 /// How long a real-time writer is left alone that a reader cannot keep up with: its lines would come back to it one by one, and what the reader
 /// took with them would be few of many.
-const LEAVE_ALONE_NS: u64 = 10_000_000;
+const LEAVE_ALONE_NS: u64 = 40_000_000;
 
 pub(crate) struct Track {
     pub place: Place,
