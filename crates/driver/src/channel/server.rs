@@ -36,17 +36,6 @@ impl Channel {
         (ends.ready, attended)
     }
 
-    /// Has the system give the memory of lanes that their client has told of and nobody has looked at before: that takes longer
-    /// than others are to wait for the state.
-    pub fn touch_new_lanes(&self) {
-        let ready = self.head.double_word(header::READY).load(Ordering::Acquire);
-        for lane in lanes_of(ready).filter(|lane| self.lanes[*lane].get().is_none()) {
-            if let Ok(areas) = self.lane(lane) {
-                core::hint::black_box((areas.inbox().is_empty(), areas.outbox().is_empty()));
-            }
-        }
-    }
-
     /// The place of the looper that a lane has of its own. Whoever had it before leaves it at the priority of whoever
     /// waits for it.
     pub fn seat(&self, lane: u32) -> Guard<'_, ()> {

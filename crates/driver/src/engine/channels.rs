@@ -103,7 +103,6 @@ impl Engine {
                 return;
             }
         };
-        channel.touch_new_lanes();
         let mut state = self.lock();
         self.gather(&mut state);
         if self.is_closed() {

@@ -219,7 +219,6 @@ impl Engine {
     /// A peer has rung, sent descriptors ahead, or hung up.
     pub(super) fn visit(&self, id: ChannelId) {
         let Some(channel) = self.channel(id) else { return };
-        channel.touch_new_lanes();
         let over = channel.drain_socket().is_err();
         if over {
             // What it sent last may carry references of which the broker has told by now.

@@ -174,9 +174,6 @@ impl Engine {
                 if let Some((place, number)) = posted.filter(|_| served == Served::Look) {
                     warm[place].leave_ready(number as usize);
                 }
-                if served == Served::Look {
-                    warm.iter().for_each(|channel| channel.touch_new_lanes());
-                }
                 return outcome;
             }
         }
