@@ -5,6 +5,7 @@
 //! one OS thread to the C library and to `thread_local!`: code that was interrupted within `malloc`
 //! must not see another thread enter it.
 
+use crate::grant::{Access, CHUNK_BYTES, Copying, Grant, GrantError, Part, RawGrant};
 use crate::kernel;
 use crate::message::{Ipc, IpcError, Tag, Timeout, result_of_word};
 use crate::request::Request;
@@ -159,6 +160,96 @@ impl Here {
         let ipc = Ipc { send: None, receive: Some((from, timeout)) };
         let sender = self.ipc(ipc, &mut message)?;
         Ok((sender.expect("there is a receive phase"), message))
+    }
+
+    /// Any IPC, with memory that the partner may reach while this thread waits for it and for nobody else:
+    /// in a call, from when the message was received until it is answered, or the call is given up.
+    #[inline]
+    pub fn ipc_granting(
+        &mut self,
+        ipc: Ipc,
+        grant: &Grant,
+        message: &mut Message,
+    ) -> Result<Option<Sender>, IpcError> {
+        // SAFETY: as in `more_words`.
+        unsafe { (*self.utcb()).grant = grant.raw() };
+        let result = self.ipc(ipc, message);
+        // SAFETY: as in `more_words`.
+        unsafe { (*self.utcb()).grant = RawGrant::default() };
+        result
+    }
+
+    /// Sends a message and receives its answer, and meanwhile the partner may reach this memory.
+    #[inline]
+    pub fn call_granting(
+        &mut self,
+        to: ThreadId,
+        grant: &Grant,
+        message: &mut Message,
+    ) -> Result<(), IpcError> {
+        self.ipc_granting(Ipc::call(to), grant, message).map(drop)
+    }
+
+    /// Copies from the memory that a thread has granted which waits for this one.
+    ///
+    /// # Errors
+    /// `NotGranted` also if that thread gives up between two parts of 4 KiB: the first are copied then.
+    pub fn copy_from(
+        &mut self,
+        owner: ThreadId,
+        offset: usize,
+        to: &mut [u8],
+    ) -> Result<(), GrantError> {
+        self.copy(owner, Access::Read, offset, to.as_mut_ptr() as usize, to.len())
+    }
+
+    /// Copies to the memory that a thread has granted which waits for this one.
+    ///
+    /// # Errors
+    /// As for `copy_from`.
+    pub fn copy_to(
+        &mut self,
+        owner: ThreadId,
+        offset: usize,
+        from: &[u8],
+    ) -> Result<(), GrantError> {
+        self.copy(owner, Access::Write, offset, from.as_ptr() as usize, from.len())
+    }
+
+    fn copy(
+        &mut self,
+        owner: ThreadId,
+        access: Access,
+        offset: usize,
+        local: usize,
+        bytes: usize,
+    ) -> Result<(), GrantError> {
+        let owner = owner.raw();
+        let mut done = 0;
+        loop {
+            let left_bytes = bytes - done;
+            let length = left_bytes.min(CHUNK_BYTES);
+            let part = Part {
+                access,
+                offset: (offset as u64).saturating_add(done as u64),
+                bytes: length as u64,
+                left_bytes: left_bytes as u64,
+            };
+            let wanted = Copying::Wanted { owner, part, local: local + done };
+            // SAFETY: as in `more_words`.
+            unsafe { (*self.utcb()).copying = wanted };
+            self.request(Request::None);
+            // SAFETY: as in `more_words`.
+            let result =
+                unsafe { std::mem::replace(&mut (*self.utcb()).copying, Copying::Nothing) };
+            if let Copying::Done(Err(error)) = result {
+                return Err(error);
+            }
+            done += length;
+            if done == bytes {
+                return Ok(());
+            }
+        }
     }
 
     /// Asks the kernel for something else.

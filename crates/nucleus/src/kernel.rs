@@ -13,6 +13,7 @@
 
 use crate::cluster::Seat;
 use crate::cluster::bell::Knocker;
+use crate::grant::{Access, Copying, GrantError, Part};
 use crate::here::Here;
 use crate::interrupts::Interrupts;
 use crate::list::Slot;
@@ -332,11 +333,43 @@ pub(crate) extern "C" fn enter<K: Variant>(doors: *const Doors) -> *const Tcb {
 #[inline(never)]
 fn perform<K: Variant>(state: &mut State<K>, side: &mut Side) {
     let current = state.decision.current;
+    if let Copying::Wanted { owner, part, local } = state.utcbs[current.index()].copying {
+        // SAFETY: `Here` has laid it there, which has `local` for as many bytes as the part has.
+        let result = unsafe { copy(state, owner, part, local) };
+        state.utcbs[current.index()].copying = Copying::Done(result);
+        return;
+    }
     let request = state.utcbs[current.index()].request;
     if request == Request::End {
         side.take_stack(state.tcbs[current].id);
     }
     state.request(request);
+}
+
+/// Copies from or to what another thread has granted to the current one.
+///
+/// # Safety
+/// `local` may be read, or written if the grant is to be read, for as many bytes as the part has.
+unsafe fn copy<K: Variant>(
+    state: &mut State<K>,
+    owner: u32,
+    part: Part,
+    local: usize,
+) -> Result<(), GrantError> {
+    let owner = ThreadId::from_raw(owner).ok_or(GrantError::NotGranted)?;
+    let place = state.open_grant(state.decision.current, owner, part)?;
+    let (local, place, bytes) = (local as *mut u8, place as *mut u8, part.bytes as usize);
+    // SAFETY: the caller's promise for one side. The other one is within a slice that its owner has
+    // borrowed for the time of its wait, shared if it is to be read and alone if it is to be written;
+    // the wait does not end before `close_grant`. The two are different threads' borrows.
+    unsafe {
+        match part.access {
+            Access::Read => std::ptr::copy_nonoverlapping(place, local, bytes),
+            Access::Write => std::ptr::copy_nonoverlapping(local, place, bytes),
+        }
+    }
+    state.close_grant(owner);
+    Ok(())
 }
 
 /// A signal has come. Says who runs next.

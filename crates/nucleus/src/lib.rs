@@ -8,13 +8,14 @@
 //!   threads; [`side`]: where that is kept.
 //! - [`cluster`]: kernels that reach each other.
 //! - [`tcb`], [`ready_queue`], [`send_queue`], [`heap`], [`list`], [`bitmap`]: what it is made of.
-//! - [`thread_id`], [`message`], [`request`]: the words that threads and kernel exchange.
+//! - [`thread_id`], [`message`], [`request`], [`grant`]: the words that threads and kernel exchange.
 //!
 //! **Invariant**: `state` and what it is made of have no `unsafe`; the assembly changes nothing that
 //! the state could not have changed the same way.
 
 pub mod bitmap;
 pub mod cluster;
+pub mod grant;
 pub mod heap;
 pub mod here;
 mod interrupts;
@@ -38,6 +39,7 @@ mod timer;
 pub mod variant;
 
 pub use cluster::{Cluster, Seat};
+pub use grant::{Access, Grant, GrantError};
 pub use here::{Here, Message};
 pub use kernel::{Kernel, Options, Portable, Summary};
 pub use message::{Cause, Ipc, IpcError, Phase, Tag, Timeout};

@@ -14,6 +14,7 @@
 //! **Invariant**: a gate that is not shut says all that a sender must know: the thread is
 //! `Receiving`, from whom the gate says, without a deadline and not suspended.
 
+use crate::grant::{Copying, RawGrant};
 use crate::list::Slot;
 use crate::message::{Ipc, Tag};
 use crate::request::Request;
@@ -207,6 +208,9 @@ pub struct Utcb {
     pub receive_deadline_ns: u64,
     /// What else is wanted of the kernel; then its answer.
     pub request: Request,
+    /// The memory that the thread grants while it waits for one partner.
+    pub(crate) grant: RawGrant,
+    pub(crate) copying: Copying,
 }
 
 /// Message registers of a thread.
@@ -233,6 +237,8 @@ impl Default for Utcb {
             send_deadline_ns: 0,
             receive_deadline_ns: 0,
             request: Request::None,
+            grant: RawGrant::default(),
+            copying: Copying::Nothing,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What is done: each experiment with its sizes, and what a row of the report says of it.
 
+use super::between::{self, Idle};
 use super::latency::{self, Load};
 use super::play;
+use crate::processors::Placement;
 use crate::ratios::{COMMON_BYTES, SMALL_BYTES};
 use crate::report::Detail;
 use baton_nucleus::variant::Variant;
@@ -14,6 +16,8 @@ pub enum Case {
     Switch,
     /// Two threads call each other.
     PingPong { n_words: u8 },
+    /// The same, each in a kernel on a processor of its own.
+    Between { idle: Idle },
     /// 250 threads hand potatoes round a ring.
     HotPotato { n_potatoes: usize },
     /// Senders wait in one queue.
@@ -51,6 +55,8 @@ pub const CASES: &[Case] = &[
     Case::PingPong { n_words: 8 },
     Case::PingPong { n_words: 16 },
     Case::PingPong { n_words: 64 },
+    Case::Between { idle: Idle::Sleeps },
+    Case::Between { idle: Idle::Spins },
     Case::HotPotato { n_potatoes: 1 },
     Case::HotPotato { n_potatoes: 50 },
     Case::HotPotato { n_potatoes: 125 },
@@ -79,6 +85,8 @@ impl Case {
         match self {
             Case::Switch => "switch",
             Case::PingPong { .. } => "ping-pong",
+            Case::Between { idle: Idle::Sleeps } => "between-sleeping",
+            Case::Between { idle: Idle::Spins } => "between-spinning",
             Case::HotPotato { .. } => "hot-potato",
             Case::Queueing { .. } => "queueing",
             Case::ServiceCall { .. } => "service-call",
@@ -100,6 +108,8 @@ impl Case {
         match self {
             Case::Switch => "switch of stacks".to_owned(),
             Case::PingPong { n_words } => format!("ping-pong, {n_words} words"),
+            Case::Between { idle: Idle::Sleeps } => "between kernels that sleep".to_owned(),
+            Case::Between { idle: Idle::Spins } => "between kernels that spin".to_owned(),
             Case::HotPotato { n_potatoes } => format!("hot potato, {n_potatoes} of 250"),
             Case::Queueing { n_senders } => format!("queueing, {n_senders} senders"),
             Case::ServiceCall { payload_bytes } => {
@@ -122,6 +132,7 @@ impl Case {
         match self {
             Case::PingPong { n_words } => Some(usize::from(n_words) * 8),
             Case::ServiceCall { payload_bytes } => Some(payload_bytes),
+            Case::Between { .. } => Some(64),
             _ => None,
         }
     }
@@ -129,19 +140,34 @@ impl Case {
     /// What else tells it from others.
     pub fn detail(self) -> Option<Detail> {
         match self {
-            Case::Switch | Case::PingPong { .. } | Case::ServiceCall { .. } => None,
+            Case::Switch
+            | Case::PingPong { .. }
+            | Case::Between { .. }
+            | Case::ServiceCall { .. } => None,
             Case::HotPotato { n_potatoes: parties }
             | Case::Queueing { n_senders: parties }
             | Case::Latency { n_threads: parties, .. } => Some(Detail::Parties { parties }),
         }
     }
 
-    /// One round of it.
-    pub fn play<K: Variant>(self, n_batches: u64) -> io::Result<Found> {
+    /// Where it runs.
+    pub fn placement(self) -> Placement {
+        match self {
+            Case::Between { .. } => Placement::Different,
+            _ => Placement::Same,
+        }
+    }
+
+    /// One round of it. `pair`: two processors, if there are two.
+    pub fn play<K: Variant>(self, pair: Option<[usize; 2]>, n_batches: u64) -> io::Result<Found> {
         let times = match self {
             // Of no kernel that could be chosen.
             Case::Switch | Case::ServiceCall { .. } => Vec::new(),
             Case::PingPong { n_words } => play::ping_pong::<K>(n_words, n_batches)?,
+            Case::Between { idle } => {
+                let pair = pair.ok_or_else(|| io::Error::other("there is one processor"))?;
+                between::ping_pong::<K>(idle, pair, n_batches)?
+            }
             Case::HotPotato { n_potatoes } => play::hot_potato::<K>(n_potatoes, n_batches / 10)?,
             Case::Queueing { n_senders } => {
                 play::queueing::<K>(n_senders, n_batches * 10 / n_senders as u64 + 10)?

@@ -2,10 +2,12 @@
 //!
 //! *From "Real Fast" to Real-Time* (UNSW 2007): ping-pong by number of words (figure 5.2), hot potato
 //! (5.3, 5.4), IPC queueing (5.5), and how late the highest thread runs (A.1 to A.3); and what a call
-//! between two services costs as threads of a kernel, and as processes. Everything runs
-//! on one processor, kernels in turn. Times of IPCs are of batches, so a percentile is one of batches;
+//! between two services costs as threads of a kernel, and as processes. Everything runs on one
+//! processor, kernels in turn, but for IPC between two kernels, which has two. Times of IPCs are of
+//! batches, so a percentile is one of batches;
 //! latencies are single ones.
 
+mod between;
 mod case;
 mod count;
 mod histogram;
@@ -23,7 +25,7 @@ mod workload;
 
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
 use crate::html;
-use crate::processors;
+use crate::processors::{self, Placement};
 use crate::stage::Setting;
 use baton_nucleus::each_kernel;
 use baton_nucleus::variant::Variant;
@@ -58,9 +60,10 @@ pub struct NucleusArgs {
 }
 
 /// As cases' names begin, and what is not one of the cases.
-const EXPERIMENTS: [&str; 9] = [
+const EXPERIMENTS: [&str; 10] = [
     "switch",
     "ping-pong",
+    "between",
     "hot-potato",
     "queueing",
     "service-call",
@@ -111,7 +114,9 @@ fn run(args: &NucleusArgs) -> Result<Finding, BenchError> {
         args.only.is_empty() || args.only.iter().any(|wanted| name.starts_with(wanted.as_str()))
     };
     let cases: Vec<Case> = CASES.iter().filter(is_case).copied().collect();
-    let mut results = Results::default();
+    let server = setting.processors.server(Placement::Different);
+    let mut results =
+        Results { pair: server.map(|it| [setting.processors.client, it]), ..Results::default() };
     let progress = progress(cases.len() * args.rounds as usize);
     let is_call = |case: &Case| matches!(case, Case::ServiceCall { .. });
     let wants_calls = args.kernel.is_empty() && cases.iter().any(is_call);
@@ -127,6 +132,9 @@ fn run(args: &NucleusArgs) -> Result<Finding, BenchError> {
             }
             if case == results::COMMON && args.kernel.is_empty() {
                 results.add_peers(n_batches);
+            }
+            if case == results::BETWEEN && args.kernel.is_empty() {
+                results.add_futex_between(n_batches);
             }
             progress.inc(1);
         }

@@ -1,6 +1,7 @@
 //! Other ways to hand a message to another thread of control and to wait for its answer, on the same
 //! processor: in the same run as the kernels, in turn with them.
 
+use crate::processors::stay_on;
 use crate::service::now_ns;
 use rustix::thread::futex;
 use std::io;
@@ -22,7 +23,7 @@ pub struct Peer {
 
 /// All of them.
 pub const PEERS: [Peer; 4] = [
-    Peer { name: "futex-threads", is_bare: false, play: futex },
+    Peer { name: "futex-threads", is_bare: false, play: |n| futex(n, None) },
     Peer {
         name: "tokio-channel",
         is_bare: false,
@@ -87,14 +88,17 @@ const CLIENT: u32 = 0;
 const SERVER: u32 = 1;
 const OVER: u32 = 2;
 
-/// Two threads of the system, which wake each other.
-fn futex(n_batches: u64) -> io::Result<Vec<u64>> {
+/// Two threads of the system, which wake each other. `server`: another processor for one of them.
+pub fn futex(n_batches: u64, server: Option<usize>) -> io::Result<Vec<u64>> {
     let turn = Arc::new(Turn(AtomicU32::new(CLIENT)));
     let theirs = Arc::clone(&turn);
     let server = std::thread::spawn(move || {
+        // The client waits for its turn whether that succeeds or not.
+        let stays = server.map_or(Ok(()), stay_on);
         while theirs.wait_while(CLIENT) != OVER {
             theirs.give(CLIENT);
         }
+        stays
     });
     let n_calls = BATCH / FUTEX_SHARE;
     let batch = |_| {
@@ -107,6 +111,6 @@ fn futex(n_batches: u64) -> io::Result<Vec<u64>> {
     };
     let times = (0..n_batches).map(batch).collect();
     turn.give(OVER);
-    server.join().map_err(|_| io::Error::other("the server has panicked"))?;
+    server.join().map_err(|_| io::Error::other("the server has panicked"))??;
     Ok(times)
 }

@@ -27,18 +27,18 @@ pub fn kernel<K: Variant>(n_threads: usize) -> io::Result<Box<Kernel<K>>> {
 }
 
 /// What a thread of the experiment has found.
-type Found = Rc<RefCell<Vec<u64>>>;
+pub type Found = Rc<RefCell<Vec<u64>>>;
 
-fn found(found: &Found) -> Vec<u64> {
+pub fn found(found: &Found) -> Vec<u64> {
     std::mem::take(&mut found.borrow_mut())
 }
 
-fn picoseconds(start_ns: u64, n_ipcs: u64) -> u64 {
+pub fn picoseconds(start_ns: u64, n_ipcs: u64) -> u64 {
     (now_ns() - start_ns) * 1000 / n_ipcs
 }
 
 /// Answers each caller with what it has sent.
-fn echo(mut here: Here) {
+pub fn echo(mut here: Here) {
     let Ok((mut sender, mut message)) = here.receive(Source::Any, Timeout::Never) else { return };
     while let Sender::Thread(client) = sender
         && message.tag.label() != STOP

@@ -1,13 +1,13 @@
 //! What was found, as rows and ratios.
 
+use super::between::Idle;
 use super::case::{Case, FEW, Found, MANY, Since};
 use super::hosting::INSIDE;
 use super::latency::Load;
-use super::peers::PEERS;
+use super::peers::{self, PEERS};
 use super::switching;
 use super::table::Tables;
 use crate::distribution::{Distribution, Spread, Summary};
-use crate::processors::Placement;
 use crate::ratios::COMMON_BYTES;
 use crate::report::{Bar, Figures, Outcome, Quoted, Ratio, Row};
 use crate::system::System;
@@ -18,6 +18,8 @@ use std::io;
 
 /// What ratios are of.
 pub const COMMON: Case = Case::PingPong { n_words: 8 };
+/// Two kernels beside two threads of the system.
+pub const BETWEEN: Case = Case::Between { idle: Idle::Sleeps };
 const SWITCH: &str = "bare-switch";
 
 /// The thesis's cycles of a ping-pong IPC, at 400 MHz: section 5.2.1.
@@ -51,6 +53,8 @@ pub struct Results {
     pub missing: BTreeMap<(Case, &'static str), String>,
     pub instructions: BTreeMap<&'static str, Result<f64, String>>,
     pub tables: Tables,
+    /// Two processors, if there are two.
+    pub pair: Option<[usize; 2]>,
 }
 
 type Value = Result<(f64, Option<Spread>), String>;
@@ -67,7 +71,7 @@ impl Results {
             return;
         }
         each_kernel!(K => if is_wanted(K::NAME) {
-            self.add(case, K::NAME, case.play::<K>(n_batches));
+            self.add(case, K::NAME, case.play::<K>(self.pair, n_batches));
         });
     }
 
@@ -76,6 +80,15 @@ impl Results {
         for peer in &PEERS {
             let round = peer.play(n_batches).map(|times| vec![(COMMON, times)]);
             self.add(COMMON, peer.name, round);
+        }
+    }
+
+    /// One round of two threads of the system on two processors.
+    pub fn add_futex_between(&mut self, n_batches: u64) {
+        if let Some([_, server]) = self.pair {
+            let round = peers::futex(n_batches + 1, Some(server));
+            let found = round.map(|times| vec![(BETWEEN, times.into_iter().skip(1).collect())]);
+            self.add(BETWEEN, "futex-threads", found);
         }
     }
 
@@ -103,7 +116,7 @@ impl Results {
             system,
             case: case.name(),
             payload_bytes: case.payload_bytes(),
-            placement: Some(Placement::Same),
+            placement: Some(case.placement()),
             detail: case.detail(),
             outcome,
         };

@@ -15,17 +15,21 @@
 //!    |   Answering -----> Answered --------------------------------------------+
 //! ```
 //!
+//! And from `Waiting` to `Copying` and back, while the partner reaches memory that was granted; if the
+//! wait is to end meanwhile, to `Revoking`, and to `Revoked` when the partner is done.
+//!
 //! The thread's own kernel goes from `Idle` and to it; its partner's does the rest. Where both may go on
 //! from, they compare and exchange: a wait ends in one way. A message is copied before it is
 //! taken: if the exchange succeeds, nobody has touched the words since they were offered, since
 //! every offer has a number of its own.
 //!
-//! `Answering` is the one state in which the thread's own kernel must wait for another's: it
-//! copies at most 64 words.
+//! `Answering` and `Copying` are the states in which the thread's own kernel must wait for another's: it
+//! copies at most 64 words, or 4 KiB.
 //!
 //! **Invariant**: words, tag and partner are written by who may: the thread's own kernel while it is
 //! `Idle`, and the partner's while it is `Answering`.
 
+use crate::grant::RawGrant;
 use crate::message::Tag;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::tcb::N_WORDS;
@@ -49,9 +53,15 @@ pub(crate) enum Stage {
     Taken,
     /// Nothing: its partner was not there.
     Refused,
+    /// For its partner, which reaches memory that the thread has granted.
+    Copying,
+    /// The same, and the wait is over then.
+    Revoking,
+    /// Nothing: its wait was ended while its partner copied.
+    Revoked,
 }
 
-const STAGES: [Stage; 7] = [
+const STAGES: [Stage; 10] = [
     Stage::Idle,
     Stage::Offered,
     Stage::Waiting,
@@ -59,6 +69,9 @@ const STAGES: [Stage; 7] = [
     Stage::Answered,
     Stage::Taken,
     Stage::Refused,
+    Stage::Copying,
+    Stage::Revoking,
+    Stage::Revoked,
 ];
 const STAGE_BITS: u32 = 4;
 
@@ -68,7 +81,7 @@ pub(crate) struct Mark(u64);
 
 impl Mark {
     pub(crate) fn stage(self) -> Stage {
-        STAGES[(self.0 & 7) as usize]
+        STAGES[(self.0 & 15) as usize % STAGES.len()]
     }
 
     /// Whether this is the same offer, or the wait that it has become.
@@ -120,6 +133,8 @@ pub(crate) struct Envelope {
     terms: AtomicU32,
     priority: AtomicU32,
     tag: AtomicU64,
+    /// Memory that the thread grants: address, bytes, access.
+    grant: [AtomicU64; 3],
     /// Notices from other kernels, by halves: for whom, and above that which.
     notices: [AtomicU64; 2],
     words: [AtomicU64; N_WORDS],
@@ -135,6 +150,7 @@ impl Envelope {
             terms: AtomicU32::new(0),
             priority: AtomicU32::new(0),
             tag: AtomicU64::new(0),
+            grant: [(); 3].map(zero),
             notices: [(); 2].map(zero),
             words: [(); N_WORDS].map(zero),
         }
@@ -173,6 +189,32 @@ impl Envelope {
         Terms(self.terms.load(Ordering::Relaxed))
     }
 
+    /// What the partner may reach from when it has the message. Set before the wait for its answer.
+    pub(crate) fn set_grant(&self, grant: RawGrant) {
+        for (place, word) in self.grant.iter().zip([grant.address, grant.bytes, grant.access]) {
+            place.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// What the partner may reach while it has this at `Copying`.
+    pub(crate) fn grant(&self) -> RawGrant {
+        let [address, bytes, access] =
+            [0, 1, 2].map(|index: usize| self.grant[index].load(Ordering::Relaxed));
+        RawGrant { address, bytes, access }
+    }
+
+    /// The partner has copied, and the thread waits on. `false`: its wait has been ended meanwhile, and
+    /// its kernel is to be told.
+    pub(crate) fn end_copy(&self) -> bool {
+        let copying = Mark(self.mark.load(Ordering::Relaxed));
+        let goes_on = copying.stage() == Stage::Copying && self.exchange(copying, Stage::Waiting);
+        if !goes_on {
+            // Nobody else goes on from `Revoking`. Release: the copy is made before its owner goes on.
+            self.mark.store(copying.with(Stage::Revoked).0, Ordering::Release);
+        }
+        goes_on
+    }
+
     /// A message for the partner.
     pub(crate) fn offer(&self, partner: u32, terms: Terms, tag: Tag, words: &[u64]) {
         self.terms.store(terms.0, Ordering::Relaxed);
@@ -197,7 +239,10 @@ impl Envelope {
     /// Nobody else goes on from the stages that the owner settles.
     pub(crate) fn settle(&self) {
         let mark = Mark(self.mark.load(Ordering::Relaxed));
-        debug_assert!(!matches!(mark.stage(), Stage::Offered | Stage::Waiting | Stage::Answering));
+        debug_assert!(matches!(
+            mark.stage(),
+            Stage::Answered | Stage::Taken | Stage::Refused | Stage::Revoked
+        ));
         self.mark.store(mark.with(Stage::Idle).0, Ordering::Relaxed);
     }
 

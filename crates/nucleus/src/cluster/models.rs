@@ -263,3 +263,43 @@ fn all_is_over_when_all_rest_and_no_letter_is_left() {
         other.join().unwrap();
     });
 }
+
+/// A caller gives up while its partner reaches what it has granted: its memory is its own again
+/// before it goes on.
+#[test]
+fn what_is_granted_is_not_reached_after_the_wait() {
+    loom::model(|| {
+        let envelope = Arc::new(Envelope::new());
+        let memory = Arc::new(loom::cell::UnsafeCell::new(0));
+        envelope.wait(PARTNER, Terms::CALL);
+        let partner = {
+            let (envelope, memory) = (Arc::clone(&envelope), Arc::clone(&memory));
+            thread::spawn(move || {
+                let mark = envelope.mark();
+                if mark.stage() != Stage::Waiting || !envelope.exchange(mark, Stage::Copying) {
+                    return true;
+                }
+                // SAFETY: the model checker says whether somebody else is there.
+                memory.with_mut(|memory| unsafe { *memory = 1 });
+                envelope.end_copy()
+            })
+        };
+        let mark = envelope.mark();
+        let is_over = match mark.stage() {
+            Stage::Waiting => envelope.exchange(mark, Stage::Idle),
+            Stage::Copying if envelope.exchange(mark, Stage::Revoking) => {
+                while envelope.mark().stage() != Stage::Revoked {
+                    thread::yield_now();
+                }
+                true
+            }
+            _ => false,
+        };
+        if is_over {
+            // SAFETY: the same.
+            memory.with_mut(|memory| unsafe { *memory = 2 });
+        }
+        let needs_no_letter = partner.join().unwrap();
+        assert_eq!(needs_no_letter, envelope.mark().stage() != Stage::Revoked);
+    });
+}

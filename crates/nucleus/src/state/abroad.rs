@@ -41,7 +41,23 @@ pub(super) enum Posted {
     NoPartner,
 }
 
+/// How a wait abroad ends that this kernel ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The thread can run.
+    Now(Phase),
+    /// It can when its partner, which copies from or to its memory, is done: a letter comes then.
+    Later,
+    /// It has ended otherwise, or is about to.
+    Otherwise,
+}
+
 impl Abroad {
+    /// A thread of another kernel has what it waits for.
+    pub(super) fn tell_waiting(&mut self, id: ThreadId) {
+        self.post(id.kernel(), Topic::Receiver, id.slot().index());
+    }
+
     pub(super) fn new(seat: &Seat) -> Abroad {
         let cluster = Arc::clone(seat.cluster());
         let n_proxies = (cluster.n_kernels() - 1) * cluster.n_threads();
@@ -145,6 +161,7 @@ impl<K: Variant> State<K> {
             .and(Terms::AT_ONCE, Timeout::of_send(utcb.peer, 0) == Timeout::Zero);
         let own = abroad.own(me);
         own.set_priority(self.tcbs[me].priority);
+        own.set_grant(utcb.grant());
         own.offer(to.raw(), terms, tag, words);
         abroad.post(to.kernel(), Topic::Sender, me.index());
         let tcb = &mut self.tcbs[me];
@@ -160,6 +177,7 @@ impl<K: Variant> State<K> {
         let (Some(abroad), Some(from)) = (&mut self.abroad, from) else { return };
         let own = abroad.own(me);
         own.set_priority(self.tcbs[me].priority);
+        own.set_grant(self.utcbs[me.index()].grant());
         own.wait(from.raw(), terms);
         if terms.has(Terms::CALL) {
             // The partner has the message already, but not yet this thread's priority.
@@ -180,7 +198,8 @@ impl<K: Variant> State<K> {
         let Some(abroad) = self.abroad.as_ref().filter(|_| self.is_abroad(slot)) else {
             return false;
         };
-        matches!(abroad.own(slot).mark().stage(), Stage::Waiting | Stage::Answering)
+        let stage = abroad.own(slot).mark().stage();
+        matches!(stage, Stage::Waiting | Stage::Answering | Stage::Copying | Stage::Revoking)
     }
 
     /// Brings the TCB of a thread that waits abroad up to date. Says whether its wait is over; what is
@@ -190,7 +209,7 @@ impl<K: Variant> State<K> {
         let envelope = abroad.own(slot);
         match envelope.mark().stage() {
             Stage::Idle | Stage::Offered => return false,
-            Stage::Waiting | Stage::Answering => {
+            Stage::Waiting | Stage::Answering | Stage::Copying | Stage::Revoking => {
                 self.call_was_taken(slot);
                 return false;
             }
@@ -212,6 +231,11 @@ impl<K: Variant> State<K> {
                 self.unblock(slot);
                 self.finish(slot, Err(IpcError { phase: Phase::Send, cause: Cause::Timeout }));
             }
+            // Why is written down already.
+            Stage::Revoked => {
+                envelope.settle();
+                self.unblock(slot);
+            }
         }
         true
     }
@@ -229,18 +253,20 @@ impl<K: Variant> State<K> {
         self.update_gate(slot);
     }
 
-    /// Ends a wait abroad from this side. `None`: it has ended otherwise, or is about to.
-    pub(super) fn give_up(&mut self, slot: Slot) -> Option<Phase> {
-        let abroad = self.abroad.as_mut()?;
+    /// Ends a wait abroad from this side.
+    pub(super) fn give_up(&mut self, slot: Slot) -> End {
+        let Some(abroad) = &self.abroad else { return End::Otherwise };
+        let envelope = abroad.own(slot);
         loop {
-            let mark = abroad.own(slot).mark();
-            let phase = match mark.stage() {
-                Stage::Offered => Phase::Send,
-                Stage::Waiting => Phase::Receive,
-                _ => return None,
+            let mark = envelope.mark();
+            let (next, end) = match mark.stage() {
+                Stage::Offered => (Stage::Idle, End::Now(Phase::Send)),
+                Stage::Waiting => (Stage::Idle, End::Now(Phase::Receive)),
+                Stage::Copying => (Stage::Revoking, End::Later),
+                _ => return End::Otherwise,
             };
-            if abroad.own(slot).exchange(mark, Stage::Idle) {
-                return Some(phase);
+            if envelope.exchange(mark, next) {
+                return end;
             }
         }
     }
@@ -253,14 +279,21 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// Ends a thread's wait abroad for this cause, and says whether there was still one to end. The
-    /// thread can run if there was none, but for a message that is being written.
-    pub(super) fn end_wait_abroad(&mut self, slot: Slot, cause: Cause) -> bool {
-        let Some(phase) = self.give_up(slot) else { return false };
+    /// Ends a thread's wait abroad for this cause.
+    pub(super) fn end_wait_abroad(&mut self, slot: Slot, cause: Cause) -> End {
+        let end = self.give_up(slot);
+        let phase = match end {
+            End::Now(phase) => phase,
+            End::Later => Phase::Receive,
+            End::Otherwise => return end,
+        };
         self.tell_proxy(slot);
-        self.unblock(slot);
+        self.cancel_deadline(slot);
+        if end != End::Later {
+            self.unblock(slot);
+        }
         self.finish(slot, Err(IpcError { phase, cause }));
-        true
+        end
     }
 
     /// The deadline of a thread that waits abroad has come. Says whether the thread can run.
@@ -275,8 +308,10 @@ impl<K: Variant> State<K> {
         if !self.is_abroad(slot) || !is_due(self) {
             return false;
         }
-        if self.end_wait_abroad(slot, Cause::Timeout) {
-            return true;
+        match self.end_wait_abroad(slot, Cause::Timeout) {
+            End::Now(_) => return true,
+            End::Later => return false,
+            End::Otherwise => {}
         }
         if self.abroad.as_ref().is_some_and(|it| it.own(slot).mark().stage() == Stage::Answering) {
             // In time, though only just.
@@ -307,7 +342,7 @@ impl<K: Variant> State<K> {
             return true;
         }
         let still_waits = self.is_abroad(slot) && self.tcbs[slot].partner == partner;
-        still_waits && self.end_wait_abroad(slot, Cause::Ended)
+        still_waits && matches!(self.end_wait_abroad(slot, Cause::Ended), End::Now(_))
     }
 
     /// The notices that other kernels have left for a thread.

@@ -16,6 +16,7 @@
 //! kernel's `current` is no lower than any thread that could run.
 
 mod abroad;
+mod grants;
 mod inheritance;
 mod ipc;
 mod notices;

@@ -6,6 +6,7 @@
 //! is such an offer is decided by the exchange that takes it.
 
 use super::State;
+use super::abroad::End;
 use crate::cluster::envelope::{Envelope, Mark, Stage, Terms};
 use crate::cluster::inbox::{Letter, Topic};
 use crate::list::Slot;
@@ -133,7 +134,7 @@ impl<K: Variant> State<K> {
         }
         if self.accepts(to, self.tcbs[proxy].id.raw()) {
             let was_abroad = self.is_abroad(to);
-            if !was_abroad || self.give_up(to).is_some() {
+            if !was_abroad || matches!(self.give_up(to), End::Now(_)) {
                 return self.hand_over(proxy, to, was_abroad);
             }
         }

@@ -1,6 +1,7 @@
 //! Thread control: threads begin and end, stop and go on, and change their priority.
 
 use super::State;
+use super::abroad::End;
 use super::scheduler::Hint;
 use crate::list::Slot;
 use crate::message::{Cause, IpcError, Phase};
@@ -127,11 +128,11 @@ impl<K: Variant> State<K> {
             return false;
         }
         if self.is_abroad(slot) {
-            let is_aborted = self.end_wait_abroad(slot, Cause::Aborted);
-            if is_aborted {
+            let end = self.end_wait_abroad(slot, Cause::Aborted);
+            if let End::Now(_) = end {
                 self.wake(slot);
             }
-            return is_aborted;
+            return end != End::Otherwise;
         }
         let phase = match self.tcbs[slot].status {
             Status::Sending => Phase::Send,

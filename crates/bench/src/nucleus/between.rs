@@ -1,0 +1,97 @@
+//! Two kernels, each on a processor of its own, whose threads call each other; and two threads of the
+//! system that wake each other there.
+
+use super::play::{Found, echo, found, picoseconds};
+use crate::service::now_ns;
+use baton_nucleus::variant::Variant;
+use baton_nucleus::{Cluster, Kernel, Message, Options, Seat, Tag, ThreadId, Timeout};
+use std::io;
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// What a kernel does that has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Idle {
+    /// As it does by default.
+    Sleeps,
+    /// It looks for letters for longer than a call takes.
+    Spins,
+}
+
+/// Calls that are timed together.
+pub const BATCH: u64 = 50;
+const STOP: u32 = 1;
+
+fn kernel<K: Variant>(seat: Seat, idle: Idle, processor: usize) -> io::Result<Box<Kernel<K>>> {
+    let spin = match idle {
+        Idle::Sleeps => Duration::ZERO,
+        Idle::Spins => Duration::from_micros(100),
+    };
+    Kernel::join(
+        seat,
+        Options { tick: None, processor: Some(processor), spin, ..Options::default() },
+    )
+}
+
+/// A client calls a server of the other kernel, of the same priority; each time is that of one IPC,
+/// half a call.
+pub fn ping_pong<K: Variant>(
+    idle: Idle,
+    processors: [usize; 2],
+    n_batches: u64,
+) -> io::Result<Vec<u64>> {
+    let mut seats = Cluster::seats(2, 1)?.into_iter();
+    let (Some(here), Some(there)) = (seats.next(), seats.next()) else { return Ok(Vec::new()) };
+    let (tell, told) = sync_channel(1);
+    let server = std::thread::spawn(move || serve::<K>(there, idle, processors[1], &tell));
+    let times = call::<K>(here, idle, processors[0], n_batches, &told);
+    server.join().map_err(|_| io::Error::other("the server has panicked"))??;
+    times
+}
+
+fn serve<K: Variant>(
+    seat: Seat,
+    idle: Idle,
+    processor: usize,
+    tell: &SyncSender<ThreadId>,
+) -> io::Result<()> {
+    let mut kernel = kernel::<K>(seat, idle, processor)?;
+    let server = kernel.spawn(100, echo)?;
+    tell.send(server).map_err(io::Error::other)?;
+    kernel.run();
+    Ok(())
+}
+
+fn call<K: Variant>(
+    seat: Seat,
+    idle: Idle,
+    processor: usize,
+    n_batches: u64,
+    told: &Receiver<ThreadId>,
+) -> io::Result<Vec<u64>> {
+    let mut kernel = kernel::<K>(seat, idle, processor)?;
+    let server = told.recv().map_err(io::Error::other)?;
+    let times = Found::default();
+    let ours = Rc::clone(&times);
+    kernel.spawn(100, move |mut here| {
+        let mut message = Message { tag: Tag::of_length(8), ..Message::default() };
+        for batch in 0..=n_batches {
+            let start_ns = now_ns();
+            for call in 0..BATCH {
+                message.words[0] = call;
+                if here.call(server, &mut message).is_err() || message.words[0] != call {
+                    return;
+                }
+            }
+            // The first finds nothing in the caches.
+            if batch > 0 {
+                ours.borrow_mut().push(picoseconds(start_ns, 2 * BATCH));
+            }
+        }
+        let tag = Tag::new(STOP, 0);
+        let _ = here.send(server, Timeout::Never, &Message { tag, ..message });
+    })?;
+    kernel.run();
+    Ok(found(&times))
+}

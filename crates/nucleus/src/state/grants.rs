@@ -1,0 +1,67 @@
+//! Which memory a thread may reach, and when: that of who waits for it and nobody else. The copying is
+//! `kernel`'s.
+
+use super::State;
+use crate::cluster::envelope::Stage;
+use crate::grant::{GrantError, Part};
+use crate::list::Slot;
+use crate::tcb::Status;
+use crate::thread_id::ThreadId;
+use crate::variant::Variant;
+
+impl<K: Variant> State<K> {
+    /// Where a part of a thread's grant is. If that is known, the memory is there until `close_grant`.
+    pub(crate) fn open_grant(
+        &mut self,
+        me: Slot,
+        owner: ThreadId,
+        part: Part,
+    ) -> Result<u64, GrantError> {
+        if self.is_foreign(owner) {
+            return self.open_grant_abroad(me, owner, part);
+        }
+        let owner = self.find(owner).ok_or(GrantError::NotGranted)?;
+        let tcb = &self.tcbs[owner];
+        let waits = tcb.status == Status::Receiving && tcb.partner == self.tcbs[me].id.raw();
+        if !waits {
+            return Err(GrantError::NotGranted);
+        }
+        self.utcbs[owner.index()].grant().place(part)
+    }
+
+    fn open_grant_abroad(
+        &mut self,
+        me: Slot,
+        owner: ThreadId,
+        part: Part,
+    ) -> Result<u64, GrantError> {
+        let me = self.tcbs[me].id.raw();
+        let abroad = self.abroad.as_ref().ok_or(GrantError::NotGranted)?;
+        let envelope = abroad.cluster.envelope_of(owner).ok_or(GrantError::NotGranted)?;
+        let mark = envelope.mark();
+        let waits = mark.stage() == Stage::Waiting
+            && envelope.partner() == me
+            && envelope.name() == Some(owner);
+        if !waits || !envelope.exchange(mark, Stage::Copying) {
+            return Err(GrantError::NotGranted);
+        }
+        let place = envelope.grant().place(part);
+        if place.is_err() {
+            self.close_grant(owner);
+        }
+        place
+    }
+
+    /// The copy has been made: the owner may go on.
+    pub(crate) fn close_grant(&mut self, owner: ThreadId) {
+        if !self.is_foreign(owner) {
+            return;
+        }
+        let Some(abroad) = &mut self.abroad else { return };
+        let cluster = std::sync::Arc::clone(&abroad.cluster);
+        let Some(envelope) = cluster.envelope_of(owner) else { return };
+        if !envelope.end_copy() {
+            abroad.tell_waiting(owner);
+        }
+    }
+}
