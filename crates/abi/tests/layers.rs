@@ -80,6 +80,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("conformance/src/", "speaks the raw interface, and maps what its processes share"),
     ("preload/src/", "stands in for functions of the C library"),
     ("capi/src/", "pointers from C"),
+    ("nucleus/src/registers.rs", "copies what threads grant, by address"),
     ("nucleus/src/cluster/lent.rs", "uses what a kernel lends to others' OS threads"),
     ("nucleus/src/cluster/models.rs", "lends what the model checker watches"),
     ("nucleus/src/cluster/bell.rs", "signals one thread, which rustix lacks"),

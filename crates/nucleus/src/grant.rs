@@ -96,19 +96,6 @@ pub(crate) struct Part {
 /// As many bytes are copied in one go: the kernel takes no interrupt before it has done so.
 pub(crate) const CHUNK_BYTES: usize = 4096;
 
-/// A copy that a thread wants its kernel to make; then what came of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Copying {
-    Nothing,
-    /// From or to the thread of this name. `local`: the memory of who copies.
-    Wanted {
-        owner: u32,
-        part: Part,
-        local: usize,
-    },
-    Done(Result<(), GrantError>),
-}
-
 impl Utcb {
     /// The memory that the thread grants to whom it waits for.
     pub(crate) fn grant(&self) -> RawGrant {

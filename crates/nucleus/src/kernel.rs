@@ -13,24 +13,21 @@
 
 use crate::cluster::Seat;
 use crate::cluster::bell::Knocker;
-use crate::grant::{Access, Copying, GrantError, Part};
 use crate::here::Here;
+use crate::idle::{Bound, wait};
 use crate::interrupts::Interrupts;
 use crate::list::Slot;
 use crate::outside::{Nudge, Outside};
+use crate::registers::{self, Wish};
 use crate::request::Request;
 use crate::side::{Failure, Side, SideCell};
 use crate::signals::{self, Ground};
-use crate::stack::Stack;
 use crate::state::State;
 use crate::switch::{self, Doors};
 use crate::tcb::Tcb;
 use crate::thread_id::{ThreadId, raw};
 use crate::timer::{Timer, UNSET, now_ns};
 use crate::variant::{Preemption, Variant};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::BorrowedFd;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cell::{Cell, UnsafeCell};
 use std::io;
 use std::marker::PhantomData;
@@ -91,7 +88,7 @@ pub struct Kernel<K: Variant> {
     of_one_thread: PhantomData<*mut ()>,
 }
 
-type Body = Box<dyn FnOnce(Here)>;
+pub(crate) type Body = Box<dyn FnOnce(Here)>;
 
 impl<K: Variant> Kernel<K> {
     const STATE_FOLLOWS: () = assert!(offset_of!(Kernel<K>, state) == size_of::<Doors>());
@@ -239,28 +236,6 @@ impl<K: Variant> Drop for Kernel<K> {
     }
 }
 
-/// The OS thread is bound to a processor, as long as this lives.
-struct Bound {
-    before: CpuSet,
-}
-
-impl Bound {
-    fn to(processor: usize) -> Bound {
-        let before = sched_getaffinity(None).expect("this thread's own");
-        let mut set = CpuSet::new();
-        set.set(processor);
-        sched_setaffinity(None, &set).expect("a processor that is there");
-        Bound { before }
-    }
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        // It was allowed before.
-        let _ = sched_setaffinity(None, &self.before);
-    }
-}
-
 /// A kernel that OS threads run in turn.
 #[derive(Debug)]
 pub struct Portable<K: Variant>(Box<Kernel<K>>);
@@ -290,11 +265,11 @@ impl<K: Variant> Portable<K> {
 pub(crate) unsafe fn furnish(doors: &Doors, id: ThreadId, body: Body) -> io::Result<()> {
     // SAFETY: the caller's promise.
     let side = unsafe { &mut *doors.side.0.get() };
-    let stack = side.pool.pop().map_or_else(|| Stack::new(side.stack_bytes), Ok)?;
+    let stack = side.new_stack()?;
     // SAFETY: `id` is of this kernel, so it names one of its TCBs; the thread does not run.
     let tcb = unsafe { &mut *doors.tcbs.add(id.slot().index()) };
     tcb.stack_pointer = stack.top();
-    tcb.resume = switch::begin as *const () as usize;
+    tcb.resume = switch::beginning();
     tcb.float_control = switch::float_control();
     let body = Box::into_raw(Box::new(body));
     // SAFETY: the UTCB of that thread, which is nobody else's before it runs.
@@ -323,7 +298,7 @@ pub(crate) extern "C" fn enter<K: Variant>(doors: *const Doors) -> *const Tcb {
     let current = current(doors);
     state.decision.current = current;
     if state.utcbs[current.index()].peer as u32 == raw::REQUEST {
-        perform(state, side);
+        perform(doors, state, side);
     } else {
         state.ipc();
     }
@@ -331,12 +306,13 @@ pub(crate) extern "C" fn enter<K: Variant>(doors: *const Doors) -> *const Tcb {
 }
 
 #[inline(never)]
-fn perform<K: Variant>(state: &mut State<K>, side: &mut Side) {
+fn perform<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) {
     let current = state.decision.current;
-    if let Copying::Wanted { owner, part, local } = state.utcbs[current.index()].copying {
-        // SAFETY: `Here` has laid it there, which has `local` for as many bytes as the part has.
-        let result = unsafe { copy(state, owner, part, local) };
-        state.utcbs[current.index()].copying = Copying::Done(result);
+    let wish = state.utcbs[current.index()].wish;
+    if !matches!(wish, Wish::Nothing) {
+        // SAFETY: laid there by `Here`, by which alone a thread enters the kernel.
+        let granted = unsafe { registers::grant(doors, state, side, wish) };
+        state.utcbs[current.index()].wish = granted;
         return;
     }
     let request = state.utcbs[current.index()].request;
@@ -344,32 +320,6 @@ fn perform<K: Variant>(state: &mut State<K>, side: &mut Side) {
         side.take_stack(state.tcbs[current].id);
     }
     state.request(request);
-}
-
-/// Copies from or to what another thread has granted to the current one.
-///
-/// # Safety
-/// `local` may be read, or written if the grant is to be read, for as many bytes as the part has.
-unsafe fn copy<K: Variant>(
-    state: &mut State<K>,
-    owner: u32,
-    part: Part,
-    local: usize,
-) -> Result<(), GrantError> {
-    let owner = ThreadId::from_raw(owner).ok_or(GrantError::NotGranted)?;
-    let place = state.open_grant(state.decision.current, owner, part)?;
-    let (local, place, bytes) = (local as *mut u8, place as *mut u8, part.bytes as usize);
-    // SAFETY: the caller's promise for one side. The other one is within a slice that its owner has
-    // borrowed for the time of its wait, shared if it is to be read and alone if it is to be written;
-    // the wait does not end before `close_grant`. The two are different threads' borrows.
-    unsafe {
-        match part.access {
-            Access::Read => std::ptr::copy_nonoverlapping(place, local, bytes),
-            Access::Write => std::ptr::copy_nonoverlapping(local, place, bytes),
-        }
-    }
-    state.close_grant(owner);
-    Ok(())
 }
 
 /// A signal has come. Says who runs next.
@@ -426,7 +376,7 @@ fn settle_all<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) 
 }
 
 /// When somebody is to be woken, or `UNSET`.
-fn next_deadline_ns<K: Variant>(state: &State<K>, side: &Side) -> u64 {
+pub(crate) fn next_deadline_ns<K: Variant>(state: &State<K>, side: &Side) -> u64 {
     state.next_deadline_ns().unwrap_or(UNSET).min(side.interrupts.next_ns())
 }
 
@@ -446,70 +396,6 @@ fn take_interrupts<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut S
     if is_tick {
         state.tick();
     }
-}
-
-/// Waits until something may have come. Says whether anything can.
-fn wait<K: Variant>(state: &State<K>, side: &Side) -> bool {
-    let deadline_ns = next_deadline_ns(state, side);
-    let descriptor = side.interrupts.descriptor().filter(|_| state.has_handlers());
-    let wakes_itself = deadline_ns != UNSET || descriptor.is_some();
-    match &side.seat {
-        None if !wakes_itself => return false,
-        None => sleep(descriptor, None, deadline_ns),
-        Some(seat) => {
-            if spin(seat, side.spin, deadline_ns) {
-                return true;
-            }
-            let bell = seat.bell();
-            bell.sleep.lie_down();
-            // Letters that come after this look are rung for.
-            let has_letters = seat.has_letters_at_rest();
-            let goes_on = wakes_itself || has_letters || seat.rest();
-            if goes_on && !has_letters {
-                sleep(descriptor, Some(bell.descriptor()), deadline_ns);
-            }
-            bell.rise();
-            return goes_on && (wakes_itself || seat.rise());
-        }
-    }
-    true
-}
-
-/// Keeps the processor for a while. Says whether there are letters.
-fn spin(seat: &Seat, most: Duration, deadline_ns: u64) -> bool {
-    let until_ns =
-        if most.is_zero() { 0 } else { deadline_ns.min(now_ns() + most.as_nanos() as u64) };
-    loop {
-        if seat.has_letters() {
-            return true;
-        }
-        if until_ns == 0 || now_ns() >= until_ns {
-            return false;
-        }
-        std::hint::spin_loop();
-    }
-}
-
-/// Sleeps in the OS until a descriptor is readable or the time has come.
-fn sleep(descriptor: Option<BorrowedFd>, bell: Option<BorrowedFd>, deadline_ns: u64) {
-    let timeout = (deadline_ns != UNSET).then(|| {
-        let left_ns = deadline_ns.saturating_sub(now_ns());
-        Timespec {
-            tv_sec: (left_ns / 1_000_000_000) as i64,
-            tv_nsec: (left_ns % 1_000_000_000) as _,
-        }
-    });
-    // Interrupted or not, the clock, the descriptors and the letters are looked at next.
-    let _ = match (&descriptor, &bell) {
-        (Some(one), Some(other)) => {
-            let in_ = |fd| PollFd::new(fd, PollFlags::IN);
-            poll(&mut [in_(one), in_(other)], timeout.as_ref())
-        }
-        (Some(one), None) | (None, Some(one)) => {
-            poll(&mut [PollFd::new(one, PollFlags::IN)], timeout.as_ref())
-        }
-        (None, None) => poll(&mut [], timeout.as_ref()),
-    };
 }
 
 /// What a thread runs.

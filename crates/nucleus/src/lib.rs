@@ -4,9 +4,9 @@
 //! - [`variant`]: the kernels that there are. [`state`]: what all of them do, without stacks and
 //!   clocks. [`statistics`]: what it counts.
 //! - [`kernel`]: a state on an OS thread; [`here`]: as its threads see it. `switch`: the assembly;
-//!   `stack`, `signals`, `timer`, `interrupts`: what it needs of the system; [`outside`]: other OS
-//!   threads; [`side`]: where that is kept.
-//! - [`cluster`]: kernels that reach each other.
+//!   `stack`, `signals`, `timer`, `interrupts`, `idle`: what it needs of the system; [`outside`]: other
+//!   OS threads; [`side`]: where that is kept.
+//! - [`registers`]: where a thread goes on. [`cluster`]: kernels that reach each other.
 //! - [`tcb`], [`ready_queue`], [`send_queue`], [`heap`], [`list`], [`bitmap`]: what it is made of.
 //! - [`thread_id`], [`message`], [`request`], [`grant`]: the words that threads and kernel exchange.
 //!
@@ -18,12 +18,14 @@ pub mod cluster;
 pub mod grant;
 pub mod heap;
 pub mod here;
+mod idle;
 mod interrupts;
 pub mod kernel;
 pub mod list;
 pub mod message;
 pub mod outside;
 pub mod ready_queue;
+pub mod registers;
 pub mod request;
 pub mod send_queue;
 pub mod side;
@@ -44,6 +46,7 @@ pub use here::{Here, Message};
 pub use kernel::{Kernel, Options, Portable, Summary};
 pub use message::{Cause, Ipc, IpcError, Phase, Tag, Timeout};
 pub use outside::Nudge;
+pub use registers::Registers;
 pub use side::Failure;
 pub use signals::Ground;
 pub use switch::bare;

@@ -12,6 +12,7 @@ use crate::stack::Stack;
 use crate::thread_id::ThreadId;
 use crate::timer::Timer;
 use std::cell::UnsafeCell;
+use std::io;
 use std::time::Duration;
 
 /// Why a thread ended before its time.
@@ -43,6 +44,19 @@ pub(crate) struct Side {
 }
 
 impl Side {
+    /// A stack that no thread has.
+    pub(crate) fn new_stack(&mut self) -> io::Result<Stack> {
+        self.pool.pop().map_or_else(|| Stack::new(self.stack_bytes), Ok)
+    }
+
+    /// A thread goes on on a stack of the pool, and what is on its own stays there. Says where that begins.
+    pub(crate) fn change_stack(&mut self, slot: Slot) -> Option<usize> {
+        let stack = self.pool.pop()?;
+        let top = stack.top();
+        std::mem::forget(self.stacks[slot.index()].replace(stack));
+        Some(top)
+    }
+
     /// A thread has ended. Its stack is another one's, unless it failed there.
     pub(crate) fn take_stack(&mut self, id: ThreadId) {
         let stack = self.stacks[id.slot().index()].take();

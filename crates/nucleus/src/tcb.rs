@@ -14,9 +14,10 @@
 //! **Invariant**: a gate that is not shut says all that a sender must know: the thread is
 //! `Receiving`, from whom the gate says, without a deadline and not suspended.
 
-use crate::grant::{Copying, RawGrant};
+use crate::grant::RawGrant;
 use crate::list::Slot;
 use crate::message::{Ipc, Tag};
+use crate::registers::Wish;
 use crate::request::Request;
 use crate::thread_id::{ThreadId, raw};
 use std::ops::{Index, IndexMut};
@@ -210,7 +211,7 @@ pub struct Utcb {
     pub request: Request,
     /// The memory that the thread grants while it waits for one partner.
     pub(crate) grant: RawGrant,
-    pub(crate) copying: Copying,
+    pub(crate) wish: Wish,
 }
 
 /// Message registers of a thread.
@@ -238,7 +239,7 @@ impl Default for Utcb {
             receive_deadline_ns: 0,
             request: Request::None,
             grant: RawGrant::default(),
-            copying: Copying::Nothing,
+            wish: Wish::Nothing,
         }
     }
 }

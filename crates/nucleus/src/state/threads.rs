@@ -144,6 +144,18 @@ impl<K: Variant> State<K> {
         true
     }
 
+    /// A thread other than the current one stops what it does in an IPC, and would go on behind it.
+    /// `None`: there is no such thread, or what it waits for is just being written.
+    pub(crate) fn stop(&mut self, id: ThreadId) -> Option<Slot> {
+        let slot = self.find(id).filter(|&slot| slot != self.decision.current)?;
+        if matches!(self.tcbs[slot].status, Status::Sending | Status::Receiving) {
+            self.abort(id);
+        }
+        let is_stopped = matches!(self.tcbs[slot].status, Status::Ready | Status::Created);
+        self.tcbs[slot].continues &= !is_stopped;
+        is_stopped.then_some(slot)
+    }
+
     /// A strict kernel lets nobody run who is lower than another.
     fn switch_to(&mut self, me: Slot, id: ThreadId) -> bool {
         let Some(slot) = self.find(id).filter(|&slot| self.tcbs[slot].is_runnable()) else {

@@ -64,3 +64,8 @@ pub(crate) struct Doors {
     pub(crate) host_float_control: Cell<[u32; 2]>,
     pub(crate) side: crate::side::SideCell,
 }
+
+/// Where a thread begins.
+pub(crate) fn beginning() -> usize {
+    begin as *const () as usize
+}
