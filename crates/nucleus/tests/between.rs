@@ -1,6 +1,7 @@
-//! Kernels of a cluster beside the model, on random histories: what becomes of every thread, if
-//! everybody looks after each step. With an argument, as many for each kernel, or for one of this
-//! name: `cargo test --release -p baton-nucleus --test between -- 1000000`.
+//! Kernels of a cluster on random histories. Everybody looks after each step: then it is the model that says
+//! what becomes of every thread. Or late, at random: then it is what is true of all messages
+//! (`model::traffic`). With an argument, as many of both for each kernel, or for one of this name:
+//! `cargo test --release -p baton-nucleus --test between -- 1000000`.
 
 mod model;
 
@@ -9,19 +10,46 @@ use baton_nucleus::variant::Variant;
 use model::Step;
 use model::history::{self, Random};
 use model::members::Members;
+use model::traffic::Traffic;
 
 const N_STEPS: u64 = 80;
 const N_THREADS: usize = 4;
 
-fn play<K: Variant>(seed: u64) {
-    let mut random = Random::new(seed);
+fn members<K: Variant>(random: &mut Random) -> Members<K> {
     let n_kernels = 2 + random.below(2);
     let mut members = Members::<K>::new(n_kernels, N_THREADS);
     for kernel in 0..n_kernels {
         for _ in 0..1 + random.below(3) {
-            members.add(kernel, history::priority(&mut random), random.below(8) != 0);
+            members.add(kernel, history::priority(random), random.below(8) != 0);
         }
     }
+    members
+}
+
+/// Everybody looks late.
+fn play_late<K: Variant>(seed: u64) {
+    let mut random = Random::new(seed);
+    let members = members::<K>(&mut random);
+    let n_kernels = members.states.len();
+    let mut traffic = Traffic::new(members);
+    let mut now_ns = 0;
+    for number in 0..N_STEPS as u32 {
+        now_ns += random.below(4) as u64;
+        let kernel = random.below(n_kernels);
+        match random.below(8) {
+            0 | 1 => traffic.look(kernel),
+            2 => traffic.expire(kernel, now_ns),
+            _ => traffic.act(kernel, number, now_ns, &mut random),
+        }
+        traffic.check_running();
+    }
+    traffic.check_end();
+}
+
+fn play<K: Variant>(seed: u64) {
+    let mut random = Random::new(seed);
+    let mut members = members::<K>(&mut random);
+    let n_kernels = members.states.len();
     let mut now_ns = 0;
     for number in 0..N_STEPS {
         now_ns += random.below(4) as u64;
@@ -44,6 +72,8 @@ fn play_all<K: Variant>(n_histories: u64) {
     for seed in 0..n_histories {
         let result = std::panic::catch_unwind(|| play::<K>(seed));
         assert!(result.is_ok(), "{} fails with seed {seed}", K::NAME);
+        let result = std::panic::catch_unwind(|| play_late::<K>(seed));
+        assert!(result.is_ok(), "{} fails with seed {seed}, looking late", K::NAME);
     }
 }
 

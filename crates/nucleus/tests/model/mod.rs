@@ -12,6 +12,7 @@
 pub mod history;
 pub mod members;
 pub mod pair;
+pub mod traffic;
 
 use baton_nucleus::request::Request;
 use baton_nucleus::tcb::Status;
