@@ -128,10 +128,6 @@ impl<K: Variant> State<K> {
 
     /// A message is offered to a thread, which takes it now or later.
     fn present(&mut self, proxy: Slot, to: Slot) {
-        // What it waits for abroad may have come already.
-        if self.is_abroad(to) && self.catch_up(to) {
-            self.wake_later(to);
-        }
         if self.accepts(to, self.tcbs[proxy].id.raw()) {
             let was_abroad = self.is_abroad(to);
             if !was_abroad || matches!(self.give_up(to), End::Now(_)) {
