@@ -1,5 +1,5 @@
 //! Every kernel with its threads, its assembly and its stacks beside the model, on random
-//! histories. With an argument, as many for each kernel:
+//! histories. With an argument, as many for each kernel, or for one of this name:
 //! `cargo test --release -p baton-nucleus --test lockstep -- 1000000`.
 //!
 //! A thread that gets to run tells the oracle so, and what came of its last step; the oracle knows
@@ -219,5 +219,8 @@ fn run<K: Variant>(n_histories: u64) {
 
 fn main() {
     let n_histories = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(2000);
-    each_kernel!(K => run::<K>(n_histories));
+    let name = std::env::args().skip(1).find(|argument| argument.parse::<u64>().is_err());
+    each_kernel!(K => if name.as_ref().is_none_or(|name| name == K::NAME) {
+        run::<K>(n_histories);
+    });
 }
