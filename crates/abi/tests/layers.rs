@@ -86,6 +86,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("nucleus/src/cluster/bell.rs", "signals one thread, which rustix lacks"),
     ("nucleus/src/switch/", "assembly: the ways into the kernel and out of it"),
     ("nucleus/src/kernel.rs", "shares its state with assembly, and stacks with threads"),
+    ("nucleus/src/here/", "its own TCB and UTCB as well, and others'"),
     ("nucleus/src/here.rs", "a thread's own TCB and UTCB, which the kernel writes too"),
     ("nucleus/src/signals.rs", "signal handlers"),
     ("nucleus/src/stack.rs", "maps stacks"),
