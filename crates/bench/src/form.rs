@@ -12,7 +12,7 @@ use std::process::ExitCode;
 /// How a benchmark reports.
 #[derive(Debug, clap::Args)]
 pub struct FormArgs {
-    /// Fewer calls: under a minute
+    /// Fewer calls: a minute or two
     #[arg(long)]
     pub quick: bool,
     /// Print one JSON object
