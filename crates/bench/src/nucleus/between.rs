@@ -1,10 +1,9 @@
 //! Two kernels, each on a processor of its own, whose threads call each other; and two threads of the
 //! system that wake each other there.
 
-use super::play::{Found, echo, found, picoseconds};
-use crate::service::now_ns;
+use super::play::{Found, call_in_batches, echo, found, stop};
 use baton_nucleus::variant::Variant;
-use baton_nucleus::{Cluster, Kernel, Message, Options, Seat, Tag, ThreadId, Timeout};
+use baton_nucleus::{Cluster, Kernel, Options, Seat, ThreadId, Timeout};
 use std::io;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -20,8 +19,7 @@ pub enum Idle {
 }
 
 /// Calls that are timed together.
-pub const BATCH: u64 = 50;
-const STOP: u32 = 1;
+const BATCH: u64 = 50;
 
 fn kernel<K: Variant>(seat: Seat, idle: Idle, processor: usize) -> io::Result<Box<Kernel<K>>> {
     let spin = match idle {
@@ -75,22 +73,8 @@ fn call<K: Variant>(
     let times = Found::default();
     let ours = Rc::clone(&times);
     kernel.spawn(100, move |mut here| {
-        let mut message = Message { tag: Tag::of_length(8), ..Message::default() };
-        for batch in 0..=n_batches {
-            let start_ns = now_ns();
-            for call in 0..BATCH {
-                message.words[0] = call;
-                if here.call(server, &mut message).is_err() || message.words[0] != call {
-                    return;
-                }
-            }
-            // The first finds nothing in the caches.
-            if batch > 0 {
-                ours.borrow_mut().push(picoseconds(start_ns, 2 * BATCH));
-            }
-        }
-        let tag = Tag::new(STOP, 0);
-        let _ = here.send(server, Timeout::Never, &Message { tag, ..message });
+        call_in_batches(&mut here, server, 8, (n_batches + 1, BATCH), &ours);
+        let _ = here.send(server, Timeout::Never, &stop());
     })?;
     kernel.run();
     Ok(found(&times))

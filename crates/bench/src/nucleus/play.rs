@@ -56,25 +56,40 @@ pub fn ping_pong<K: Variant>(n_words: u8, n_batches: u64) -> io::Result<Vec<u64>
     let times = Found::default();
     let ours = Rc::clone(&times);
     kernel.spawn(100, move |mut here| {
-        let mut message = Message { tag: Tag::of_length(n_words), ..Message::default() };
-        for batch in 0..n_batches {
-            let start_ns = now_ns();
-            for call in 0..BATCH {
-                message.words[0] = call;
-                if here.call(server, &mut message).is_err() || message.words[0] != call {
-                    return;
-                }
-            }
-            // The first finds nothing in the caches.
-            if batch > 0 {
-                ours.borrow_mut().push(picoseconds(start_ns, 2 * BATCH));
-            }
-        }
-        let tag = Tag::new(STOP, 0);
-        let _ = here.send(server, Timeout::Zero, &Message { tag, ..message });
+        call_in_batches(&mut here, server, n_words, (n_batches, BATCH), &ours);
+        let _ = here.send(server, Timeout::Zero, &stop());
     })?;
     kernel.run();
     Ok(found(&times))
+}
+
+/// Calls a server that answers what it is sent, in batches of so many; each time is that of one IPC, half a call. Of the first batch, which
+/// finds nothing in the caches, none is told.
+pub fn call_in_batches(
+    here: &mut Here,
+    server: ThreadId,
+    n_words: u8,
+    (n_batches, n_calls): (u64, u64),
+    times: &Found,
+) {
+    let mut message = Message { tag: Tag::of_length(n_words), ..Message::default() };
+    for batch in 0..n_batches {
+        let start_ns = now_ns();
+        for call in 0..n_calls {
+            message.words[0] = call;
+            if here.call(server, &mut message).is_err() || message.words[0] != call {
+                return;
+            }
+        }
+        if batch > 0 {
+            times.borrow_mut().push(picoseconds(start_ns, 2 * n_calls));
+        }
+    }
+}
+
+/// Ends [`echo`].
+pub fn stop() -> Message {
+    Message { tag: Tag::new(STOP, 0), ..Message::default() }
 }
 
 /// Numbers from 0 in an order that is always the same.

@@ -231,3 +231,30 @@ impl Engine {
         self.reservations.count.store(all.len(), Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tests::{broker, channel};
+
+    /// The broker had not known the lane's server: only a call that asks again changes that.
+    #[test]
+    fn a_call_whose_looper_is_yet_to_be_asked_for_is_not_repeated_as_it_was() {
+        let (broker, _directory) = broker();
+        let (server, client, channel) = channel(&broker);
+        let caller = || {
+            if !thread::set_rank(Some((libc::SCHED_FIFO, 1))) {
+                return println!("skipped: this machine lets us have no real-time priority");
+            }
+            let lane = channel.take_lane().unwrap().unwrap();
+            client.reserve(&channel, lane);
+            assert!(client.is_served_by_rank(&channel, lane as u32), "the broker has answered");
+            let forget = |ours: &mut Reservation| ours.era = UNASKED;
+            client.reservations.all.lock().iter_mut().for_each(forget);
+            assert!(!client.is_served_by_rank(&channel, lane as u32));
+        };
+        std::thread::scope(|scope| scope.spawn(caller).join().unwrap());
+        client.close();
+        server.close();
+    }
+}

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
-fn broker() -> (Running, tempfile::TempDir) {
+pub(super) fn broker() -> (Running, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let config = Config::at(directory.path().join("broker.sock"));
     (Running::start(config).unwrap(), directory)
@@ -77,7 +77,7 @@ fn a_node_that_may_not_manage_is_as_it_was() {
 }
 
 /// A client's channel to a server that nobody serves but its control thread.
-fn channel(broker: &Running) -> (Arc<Engine>, Arc<Engine>, Arc<Channel>) {
+pub(super) fn channel(broker: &Running) -> (Arc<Engine>, Arc<Engine>, Arc<Channel>) {
     let server = Engine::open("binder", broker.socket()).unwrap();
     server.become_manager(0x10, 0, 0).unwrap();
     let client = Engine::open("binder", broker.socket()).unwrap();
