@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bit 0 FULL     set by the writer when the area is complete; cleared by the reader
-//!   bit 1 WAITING  set by the reader before it sleeps on the word
+//!   bit 1 WAITING  set by the reader before it sleeps on the word; cleared by it after that, or with FULL
 //!   bit 2 NUDGED   set by the reader's own process: something else wants this thread
 //!   bit 3 CLOSED   set by the reader: nobody will take a message here any more
 //!   bit 4 POLLING  set by the reader: tell me by other means (its socket), I do not sleep here
@@ -23,7 +23,7 @@
 //! all sleepers whatever the word says, and [`Mailbox::wait`] returns at every wake.
 
 use crate::futex::{self, Wait};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, fence_after_update};
 use core::time::Duration;
 
 const FULL: u32 = 1;
@@ -121,10 +121,17 @@ impl<'a> Mailbox<'a> {
     /// Reader: the message has been copied; its area is the writer's again. It watches no longer.
     #[inline]
     pub fn clear(self) {
-        self.word.fetch_and(!(FULL | WATCHED), Ordering::AcqRel);
+        self.word.fetch_and(!(FULL | WAITING | WATCHED), Ordering::AcqRel);
+    }
+
+    /// The same of a reader that goes on watching.
+    #[inline]
+    pub fn clear_watched(self) {
+        self.word.fetch_and(!(FULL | WAITING), Ordering::AcqRel);
     }
 
     /// Reader: it spins on the word from now on, until [`Mailbox::unwatch`] or [`Mailbox::clear`].
+    #[inline]
     pub fn watch(self) {
         self.word.fetch_or(WATCHED, Ordering::AcqRel);
     }
@@ -175,9 +182,25 @@ impl<'a> Mailbox<'a> {
 
     /// Reader: sleeps until there is something or somebody wakes it for nothing; look again at what
     /// else there may be. `Err` after a signal or at the timeout.
+    #[inline]
     pub fn wait(self, timeout: Option<Duration>) -> Result<Seen, Wait> {
+        self.wait_unless(timeout, || false)
+    }
+
+    /// The same, unless there is something else, which whoever makes it so nudges the reader for: it is
+    /// looked for once the reader can be seen to wait.
+    #[inline]
+    pub fn wait_unless(
+        self,
+        timeout: Option<Duration>,
+        something_else: impl FnOnce() -> bool,
+    ) -> Result<Seen, Wait> {
         let word = self.word.fetch_or(WAITING, Ordering::AcqRel) | WAITING;
-        let outcome = if word & (FULL | NUDGED) != 0 {
+        if word & FULL != 0 {
+            return Ok(Seen::Message);
+        }
+        fence_after_update();
+        let outcome = if word & NUDGED != 0 || something_else() {
             Ok(())
         } else {
             match futex::wait(self.word, word, timeout) {
@@ -185,6 +208,10 @@ impl<'a> Mailbox<'a> {
                 ended => Err(ended),
             }
         };
+        if !self.is_empty() {
+            // WAITING goes with the message: until then nobody posts.
+            return Ok(Seen::Message);
+        }
         self.word.fetch_and(!WAITING, Ordering::AcqRel);
         match (self.look(), outcome) {
             (Seen::Nothing, Err(ended)) => Err(ended),

@@ -31,6 +31,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 /// Most descriptor messages that wait here for their transaction; the others wait in the socket.
 const MAX_STASHED: usize = 1024;
 
+/// In [`Channel::kept`]: the looper sleeps there, or is about to.
+const ASLEEP: u32 = 1 << 31;
+
 /// Size of a lane's two areas.
 const LANE_BYTES: usize = 2 * AREA_BYTES;
 
@@ -76,6 +79,9 @@ pub struct Channel {
     /// Server: lanes that have a looper of their own. Nobody else takes what comes there. Changed with
     /// the ends locked.
     attended: AtomicU64,
+    /// Server: the lane to which a looper of the pool keeps, and one; 0 if there is none. Changed with the ends
+    /// locked, but for [`ASLEEP`].
+    kept: AtomicU32,
     /// Server: each held by the looper of its own that a lane has.
     seats: [Lock<()>; LANES],
     /// Lanes whose callers lend their loopers their priority.
@@ -190,6 +196,7 @@ impl Channel {
             left: AtomicU64::new(0),
             niced: AtomicU64::new(0),
             attended: AtomicU64::new(0),
+            kept: AtomicU32::new(0),
             seats: std::array::from_fn(|_| Lock::default()),
             lending: AtomicU64::new(0),
             loopers: std::array::from_fn(|_| AtomicU32::new(0)),

@@ -145,5 +145,6 @@ impl Engine {
 }
 
 fn ring(channel: &Channel, how: fn(OwnBell<'_>) -> OwnRing) -> OwnRing {
-    channel.own_bell().map_or(OwnRing::NoSleeper, how)
+    let rung = channel.own_bell().map_or(OwnRing::NoSleeper, how);
+    if channel.nudge_kept() { OwnRing::Rung } else { rung }
 }

@@ -16,6 +16,7 @@ mod effects;
 mod events;
 pub(crate) mod fast;
 mod follow;
+mod keep;
 mod leave;
 pub(crate) mod loan;
 mod rejoin;

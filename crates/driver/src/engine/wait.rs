@@ -165,6 +165,12 @@ impl Engine {
             if looks % HOT_REQUESTS == 0 {
                 hot = self.hot(&warm);
             }
+            if let Some(server) = server
+                && let Some(lane) = server.lane_to_keep(&warm)
+                && let Some(outcome) = self.keep_to(lane, &warm, any_work, *server)
+            {
+                return outcome;
+            }
             let last = || server.as_ref().and_then(|server| server.last_lane(&warm));
             let (outcome, posted) = self.await_news(&warm, &hot, any_work, last);
             let serve =

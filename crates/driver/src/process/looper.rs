@@ -155,6 +155,20 @@ impl Server for Looper<'_> {
         self.seats.last_lane(warm)
     }
 
+    fn lane_to_keep(&mut self, warm: &Warm) -> Option<(usize, u32)> {
+        self.seats.lane_to_keep(warm)
+    }
+
+    fn serve_kept(&mut self, warm: &Warm, any_work: u32) -> bool {
+        let inner = &self.process.inner;
+        let mut request = Request { received: Received::awaited(inner) };
+        let here = request.received.here();
+        let taken = self.seats.take_kept(&inner.engine, warm, any_work, here);
+        taken.is_some_and(|(taken, handler)| {
+            self.process.serve_taken(taken, handler, &request) == Answered::Yes
+        })
+    }
+
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
         let inner = &self.process.inner;
         let mut request = Request { received: Received::awaited(inner) };

@@ -244,6 +244,15 @@ impl Server for Looper<'_> {
         self.seats.last_lane(warm)
     }
 
+    /// It leaves with each.
+    fn lane_to_keep(&mut self, _: &Warm) -> Option<(usize, u32)> {
+        None
+    }
+
+    fn serve_kept(&mut self, _: &Warm, _: u32) -> bool {
+        false
+    }
+
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
         let (engine, tid, news) = (self.engine, self.tid, (any_work, posted));
         let mut receiver = Buffered::new(tid);

@@ -70,8 +70,9 @@ impl<T: Clone> Seat<T> {
         }
         let taken = Taken { cell, channel, lane, via };
         let object = client.take_in(engine, taken, self.epoch, receiver);
-        if object.is_none() {
-            channel.end_serving(via.lane);
+        match object {
+            Some(_) => lane.inbox().clear(),
+            None => channel.end_serving(via.lane),
         }
         Some((taken, object?))
     }

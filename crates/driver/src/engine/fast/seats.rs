@@ -30,11 +30,17 @@ pub(crate) struct Seats<T> {
     clients: Vec<Option<Client<T>>>,
     /// The lane that was served last: the place of its channel, and its number.
     last: Option<(usize, u32)>,
+    /// How often in a row that has been it, while there was one channel to look at.
+    in_a_row: u32,
     /// How often in a row it has chosen by nice values.
     by_nice: Value<u8>,
     /// The lane that it has chosen last all the same.
     by_turn: Value<usize>,
 }
+
+/// After so many requests in a row on one lane a looper keeps to it. To begin is a lock and three atomic operations,
+/// and whoever calls next on another lane rings the doorbell.
+const KEPT_AFTER: u32 = 64;
 
 /// No nice value.
 const NO_NICE: i32 = i32::MIN;
@@ -84,7 +90,7 @@ impl<T: Clone> Seats<T> {
     pub fn new() -> Seats<T> {
         let (warm, clients) = (Weak::new(), Vec::new());
         let (by_nice, by_turn) = (Value::new(0), Value::new(0));
-        Seats { cell: None, epoch: 0, warm, clients, last: None, by_nice, by_turn }
+        Seats { cell: None, epoch: 0, warm, clients, last: None, in_a_row: 0, by_nice, by_turn }
     }
 
     /// Remembers what the state has admitted: a transaction of the shape that this looper could have
@@ -134,6 +140,16 @@ impl<T: Clone> Seats<T> {
     /// See [`super::Server::last_lane`].
     pub fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)> {
         self.last.filter(|_| self.knows(warm))
+    }
+
+    /// See [`super::Server::lane_to_keep`].
+    #[inline(always)]
+    pub fn lane_to_keep(&mut self, warm: &Warm) -> Option<(usize, u32)> {
+        if self.in_a_row < KEPT_AFTER {
+            return None;
+        }
+        self.in_a_row = 0;
+        self.last_lane(warm)
     }
 
     /// Whether it knows of these channels, and of no others.
@@ -190,7 +206,9 @@ impl<T: Clone> Seats<T> {
             // Another looper has it.
             return Err(Served::Wait);
         }
-        self.last = Some((place, number as u32));
+        let last = Some((place, number as u32));
+        self.in_a_row = if self.last == last && warm.len() == 1 { self.in_a_row + 1 } else { 0 };
+        self.last = last;
         let taken = Taken { cell, channel, lane, via: channel.via(number) };
         let idle = channel.start_serving(taken.via.lane);
         let object = if idle { client.take_in(engine, taken, self.epoch, receiver) } else { None };
@@ -201,9 +219,33 @@ impl<T: Clone> Seats<T> {
             channel.leave_ready(number);
             return Err(Served::Look);
         };
+        lane.inbox().clear();
         engine.count_request(channel, warm);
         channel.show_processor();
         Ok((taken, object))
+    }
+
+    /// Takes in the transaction on the lane that was served last, to which the looper keeps, and says what serves it. What
+    /// it brought goes to `receiver`. `None` if it is not of the one shape, or there is something else as well.
+    #[inline(always)]
+    pub fn take_kept<'a>(
+        &'a mut self,
+        engine: &Engine,
+        warm: &'a Warm,
+        any_work: u32,
+        receiver: &mut impl Receiver,
+    ) -> Option<(Taken<'a>, &'a T)> {
+        // While that word stands the channels are the same.
+        let wanted = engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events();
+        let taken = self.taken(warm)?;
+        if wanted || self.is_stale(engine) || has_others(&taken) {
+            return None;
+        }
+        let (place, _) = self.last?;
+        let object = self.clients[place].as_ref()?.take_in(engine, taken, self.epoch, receiver)?;
+        taken.lane.inbox().clear_watched();
+        taken.channel.show_processor();
+        Some((taken, object))
     }
 
     /// The lane that is next: of those with a request the first after the last that was served, so
@@ -237,6 +279,20 @@ impl<T: Clone> Seats<T> {
         let beyond = if place == last_place { ready & (u64::MAX << last_number) << 1 } else { 0 };
         let ready = if beyond != 0 { beyond } else { ready };
         Ok(Some(Chosen { place, number: ready.trailing_zeros(), ours: false }))
+    }
+}
+
+/// Whether anything has come but on the lane that is kept to.
+#[inline(always)]
+fn has_others(kept: &Taken<'_>) -> bool {
+    match kept.channel.new_lanes() {
+        Ok(0) => false,
+        // Announced before the looper kept to it.
+        Ok(ready) if ready == 1 << kept.via.lane => {
+            kept.channel.claim_ready(kept.via.lane as usize);
+            false
+        }
+        _ => true,
     }
 }
 
@@ -285,7 +341,8 @@ struct Chosen {
 }
 
 impl<T> Client<T> {
-    /// What serves the request on a lane, if it is of the one shape and has been taken in.
+    /// What serves the request on a lane, if it is of the one shape and has been taken in. The caller clears
+    /// the inbox.
     #[inline(always)]
     pub fn take_in(
         &self,
@@ -307,11 +364,8 @@ impl<T> Client<T> {
         let mut caller = ChainEntry::default();
         lane.incoming.read(size_of::<Message>(), bytes_of_mut(&mut caller));
         let (caller, sender) = (caller.token, self.sender);
-        if !receiver.take_request(engine, &Posted { taken, epoch, sender, caller, message }) {
-            return None;
-        }
-        lane.inbox().clear();
-        Some(&known.object)
+        let posted = Posted { taken, epoch, sender, caller, message };
+        receiver.take_request(engine, &posted).then_some(&known.object)
     }
 }
 

@@ -22,6 +22,13 @@ pub(crate) trait Server {
     /// The lane that it served last: the place of its channel among these, and its number.
     fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)>;
 
+    /// The lane to which it had better keep: so many requests have come there in a row, and no others. The count begins
+    /// anew.
+    fn lane_to_keep(&mut self, warm: &Warm) -> Option<(usize, u32)>;
+
+    /// Serves the transaction on [`Server::last_lane`], which it keeps to. False if there is anything else to do.
+    fn serve_kept(&mut self, warm: &Warm, any_work: u32) -> bool;
+
     /// Serves one transaction of these channels, if there is one that it can; `posted` if there is one
     /// on [`Server::last_lane`].
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served;
