@@ -413,6 +413,7 @@ impl Engine {
             }
             return reader != Reader::Closed;
         }
+        channel.show_processor();
         channel.tell_of_request(lane, reader, named);
         true
     }

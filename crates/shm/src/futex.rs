@@ -29,8 +29,8 @@ pub fn handlers_restart() {
 /// Sleeps while the word holds `expected`, at most `timeout`. Ends at a signal handler with
 /// SA_RESTART only if [`handlers_restart`] was called.
 #[cfg(not(loom))]
+#[inline]
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<core::time::Duration>) -> Wait {
-    use rustix::io::Errno;
     let restart = HANDLERS_RESTART.load(core::sync::atomic::Ordering::Relaxed);
     let timeout =
         timeout.or(restart.then_some(FAR_AHEAD)).map(|time| rustix::thread::futex::Timespec {
@@ -39,10 +39,19 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<core::time::Duratio
         });
     let flags = rustix::thread::futex::Flags::empty();
     match rustix::thread::futex::wait(word, flags, expected, timeout.as_ref()) {
-        Err(Errno::INTR) => Wait::Interrupted,
-        Err(Errno::TIMEDOUT) => Wait::TimedOut,
+        Ok(()) => Wait::Woken,
+        Err(errno) => ended(errno),
+    }
+}
+
+#[cold]
+fn ended(errno: rustix::io::Errno) -> Wait {
+    use rustix::io::Errno;
+    match errno {
+        Errno::INTR => Wait::Interrupted,
+        Errno::TIMEDOUT => Wait::TimedOut,
         // EAGAIN: the word had changed. Nothing else can come back for a mapped word.
-        Ok(()) | Err(_) => Wait::Woken,
+        _ => Wait::Woken,
     }
 }
 

@@ -11,7 +11,9 @@
 //!   epoch as known?            (b)      word = errand ? errand | SEIZED    (d)
 //!     no: leave, go the long way
 //!   ... the errand ...
-//!   word = 0: was it SEIZED?
+//!   word = INSIDE: was it SEIZED?
+//!   ... what it leads to ...
+//!   word = 0                                   word != 0: has the passer come out?
 //! ```
 //!
 //! (a)(b) and (c)(d) are separated by SeqCst fences: either the passer sees the new epoch in (b),
@@ -20,6 +22,8 @@
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_after_update};
 
 const SEIZED: u32 = 1 << 31;
+/// No errand any more, but the passer has not come out.
+const INSIDE: u32 = 1 << 30;
 
 /// One for all passers.
 #[derive(Debug)]
@@ -59,7 +63,7 @@ impl Gate {
 }
 
 impl Pass {
-    /// Passer: enters on an errand, not 0 and less than 2^31. False if the gate has been shut since
+    /// Passer: enters on an errand, not 0 and less than 2^30. False if the gate has been shut since
     /// `epoch`: leave at once, and undo what a keeper has made of it if that says so.
     pub fn enter(&self, gate: &Gate, epoch: u64, errand: u32) -> bool {
         // Releases what the passer has written about its errand to the acquire in `seize`.
@@ -68,14 +72,32 @@ impl Pass {
         gate.epoch.load(Ordering::Acquire) == epoch
     }
 
-    /// Passer: the errand is over. False if it was seized.
+    /// Passer: the errand is over, and it comes out. False if it was seized.
     pub fn leave(&self) -> bool {
         self.word.swap(0, Ordering::AcqRel) & SEIZED == 0
     }
 
+    /// Passer: the errand is over, and it comes out later. False if it was seized.
+    #[inline]
+    pub fn end(&self) -> bool {
+        self.word.swap(INSIDE, Ordering::AcqRel) & SEIZED == 0
+    }
+
+    /// Passer, whose errand is over or was seized.
+    #[inline]
+    pub fn come_out(&self) {
+        // Release pairs with the acquire in `is_inside`: what it did in there is done.
+        self.word.store(0, Ordering::Release);
+    }
+
+    /// Keeper: whether one who may have entered before the gate was shut has not come out.
+    pub fn is_inside(&self) -> bool {
+        self.word.load(Ordering::Acquire) != 0
+    }
+
     /// Keeper: the errand that is under way, if it was not seized before.
     pub fn seize(&self) -> Option<u32> {
-        let seize = |word| (word != 0 && word & SEIZED == 0).then_some(word | SEIZED);
+        let seize = |word| (word != 0 && word & (SEIZED | INSIDE) == 0).then_some(word | SEIZED);
         self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, seize).ok()
     }
 }

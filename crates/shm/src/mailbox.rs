@@ -78,8 +78,12 @@ impl<'a> Mailbox<'a> {
     /// Writer: the area is complete. Wakes the reader if it sleeps on the word.
     #[inline(always)]
     pub fn post(self) -> Reader {
-        // Release pairs with the acquire in `look` and `wait`.
-        let before = self.word.fetch_or(FULL, Ordering::AcqRel);
+        // Release pairs with the acquire in `look` and `wait`. An addition says what there was in one instruction; an
+        // `or` that does so reads the word first, and that fetches its line from the reader twice.
+        let before = self.word.fetch_add(FULL, Ordering::AcqRel);
+        if before & FULL != 0 {
+            return self.post_again(before);
+        }
         if before & CLOSED != 0 {
             self.word.fetch_and(!FULL, Ordering::AcqRel);
             return Reader::Closed;
@@ -95,6 +99,18 @@ impl<'a> Mailbox<'a> {
             return Reader::Attending;
         }
         if before & POLLING != 0 { Reader::Polling } else { Reader::Elsewhere }
+    }
+
+    /// There was a message: the next bit has been changed instead.
+    #[cold]
+    fn post_again(self, before: u32) -> Reader {
+        self.word.fetch_sub(FULL, Ordering::AcqRel);
+        if before & CLOSED != 0 {
+            return Reader::Closed;
+        }
+        // The reader may have seen anything in between.
+        futex::wake(self.word, i32::MAX as u32);
+        Reader::Woken
     }
 
     /// Whether there is no message: the area may be written.

@@ -36,6 +36,13 @@ pub struct View<'a> {
     mapping: PhantomData<&'a ()>,
 }
 
+/// A part of a mapping, with its length in its type.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a, const BYTES: usize> {
+    base: NonNull<u8>,
+    mapping: PhantomData<&'a ()>,
+}
+
 // SAFETY: the base address is valid in every thread, and all access is by atomics or by copies of
 // bytes that have no Rust owner.
 unsafe impl<const BYTES: usize> Send for Mapping<BYTES> {}
@@ -112,6 +119,16 @@ impl<const BYTES: usize> Mapping<BYTES> {
         View { base: self.base, bytes: BYTES, mapping: PhantomData }
     }
 
+    /// What begins at an offset.
+    ///
+    /// # Panics
+    /// If it ends outside the map.
+    #[inline]
+    pub fn part_at<const PART: usize>(&self, offset: usize) -> Part<'_, PART> {
+        let base = NonNull::new(self.view().at(offset, PART)).expect("an address within a map");
+        Part { base, mapping: PhantomData }
+    }
+
     /// Address of the first byte: to give to a program, or to hand to the kernel.
     pub fn address(&self) -> usize {
         self.base.as_ptr() as usize
@@ -130,18 +147,29 @@ impl<const BYTES: usize> Mapping<BYTES> {
     }
 }
 
-impl<'a> View<'a> {
-    /// What lies before an offset, and what lies from there on.
-    ///
-    /// # Panics
-    /// Outside the map: the caller's bug, as in every method here.
-    #[inline]
-    pub fn split_at(self, offset: usize) -> (View<'a>, View<'a>) {
-        let bytes = self.bytes.checked_sub(offset).expect("outside the map");
-        let base = NonNull::new(self.at(offset, bytes)).expect("an address within a map");
-        (View { bytes: offset, ..self }, View { base, bytes, ..self })
+/// Copies the first and the last so many bytes.
+///
+/// # Safety
+/// Of `bytes` that are valid at both places, which do not overlap: at least so many, and at most twice as many.
+#[inline(always)]
+unsafe fn copy_twice<const PART: usize>(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise; either part lies within.
+    unsafe {
+        let [first, last] = [0, bytes - PART].map(|at| from.add(at).cast::<[u8; PART]>().read());
+        to.cast::<[u8; PART]>().write(first);
+        to.add(bytes - PART).cast::<[u8; PART]>().write(last);
     }
+}
 
+impl<'a, const BYTES: usize> Part<'a, BYTES> {
+    /// Where bytes go in and out.
+    #[inline]
+    pub fn view(self) -> View<'a> {
+        View { base: self.base, bytes: BYTES, mapping: PhantomData }
+    }
+}
+
+impl<'a> View<'a> {
     /// Where a range lies, for raw reads and writes.
     #[inline]
     pub fn at(self, offset: usize, bytes: usize) -> *mut u8 {
@@ -192,11 +220,18 @@ impl<'a> View<'a> {
     }
 
     /// Copies bytes in.
-    #[inline]
+    #[inline(always)]
     pub fn write(self, offset: usize, from: &[u8]) {
-        let to = self.at(offset, from.len());
+        let (to, bytes, from) = (self.at(offset, from.len()), from.len(), from.as_ptr());
         // SAFETY: `to` is in bounds; a slice of ours never overlaps a map that nobody borrows.
-        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
+        unsafe {
+            // A few words take less than a call.
+            match bytes {
+                4..8 => copy_twice::<4>(from, to, bytes),
+                8..=16 => copy_twice::<8>(from, to, bytes),
+                _ => core::ptr::copy_nonoverlapping(from, to, bytes),
+            }
+        }
     }
 
     /// Copies bytes out. What a peer may be writing meanwhile comes out as any mixture.

@@ -186,7 +186,6 @@ impl Channel {
     /// eyes on the lane. `must_look` as in [`Channel::announce`].
     #[inline(always)]
     pub fn tell_of_request(&self, lane: usize, reader: Reader, must_look: bool) {
-        self.show_processor();
         let expected = match reader {
             // One who attends may stay away: see `hurry`.
             Reader::Watching | Reader::Attending => false,

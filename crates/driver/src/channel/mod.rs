@@ -17,7 +17,7 @@ use baton_abi::lane::*;
 use baton_shm::bell::{Bell, OwnBell};
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::mailbox::{Mailbox, Reader};
-use baton_shm::mapping::{self, Access, Mapping, View};
+use baton_shm::mapping::{self, Access, Mapping, Part, View};
 use baton_shm::ring::{Consumer, Producer};
 use baton_shm::sync::{AtomicU64, Ordering};
 use bytemuck::{bytes_of, bytes_of_mut};
@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 /// Most descriptor messages that wait here for their transaction; the others wait in the socket.
 const MAX_STASHED: usize = 1024;
 
-/// In [`Channel::kept`]: the looper sleeps there, or is about to.
+/// In [`Channel::dwelling`]: the looper sleeps there, or is about to.
 const ASLEEP: u32 = 1 << 31;
 
 /// Size of a lane's two areas.
@@ -79,9 +79,9 @@ pub struct Channel {
     /// Server: lanes that have a looper of their own. Nobody else takes what comes there. Changed with
     /// the ends locked.
     attended: AtomicU64,
-    /// Server: the lane to which a looper of the pool keeps, and one; 0 if there is none. Changed with the ends
+    /// Server: the lane at which a looper of the pool dwells, and one; 0 if there is none. Changed with the ends
     /// locked, but for [`ASLEEP`].
-    kept: AtomicU32,
+    dwelling: AtomicU32,
     /// Server: each held by the looper of its own that a lane has.
     seats: [Lock<()>; LANES],
     /// Lanes whose callers lend their loopers their priority.
@@ -196,7 +196,7 @@ impl Channel {
             left: AtomicU64::new(0),
             niced: AtomicU64::new(0),
             attended: AtomicU64::new(0),
-            kept: AtomicU32::new(0),
+            dwelling: AtomicU32::new(0),
             seats: std::array::from_fn(|_| Lock::default()),
             lending: AtomicU64::new(0),
             loopers: std::array::from_fn(|_| AtomicU32::new(0)),
@@ -273,7 +273,7 @@ impl Channel {
             Some(map) => map,
             None => self.map_lane(lane)?,
         };
-        let (request, reply) = map.view().split_at(AREA_BYTES);
+        let (request, reply) = (map.part_at(0), map.part_at(AREA_BYTES));
         Ok(match self.end {
             End::Server => Lane { incoming: request, outgoing: reply },
             End::Client => Lane { incoming: reply, outgoing: request },
@@ -324,37 +324,47 @@ pub struct OneWayAccount {
 /// A lane's two areas, from this end.
 #[derive(Clone, Copy)]
 pub struct Lane<'a> {
-    /// Where messages come in.
-    pub incoming: View<'a>,
-    /// Where messages go out.
-    pub outgoing: View<'a>,
+    incoming: Part<'a, AREA_BYTES>,
+    outgoing: Part<'a, AREA_BYTES>,
 }
 
 impl<'a> Lane<'a> {
+    /// Where messages come in.
+    #[inline(always)]
+    pub fn incoming(self) -> View<'a> {
+        self.incoming.view()
+    }
+
+    /// Where messages go out.
+    #[inline(always)]
+    pub fn outgoing(self) -> View<'a> {
+        self.outgoing.view()
+    }
+
     /// The mailbox of what comes in.
     #[inline]
     pub fn inbox(self) -> Mailbox<'a> {
-        Mailbox::new(self.incoming.word(0))
+        Mailbox::new(self.incoming().word(0))
     }
 
     /// The mailbox of what goes out.
     #[inline(always)]
     pub fn outbox(self) -> Mailbox<'a> {
-        Mailbox::new(self.outgoing.word(0))
+        Mailbox::new(self.outgoing().word(0))
     }
 
     /// Copies the header of what has come in.
     #[inline(always)]
     pub fn header(self) -> Message {
         let mut message = Message::default();
-        self.incoming.read(0, bytes_of_mut(&mut message));
+        self.incoming().read(0, bytes_of_mut(&mut message));
         message
     }
 
     /// The header of what went out last. The peer may have changed it since.
     pub fn sent(self) -> Message {
         let mut message = Message::default();
-        self.outgoing.read(0, bytes_of_mut(&mut message));
+        self.outgoing().read(0, bytes_of_mut(&mut message));
         message
     }
 
@@ -362,8 +372,8 @@ impl<'a> Lane<'a> {
     #[inline(always)]
     pub fn post(self, message: &Message, body: impl FnOnce(View<'_>)) -> Reader {
         // The word is the mailbox's: the header goes in behind it.
-        self.outgoing.write(4, &bytes_of(message)[4..]);
-        body(self.outgoing);
+        self.outgoing().write(4, &bytes_of(message)[4..]);
+        body(self.outgoing());
         self.outbox().post()
     }
 }

@@ -48,8 +48,8 @@ impl Channel {
     /// already, of which others have heard.
     pub fn attend(&self, lane: Lane<'_>, number: u32) -> bool {
         let _ends = self.ends();
-        if self.is_kept(number) {
-            // Nobody keeps to it once that looper has looked.
+        if self.is_dwelt_at(number) {
+            // Nobody does any more once that looper has looked.
             lane.inbox().nudge();
             return false;
         }
@@ -61,55 +61,55 @@ impl Channel {
     }
 
     /// The calling looper of the pool alone takes what comes on the lane from now on. False if somebody is at it,
-    /// or keeps to another lane.
-    pub fn keep(&self, lane: Lane<'_>, number: u32) -> bool {
+    /// or dwells at another lane.
+    pub fn dwell(&self, lane: Lane<'_>, number: u32) -> bool {
         let _ends = self.ends();
-        let (attended, kept) = (&self.attended, &self.kept);
-        let is_free = kept.load(Ordering::Relaxed) == 0 && !self.is_attended(number as usize);
+        let is_free =
+            self.dwelling.load(Ordering::Relaxed) == 0 && !self.is_attended(number as usize);
         if !is_free || !self.start_serving(number) {
             return false;
         }
-        attended.fetch_or(1 << number, Ordering::Relaxed);
-        kept.store(number + 1, Ordering::Relaxed);
+        self.attended.fetch_or(1 << number, Ordering::Relaxed);
+        self.dwelling.store(number + 1, Ordering::Relaxed);
         lane.inbox().watch();
         true
     }
 
     /// It does no more. What lies there is for whoever looks next.
-    pub fn keep_no_more(&self, lane: Lane<'_>, number: u32) {
+    pub fn dwell_no_more(&self, lane: Lane<'_>, number: u32) {
         let mut ends = self.ends();
-        self.kept.store(0, Ordering::Relaxed);
+        self.dwelling.store(0, Ordering::Relaxed);
         self.attended.fetch_and(!(1 << number), Ordering::Relaxed);
         self.end_serving(number);
         ends.ready |= u64::from(lane.inbox().unwatch()) << number;
     }
 
-    fn is_kept(&self, lane: u32) -> bool {
-        self.kept.load(Ordering::Relaxed) & !ASLEEP == lane + 1
+    fn is_dwelt_at(&self, lane: u32) -> bool {
+        self.dwelling.load(Ordering::Relaxed) & !ASLEEP == lane + 1
     }
 
-    /// The looper that keeps to the lane is about to sleep there, unless `is_wanted` says otherwise.
+    /// The looper that dwells at the lane is about to sleep there, unless `is_wanted` says otherwise.
     #[inline]
-    pub fn sleep_on_kept(
+    pub fn sleep_dwelling(
         &self,
         lane: Lane<'_>,
         number: u32,
         is_wanted: impl FnOnce() -> bool,
     ) -> Result<Seen, Wait> {
-        // Relaxed: the mailbox has a fence between this and `is_wanted`, which pairs with that in `nudge_kept`.
-        self.kept.store(number + 1 | ASLEEP, Ordering::Relaxed);
+        // Relaxed: the mailbox has a fence between this and `is_wanted`, which pairs with that in `nudge_dweller`.
+        self.dwelling.store(number + 1 | ASLEEP, Ordering::Relaxed);
         let seen = lane.inbox().wait_unless(None, is_wanted);
-        self.kept.store(number + 1, Ordering::Relaxed);
+        self.dwelling.store(number + 1, Ordering::Relaxed);
         seen
     }
 
-    /// After work has been published by a SeqCst read-modify-write: wakes the looper that keeps to a lane, if it sleeps.
+    /// After work has been published by a SeqCst read-modify-write: wakes the looper that dwells at a lane, if it sleeps.
     /// False if there is none.
-    pub fn nudge_kept(&self) -> bool {
+    pub fn nudge_dweller(&self) -> bool {
         fence_after_update();
-        let kept = self.kept.load(Ordering::Relaxed);
-        let sleeps = kept & ASLEEP != 0;
-        if sleeps && let Ok(areas) = self.lane((kept & !ASLEEP) as usize - 1) {
+        let dwelling = self.dwelling.load(Ordering::Relaxed);
+        let sleeps = dwelling & ASLEEP != 0;
+        if sleeps && let Ok(areas) = self.lane((dwelling & !ASLEEP) as usize - 1) {
             areas.inbox().nudge();
         }
         sleeps
@@ -170,10 +170,10 @@ impl Channel {
         !self.serving[lane as usize].swap(true, Ordering::AcqRel)
     }
 
-    /// Nobody serves the lane any more, but for one who keeps to it: before its client can know.
+    /// Nobody serves the lane any more, but for one who dwells there: before its client can know.
     #[inline]
     pub fn end_serving(&self, lane: u32) {
-        if !self.is_kept(lane) {
+        if !self.is_dwelt_at(lane) {
             self.serving[lane as usize].store(false, Ordering::Release);
         }
     }

@@ -221,7 +221,7 @@ impl Engine {
             return Err(Stop::Violation("no request where one must be"));
         }
         let via = channel.via(lane);
-        match self.take_in(state, channel, &message, areas.incoming, 0, via, None) {
+        match self.take_in(state, channel, &message, areas.incoming(), 0, via, None) {
             Err(Stop::NoRoom) => unreachable!("only one-way transactions wait for room"),
             Err(stop) => {
                 channel.end_serving(number);

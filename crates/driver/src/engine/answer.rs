@@ -154,7 +154,7 @@ impl Engine {
                 return Ok(true);
             }
         };
-        let from = (areas.incoming, parts.data_at);
+        let from = (areas.incoming(), parts.data_at);
         match self.unload(state, &arrival, channel, room, from) {
             Ok(contents) => {
                 areas.inbox().clear();
@@ -178,7 +178,7 @@ impl Engine {
         areas: crate::channel::Lane<'_>,
         via: Via,
     ) -> Result<bool, Stop> {
-        let taken = self.take_in(state, channel, message, areas.incoming, 0, via, Some(tid))?;
+        let taken = self.take_in(state, channel, message, areas.incoming(), 0, via, Some(tid))?;
         areas.inbox().clear();
         if let Some((kind, errno)) = taken
             && !self.answer(via, kind, Some(errno), AT_THE_DOOR)

@@ -146,5 +146,5 @@ impl Engine {
 
 fn ring(channel: &Channel, how: fn(OwnBell<'_>) -> OwnRing) -> OwnRing {
     let rung = channel.own_bell().map_or(OwnRing::NoSleeper, how);
-    if channel.nudge_kept() { OwnRing::Rung } else { rung }
+    if channel.nudge_dweller() { OwnRing::Rung } else { rung }
 }

@@ -170,6 +170,12 @@ impl Engine {
             // A looper that sleeps on another's bell keeps them.
             self.ring_own_bells();
         }
+        let used: Vec<_> = graves.into_iter().filter(|channel| self.is_used(channel)).collect();
+        if !used.is_empty() {
+            // Their callers hear of the end soon.
+            self.graves.lock().extend(used);
+            self.patrol.expect();
+        }
     }
 
     /// The peer has broken the protocol: it loses the channel, and nobody else loses anything.

@@ -6,10 +6,10 @@
 
 use super::Engine;
 use super::reserve::Purpose;
-use crate::channel::{Channel, Lane};
-use crate::state::transaction::Refusal;
+use crate::channel::{Channel, Lane, Progress};
+use crate::state::transaction::{Refusal, Via};
 use crate::state::work::Tid;
-use baton_abi::control::ProcessId;
+use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{ChainEntry, MAX_PAYLOAD_BYTES, Message};
 use baton_shm::mapping::View;
 use rustix::io::Errno;
@@ -46,6 +46,8 @@ impl Engine {
         let route = route?;
         let chain = self.callers(&route, 0).count();
         let (channel, lane) = self.lane_to(route.peer, Purpose::Loan).map_err(Refusal::lost)?;
+        // The plain call finds it so.
+        channel.set_progress(lane, Progress::Departed);
         let data_at = size_of::<Message>() + chain * size_of::<ChainEntry>();
         Ok(LoanedLane { channel, lane, data_at, bytes, is_held: Cell::new(true) })
     }
@@ -63,7 +65,7 @@ impl LoanedLane {
 
     /// The map, and where in it the data begins.
     pub fn place(&self) -> (View<'_>, usize) {
-        (self.areas().outgoing, self.data_at)
+        (self.areas().outgoing(), self.data_at)
     }
 
     /// Gives the lane to a call to this process, if it leads there; then it is the call's to give
@@ -75,9 +77,9 @@ impl LoanedLane {
     }
 
     /// The lane, if it is one of this channel, and written for a call with no others above it.
-    pub fn plain_lane(&self, channel: &Channel) -> Option<usize> {
+    pub fn plain_lane(&self, channel: ChannelId) -> Option<Via> {
         let plain = self.data_at == size_of::<Message>() + size_of::<ChainEntry>();
-        (plain && std::ptr::eq(&*self.channel, channel)).then_some(self.lane)
+        (plain && self.channel.id == channel).then(|| self.channel.via(self.lane))
     }
 
     /// The lane is no longer the loan's to give back.

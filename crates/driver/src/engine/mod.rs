@@ -16,7 +16,6 @@ mod effects;
 mod events;
 pub(crate) mod fast;
 mod follow;
-mod keep;
 mod leave;
 pub(crate) mod loan;
 mod rejoin;
@@ -71,7 +70,7 @@ pub struct Engine {
     graves: Lock<Vec<Arc<Channel>>>,
     /// Held while a channel is opened.
     opening: Lock<()>,
-    front: Mapping<FRONT_BYTES>,
+    front: Arc<Mapping<FRONT_BYTES>>,
     tally: Mapping<TALLY_BYTES>,
     /// What the state was like when it was shown last.
     shown: [AtomicU64; 2],
@@ -172,7 +171,7 @@ impl Engine {
             channels: Lock::default(),
             graves: Lock::default(),
             opening: Lock::default(),
-            front,
+            front: Arc::new(front),
             tally,
             shown: Default::default(),
             published_outstanding: AtomicU32::new(0),

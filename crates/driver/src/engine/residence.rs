@@ -29,16 +29,16 @@ impl Channel {
     /// A lane's pages, and those that all lanes share, stay in memory.
     fn keep_lane(&self, lane: usize) -> Result<(), Errno> {
         let areas = self.lane(lane)?;
-        areas.incoming.keep(0, LANE_BYTES)?;
-        areas.outgoing.keep(0, LANE_BYTES)?;
+        areas.incoming().keep(0, LANE_BYTES)?;
+        areas.outgoing().keep(0, LANE_BYTES)?;
         self.keep_words()
     }
 
     /// A lane's pages may go.
     pub(super) fn release_lane(&self, lane: u32) {
         if let Ok(areas) = self.lane(lane as usize) {
-            areas.incoming.release(0, LANE_BYTES);
-            areas.outgoing.release(0, LANE_BYTES);
+            areas.incoming().release(0, LANE_BYTES);
+            areas.outgoing().release(0, LANE_BYTES);
         }
     }
 }

@@ -165,9 +165,7 @@ impl Engine {
             if looks % HOT_REQUESTS == 0 {
                 hot = self.hot(&warm);
             }
-            if let Some(server) = server
-                && let Some(lane) = server.lane_to_keep(&warm)
-                && let Some(outcome) = self.keep_to(lane, &warm, any_work, *server)
+            if let Some(outcome) = server.as_mut().and_then(|server| server.dwell(&warm, any_work))
             {
                 return outcome;
             }
@@ -290,14 +288,20 @@ type Word<'a> = (&'a AtomicU32, u32);
 #[inline(always)]
 fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
     // A looper that has been woken for it takes it.
-    let is_untaken = || !channel.is_expected(number) && !lane.outbox().is_empty();
-    let mut untaken = is_untaken();
-    if untaken {
-        // A looper that this call has kept from its processor comes by: to let it costs less than a timer.
-        std::thread::yield_now();
-        untaken = is_untaken();
+    if channel.is_expected(number) || lane.outbox().is_empty() {
+        return lane.inbox().wait(None);
     }
-    match lane.inbox().wait(untaken.then_some(UNTAKEN)) {
+    sleep_untaken(channel, number, lane)
+}
+
+#[inline(never)]
+fn sleep_untaken(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
+    // A looper that this call has kept from its processor comes by: to let it costs less than a timer.
+    std::thread::yield_now();
+    if lane.outbox().is_empty() {
+        return lane.inbox().wait(None);
+    }
+    match lane.inbox().wait(Some(UNTAKEN)) {
         Err(Wait::TimedOut) => {
             channel.hurry(number as usize);
             lane.inbox().wait(None)

@@ -92,7 +92,8 @@ impl<'a> Loan<'a> {
     pub fn call(self, code: u32) -> Result<Received<'a>, CallError> {
         let Loan { process, handle, lane } = self;
         process.check_handle(handle)?;
-        if let Some(answer) = process.call_fast(handle.number, code, Body::Loan(&lane)) {
+        let mut answer = Ok(Received::awaited(&process.inner));
+        if process.call_fast(handle.number, code, Body::Loan(&lane), &mut answer) {
             return answer;
         }
         let (tid, flags) = (tid(), TF_ACCEPT_FDS);

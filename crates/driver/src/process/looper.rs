@@ -11,8 +11,12 @@ use crate::state::transaction::{Incoming, Target};
 use crate::state::{Return, State};
 use baton_abi::control::Strength;
 use baton_abi::uapi::*;
+use baton_shm::futex::Wait;
 use baton_shm::lock::Guard;
+use baton_shm::mailbox::Seen;
 use rustix::io::Errno;
+use std::any::Any;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 impl Process {
@@ -73,7 +77,7 @@ impl Process {
                 engine.unlock(state);
                 let told = self.inner.recipients.lock().remove(&cookie);
                 for recipient in told.unwrap_or_default() {
-                    caught(recipient);
+                    let _ = caught(recipient);
                 }
                 engine.lock()
             }
@@ -110,16 +114,33 @@ impl Process {
         handler: &Arc<Handler>,
         request: &Request<'_>,
     ) -> Answered {
-        let inner = &self.inner;
-        let answer = handle(handler, request);
-        let answered = match &answer {
+        // The answer is not moved out of the closure: that would be a tenth of what all this takes.
+        let (mut is_ours, mut answered) = (false, Answered::No);
+        let ended = while_serving(|| {
+            caught(|| {
+                let answer = handler(request);
+                is_ours = true;
+                answered = self.answer_taken(taken, &answer);
+            })
+        });
+        match ended {
+            Ok(()) => answered,
+            Err(panic) if is_ours => std::panic::resume_unwind(ManuallyDrop::into_inner(panic)),
+            Err(_) => self.answer_taken(taken, &Err(Errno::FAULT)),
+        }
+    }
+
+    #[inline(always)]
+    fn answer_taken(&self, taken: Taken<'_>, answer: &Result<Parcel, Errno>) -> Answered {
+        let engine = &self.inner.engine;
+        let answered = match answer {
             Ok(parcel) if parcel.objects.is_none() && parcel.data.len() <= INLINE_BYTES => {
-                taken.answer(&inner.engine, &parcel.data)
+                taken.answer(engine, &parcel.data)
             }
-            _ => taken.give_up(&inner.engine),
+            _ => taken.give_up(engine),
         };
         if answered == Answered::No {
-            self.reply(&answer);
+            self.reply(answer);
         }
         answered
     }
@@ -155,20 +176,23 @@ impl Server for Looper<'_> {
         self.seats.last_lane(warm)
     }
 
-    fn lane_to_keep(&mut self, warm: &Warm) -> Option<(usize, u32)> {
-        self.seats.lane_to_keep(warm)
-    }
-
-    fn serve_kept(&mut self, warm: &Warm, any_work: u32) -> bool {
+    fn dwell(&mut self, warm: &Warm, any_work: u32) -> Option<Wait> {
         let inner = &self.process.inner;
-        let mut request = Request { received: Received::awaited(inner) };
-        let here = request.received.here();
-        let taken = self.seats.take_kept(&inner.engine, warm, any_work, here);
-        taken.is_some_and(|(taken, handler)| {
-            self.process.serve_taken(taken, handler, &request) == Answered::Yes
-        })
+        let mut dwelling = self.seats.dwell(&inner.engine, warm, any_work)?;
+        loop {
+            match dwelling.wait() {
+                Ok(Seen::Message) => {}
+                Ok(_) => return Some(Wait::Woken),
+                Err(ended) => return Some(ended),
+            }
+            let mut request = Request { received: Received::awaited(inner) };
+            let handler = dwelling.take(request.received.here());
+            let Some(handler) = handler else { return Some(Wait::Woken) };
+            if self.process.serve_taken(dwelling.taken(), handler, &request) == Answered::No {
+                return Some(Wait::Woken);
+            }
+        }
     }
-
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
         let inner = &self.process.inner;
         let mut request = Request { received: Received::awaited(inner) };
@@ -196,14 +220,17 @@ fn at_level<T>(wanted: Wanted, body: impl FnOnce() -> T) -> T {
 
 fn handle(handler: &Arc<Handler>, request: &Request<'_>) -> Result<Parcel, Errno> {
     let mut answer = Err(Errno::FAULT);
-    while_serving(|| caught(|| answer = handler(request)));
+    let _ = while_serving(|| caught(|| answer = handler(request)));
     answer
 }
 
 /// Runs the program's code: a panic, which the panic hook has told of, must not leave a caller
 /// without an answer nor the pool with a looper that is gone.
-fn caught(body: impl FnOnce()) {
+#[inline(always)]
+fn caught(body: impl FnOnce()) -> Result<(), Panicked> {
     // AssertUnwindSafe: what the body shares with others is the program's, which chose locks or not.
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-    let _ = result.map_err(std::mem::forget);
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).map_err(ManuallyDrop::new)
 }
+
+/// What a panic said: its program's, and dropping that may panic again.
+type Panicked = ManuallyDrop<Box<dyn Any + Send>>;

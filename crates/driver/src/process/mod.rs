@@ -153,32 +153,45 @@ impl Process {
         code: u32,
         parcel: &Parcel,
     ) -> Result<Received<'_>, CallError> {
-        let inner = &self.inner;
-        if parcel.objects.is_none() && Arc::ptr_eq(&handle.process.inner, inner) {
-            let body = Body::Bytes(&parcel.data);
-            if let Some(answer) = self.call_fast(handle.number, code, body) {
-                return answer;
-            }
+        let is_plain = parcel.objects.is_none() && Arc::ptr_eq(&handle.process.inner, &self.inner);
+        // The one variable that is returned: it is filled where it stays.
+        let mut answer = Ok(Received::awaited(&self.inner));
+        let body = Body::Bytes(&parcel.data);
+        if !is_plain || !self.call_fast(handle.number, code, body, &mut answer) {
+            answer = self.call_by_state(handle, code, parcel);
         }
+        answer
+    }
+
+    #[inline(never)]
+    fn call_by_state(
+        &self,
+        handle: &Handle,
+        code: u32,
+        parcel: &Parcel,
+    ) -> Result<Received<'_>, CallError> {
         self.check(handle, parcel)?;
         self.send(tid(), Target::Handle(handle.number), code, TF_ACCEPT_FDS, Ok(parcel));
         self.await_reply(tid(), handle.number)
     }
 
-    /// `None` if the call is not one for the fast path.
+    /// Puts the answer in the place of one that is awaited. False if the call is not one for the fast path.
     #[inline(always)]
-    fn call_fast(
-        &self,
+    fn call_fast<'a>(
+        &'a self,
         handle: u32,
         code: u32,
         body: Body<'_>,
-    ) -> Option<Result<Received<'_>, CallError>> {
-        let (inner, named) = (&self.inner, (code, TF_ACCEPT_FDS));
-        let mut answer = Received::awaited(inner);
-        match inner.engine.call_fast(handle, named, body, answer.here()) {
-            Outcome::Answered => Some(Ok(answer)),
-            Outcome::Adopted(_) => Some(self.await_reply(tid(), handle)),
-            Outcome::No => None,
+        answer: &mut Result<Received<'a>, CallError>,
+    ) -> bool {
+        let Ok(awaited) = answer else { return false };
+        match self.inner.engine.call_fast(handle, (code, TF_ACCEPT_FDS), body, awaited.here()) {
+            Outcome::Answered => true,
+            Outcome::Adopted(_) => {
+                *answer = self.await_reply(tid(), handle);
+                true
+            }
+            Outcome::No => false,
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub struct Parcel {
     pub(super) data: SmallVec<[u8; SHORT_BYTES]>,
-    pub(super) objects: Option<Box<Objects>>,
+    pub(super) objects: Option<Arc<Objects>>,
 }
 
 /// A parcel of so few bytes needs no memory of its own, and is moved for next to nothing.
@@ -71,7 +71,7 @@ impl Parcel {
     }
 
     fn objects(&mut self) -> &mut Objects {
-        self.objects.get_or_insert_default()
+        Arc::make_mut(self.objects.get_or_insert_default())
     }
 
     pub(super) fn offsets(&self) -> &[u64] {

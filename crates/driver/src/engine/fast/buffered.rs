@@ -64,7 +64,7 @@ impl Receiver for Buffered {
             return false;
         }
         // The point of no return.
-        View::copy(request.taken.lane.incoming, DATA_AT, engine.memory.view(), buffer, bytes);
+        View::copy(request.taken.lane.incoming(), DATA_AT, engine.memory.view(), buffer, bytes);
         state.set_waiting(self.tid, Waiting::No);
         let wants_looper = state.wants_looper(self.tid);
         engine.unlock_room(state);

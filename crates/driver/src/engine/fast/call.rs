@@ -1,7 +1,7 @@
 //! A call by the fast path.
 
-use super::cell::Cell;
-use super::local::{self, Local};
+use super::cell::{Cell, Inside};
+use super::local::{self, Local, Route};
 use super::{INLINE_BYTES, Receiver, is_plain};
 use crate::channel::{Channel, Lane, Progress};
 use crate::clock::stamp;
@@ -30,6 +30,14 @@ pub(crate) enum Outcome {
     No,
 }
 
+/// What became of one by a thread that is inside the gate.
+enum Made {
+    Answered,
+    /// It is under way. With it how the wait has ended.
+    Unanswered(Result<Seen, Wait>),
+    NotAtAll,
+}
+
 /// What a call carries.
 #[derive(Clone, Copy)]
 pub(crate) enum Body<'a> {
@@ -43,7 +51,7 @@ pub(crate) enum Body<'a> {
 
 /// An answer of the one shape.
 pub(crate) struct Plain<'a> {
-    cell: &'a Cell,
+    inside: &'a Inside<'a>,
     pub message: &'a Message,
     /// Where it lies, its data behind the header.
     pub area: View<'a>,
@@ -53,7 +61,7 @@ impl Plain<'_> {
     /// The call is over, unless this is false: then it is the state's.
     #[inline(always)]
     pub fn leave(&self) -> bool {
-        self.cell.leave()
+        self.inside.end_call()
     }
 }
 
@@ -126,26 +134,63 @@ impl Engine {
         receiver: &mut impl Receiver,
     ) -> Option<Outcome> {
         let (cell, route) = local.way(handle, self.fast.gate.epoch())?;
-        let channel = &*route.lane.channel.upgrade()?;
-        let number = match body {
-            Body::Bytes(_) | Body::Program(_) => route.lane.number as usize,
-            Body::Loan(loan) => loan.plain_lane(channel)?,
+        let via = match body {
+            Body::Bytes(_) | Body::Program(_) => route.lane.via(),
+            Body::Loan(loan) => loan.plain_lane(route.lane.via().channel)?,
         };
-        let (via, lane) = (channel.via(number), channel.lane(number).ok()?);
-        if channel.front_word(front::FROZEN) != 0 || !has_room(channel, body.bytes()) {
-            return None;
-        }
         let token = token::next().ok()?;
-        channel.set_progress(number, Progress::Departed);
         // Before anyone can seize it, who takes it off again.
         self.set_open(cell, true);
-        if !cell.begin_call((&self.fast.gate, route.epoch), (via, channel.peer), handle, token) {
-            return Some(match self.turn_back(cell, via) {
-                true => Outcome::No,
-                false => leave(local, handle, body, Ok(Seen::Nudge)),
-            });
+        let by = (&self.fast.gate, route.epoch);
+        let inside = cell.begin_call(by, (via, route.lane.peer), handle, token);
+        let mut made = match &inside {
+            Some(inside) => self.call_inside(
+                inside,
+                (cell, route),
+                via.lane,
+                token,
+                (code, flags),
+                body,
+                receiver,
+            ),
+            None => Made::NotAtAll,
+        };
+        match made {
+            Made::Answered => {}
+            Made::Unanswered(_) => self.hand_over(cell),
+            Made::NotAtAll if self.turn_back(cell, via) => {}
+            Made::NotAtAll => made = Made::Unanswered(Ok(Seen::Nudge)),
         }
-        channel.begin_lending(via.lane);
+        // Not before the state has the call, where it is to have it.
+        drop(inside);
+        Some(match made {
+            Made::Answered => Outcome::Answered,
+            Made::Unanswered(seen) => leave(local, handle, body, seen),
+            Made::NotAtAll => Outcome::No,
+        })
+    }
+
+    #[inline(always)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "inlined: what is put together is put into memory"
+    )]
+    fn call_inside(
+        &self,
+        inside: &Inside<'_>,
+        (cell, route): (&Cell, &Route),
+        number: u32,
+        token: u64,
+        (code, flags): (u32, u32),
+        body: Body<'_>,
+        receiver: &mut impl Receiver,
+    ) -> Made {
+        let channel = route.lane.channel(inside);
+        let Ok(lane) = channel.lane(number as usize) else { return Made::NotAtAll };
+        if channel.front_word(front::FROZEN) != 0 || !has_room(channel, body.bytes()) {
+            return Made::NotAtAll;
+        }
+        channel.begin_lending(number);
         // The point of no return.
         let request = Message {
             kind: Kind::Request as u32,
@@ -158,17 +203,20 @@ impl Engine {
             stamp: stamp(self.broker.stamps),
             ..Message::default()
         };
-        channel.show_nice(number, route.nice);
-        let caller = ChainEntry { process: self.identity.process.0, token };
-        body.write(lane.outgoing, &caller);
-        let reader = lane.post(&request, |_| {});
-        channel.tell_of_request(number, reader, false);
-        let seen = self.await_answer(channel, via.lane, lane);
-        if seen == Ok(Seen::Message) && self.take_answer(cell, lane, receiver) {
-            return Some(Outcome::Answered);
+        channel.show_nice(number as usize, route.nice);
+        if route.lane.is_to_be_placed() {
+            channel.show_processor();
         }
-        self.hand_over(cell);
-        Some(leave(local, handle, body, seen))
+        let caller = ChainEntry { process: self.identity.process.0, token };
+        body.write(lane.outgoing(), &caller);
+        let reader = lane.post(&request, |_| {});
+        channel.tell_of_request(number as usize, reader, false);
+        let seen = self.await_answer(channel, number, lane);
+        if seen != Ok(Seen::Message) || !self.take_answer((cell, inside), lane, receiver) {
+            return Made::Unanswered(seen);
+        }
+        channel.set_progress(number as usize, Progress::Departed);
+        Made::Answered
     }
 
     /// The gate was shut just now. False if the call that was not made has failed meanwhile.
@@ -186,12 +234,17 @@ impl Engine {
 
     /// Takes the answer, if it is as plain as the call, and nothing was to be heard before it.
     #[inline(always)]
-    fn take_answer(&self, cell: &Cell, lane: Lane<'_>, receiver: &mut impl Receiver) -> bool {
+    fn take_answer(
+        &self,
+        (cell, inside): (&Cell, &Inside<'_>),
+        lane: Lane<'_>,
+        receiver: &mut impl Receiver,
+    ) -> bool {
         let message = lane.header();
         if !is_plain(&message, Kind::Reply, 0) || self.has_events() {
             return false;
         }
-        let answer = Plain { cell, message: &message, area: lane.incoming };
+        let answer = Plain { inside, message: &message, area: lane.incoming() };
         let taken = receiver.take_answer(self, &answer);
         if taken {
             self.set_open(cell, false);

@@ -4,8 +4,11 @@ use crate::state::thread::Calling;
 use crate::state::transaction::{Serving, Via};
 use crate::state::work::Tid;
 use baton_abi::control::{ChannelId, ProcessId};
-use baton_abi::lane::ChainEntry;
+use baton_abi::lane::{ChainEntry, FRONT_BYTES, front};
 use baton_shm::gate::{Gate, Pass};
+use baton_shm::held::Held;
+use baton_shm::mapping::Mapping;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const CALLING: u32 = 1;
@@ -16,7 +19,7 @@ const SERVING: u32 = 2;
 pub(super) struct Cell {
     pub tid: Tid,
     /// Its own slot of the front page, if there was one left.
-    pub slot: Option<u8>,
+    pub slot: Option<Slot>,
     pass: Pass,
     channel: AtomicU64,
     lane: AtomicU32,
@@ -27,6 +30,54 @@ pub(super) struct Cell {
     token: AtomicU64,
 }
 
+/// A slot of the front page, in which one thread counts.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub number: u8,
+    /// [`front::SLOT_OPEN`].
+    pub open: Held<Mapping<FRONT_BYTES>, AtomicU32>,
+    /// [`front::SLOT_TRANSACTIONS`].
+    pub transactions: Held<Mapping<FRONT_BYTES>, AtomicU64>,
+}
+
+impl Slot {
+    pub fn new(page: &Arc<Mapping<FRONT_BYTES>>, number: u8) -> Slot {
+        let (at, page) = (front::slot_at(number), || Arc::clone(page));
+        let open = Held::new(page(), |page| page.word(at + front::SLOT_OPEN));
+        let transactions =
+            Held::new(page(), |page| page.double_word(at + front::SLOT_TRANSACTIONS));
+        Slot { number, open, transactions }
+    }
+}
+
+/// The thread may use the channel of its call as long as this is there.
+pub(super) struct Inside<'a> {
+    cell: &'a Cell,
+    epoch: u64,
+    channel: ChannelId,
+}
+
+impl Inside<'_> {
+    /// The call is over. False if the state has it.
+    #[inline(always)]
+    pub fn end_call(&self) -> bool {
+        self.cell.pass.end()
+    }
+
+    /// Whether it has entered for this channel, by this epoch.
+    #[inline(always)]
+    pub fn is_by(&self, epoch: u64, channel: ChannelId) -> bool {
+        (self.epoch, self.channel) == (epoch, channel)
+    }
+}
+
+impl Drop for Inside<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.cell.pass.come_out();
+    }
+}
+
 /// What was under way.
 #[derive(Debug)]
 pub(super) enum Errand {
@@ -35,7 +86,7 @@ pub(super) enum Errand {
 }
 
 impl Cell {
-    pub fn new(tid: Tid, slot: Option<u8>) -> Cell {
+    pub fn new(tid: Tid, slot: Option<Slot>) -> Cell {
         Cell {
             tid,
             slot,
@@ -57,16 +108,18 @@ impl Cell {
         self.token.store(token, Ordering::Relaxed);
     }
 
-    /// Begins a call. False if the gate has been shut since the epoch: see [`Cell::leave`].
+    /// Begins a call. `None` if the gate has been shut since the epoch: see [`Cell::leave`].
+    #[inline(always)]
     pub fn begin_call(
         &self,
         (gate, epoch): (&Gate, u64),
         (via, peer): (Via, ProcessId),
         handle: u32,
         token: u64,
-    ) -> bool {
+    ) -> Option<Inside<'_>> {
         self.note(via, peer, handle, token);
-        self.pass.enter(gate, epoch, CALLING)
+        let entered = self.pass.enter(gate, epoch, CALLING);
+        entered.then_some(Inside { cell: self, epoch, channel: via.channel })
     }
 
     /// Begins to serve. False if the gate has been shut since the epoch: see [`Cell::leave`].
@@ -84,6 +137,11 @@ impl Cell {
     /// It is over, or has not begun. False if the state has it.
     pub fn leave(&self) -> bool {
         self.pass.leave()
+    }
+
+    /// Whether the thread may not have done with this channel, which nobody can enter for any more.
+    pub fn is_inside(&self, channel: ChannelId) -> bool {
+        self.pass.is_inside() && self.channel.load(Ordering::Relaxed) == channel.0
     }
 
     /// With the state's lock held: what is under way, which is the state's from now on.

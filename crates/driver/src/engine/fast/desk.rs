@@ -244,13 +244,9 @@ impl Server for Looper<'_> {
         self.seats.last_lane(warm)
     }
 
-    /// It leaves with each.
-    fn lane_to_keep(&mut self, _: &Warm) -> Option<(usize, u32)> {
+    /// It leaves with each transaction.
+    fn dwell(&mut self, _: &Warm, _: u32) -> Option<Wait> {
         None
-    }
-
-    fn serve_kept(&mut self, _: &Warm, _: u32) -> bool {
-        false
     }
 
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {

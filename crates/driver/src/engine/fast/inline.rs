@@ -84,7 +84,7 @@ impl Receiver for Inline {
             return false;
         }
         // The point of no return.
-        self.fill(request.message, request.taken.lane.incoming, DATA_AT);
+        self.fill(request.message, request.taken.lane.incoming(), DATA_AT);
         self.sender = request.sender;
         true
     }

@@ -1,6 +1,7 @@
 //! What a thread remembers of its last calls, for the next one.
 
 use super::cell::Cell;
+use super::own_lane::OwnLane;
 use crate::channel::Channel;
 use crate::engine::{Engine, tid};
 use crate::level::nice;
@@ -39,24 +40,6 @@ pub(super) struct Route {
     ranks: u32,
 }
 
-/// A lane that is the thread's as long as it has a route by it. It keeps no channel: one whose peer
-/// is gone must not stay for a thread that calls no more.
-pub(super) struct OwnLane {
-    pub channel: Weak<Channel>,
-    pub number: u32,
-    is_ours: Value<bool>,
-}
-
-impl Drop for OwnLane {
-    fn drop(&mut self) {
-        if self.is_ours.get()
-            && let Some(channel) = self.channel.upgrade()
-        {
-            channel.give_lane(self.number);
-        }
-    }
-}
-
 impl Local {
     const fn new() -> Local {
         Local { engine: 0, cell: None, routes: [const { None }; ROUTES] }
@@ -92,13 +75,12 @@ impl Local {
             route.take_if(is_stale);
         }
         let mut lanes = self.routes.iter().flatten().map(|route| &route.lane);
-        let lane = match lanes.find(|lane| lane.channel.as_ptr() == Arc::as_ptr(channel)) {
+        let lane = match lanes.find(|lane| lane.is_on(channel)) {
             Some(lane) => Rc::clone(lane),
-            None if channel.take_this_lane(number) => {
-                let channel = Arc::downgrade(channel);
-                Rc::new(OwnLane { channel, number, is_ours: Value::new(true) })
-            }
-            None => return,
+            None => match OwnLane::take(channel, number, epoch) {
+                Some(lane) => Rc::new(lane),
+                None => return,
+            },
         };
         self.routes[handle as usize % ROUTES] =
             Some(Route { handle, node, lane, epoch, nice: nice(), ranks });
@@ -113,7 +95,7 @@ impl Local {
     }
 
     fn leave(&mut self, lane: &Rc<OwnLane>) {
-        lane.is_ours.set(false);
+        lane.is_no_more();
         for route in &mut self.routes {
             route.take_if(|route| Rc::ptr_eq(&route.lane, lane));
         }
@@ -121,9 +103,7 @@ impl Local {
 
     /// The same of a lane that no call is on, if the thread has it. Whoever asks has it then.
     fn part_with(&mut self, channel: &Channel, number: u32) -> Option<()> {
-        let is_this = |lane: &Rc<OwnLane>| {
-            lane.number == number && std::ptr::eq(lane.channel.as_ptr(), channel)
-        };
+        let is_this = |lane: &Rc<OwnLane>| lane.via().lane == number && lane.is_on(channel);
         let lane = self.routes.iter().flatten().map(|route| &route.lane).find(|lane| is_this(lane));
         let lane = Rc::clone(lane?);
         self.leave(&lane);
@@ -153,6 +133,7 @@ pub(super) fn is_serving() -> bool {
 }
 
 /// Runs the program's code on a transaction.
+#[inline(always)]
 pub(crate) fn while_serving<T>(body: impl FnOnce() -> T) -> T {
     struct Back;
     impl Drop for Back {
@@ -182,7 +163,7 @@ impl Engine {
                 let mut local = local.try_borrow_mut().ok()?;
                 let cell = self.listed_cell().unwrap_or_else(|| {
                     let mut cells = self.fast.cells.lock();
-                    let cell = Arc::new(Cell::new(tid(), Engine::free_slot(&cells)));
+                    let cell = Arc::new(Cell::new(tid(), self.free_slot(&cells)));
                     cells.push(Arc::downgrade(&cell));
                     cell
                 });

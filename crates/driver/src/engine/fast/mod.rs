@@ -16,8 +16,10 @@ mod buffered;
 mod call;
 mod cell;
 mod desk;
+mod dwell;
 mod inline;
 mod local;
+mod own_lane;
 mod seat;
 mod seats;
 mod serve;
@@ -27,23 +29,28 @@ pub(crate) use buffered::{Brought, Buffered};
 
 pub(crate) use call::{Body, Outcome, Plain};
 pub(crate) use desk::{Attended, Subject};
+pub(crate) use dwell::Dwelling;
 pub(crate) use inline::Inline;
 pub(crate) use local::while_serving;
 pub(crate) use seat::Seat;
 pub(crate) use seats::Seats;
 pub(crate) use serve::{Answered, Posted, Served, Server, Taken, Warm};
 
+use crate::channel::Channel;
 use crate::engine::Engine;
 use crate::state::State;
 use baton_abi::lane::{Kind, Message, front};
 use baton_shm::gate::Gate;
 use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
-use cell::{Cell, Errand};
+use cell::{Cell, Errand, Slot};
 use std::sync::Weak;
 
 /// Most bytes of data that the fast path carries.
 pub const INLINE_BYTES: usize = 64 << 10;
+
+/// Calls on a lane between two looks at where its caller and its looper run.
+const PLACED_EVERY: u32 = 8;
 
 /// Where plain messages go: to memory of the thread's own, or to the receive buffer. Either makes the
 /// message the thread's, and is false if it leaves it where it is.
@@ -65,11 +72,10 @@ pub(crate) struct Fast {
 /// Whether a message is of the one shape, of this kind and with so many callers in its chain.
 #[inline(always)]
 fn is_plain(message: &Message, kind: Kind, chain: u16) -> bool {
-    message.kind == kind as u32
-        && message.chain == chain
-        && message.data_bytes as usize <= INLINE_BYTES
-        && message.offsets_bytes | message.buffers_bytes | u32::from(message.fds) == 0
-        && message.ticket == 0
+    let objects = message.offsets_bytes | message.buffers_bytes | u32::from(message.fds);
+    // One comparison of what must be nothing.
+    let other = message.kind ^ kind as u32 | u32::from(message.chain ^ chain) | objects;
+    u64::from(other) | message.ticket == 0 && message.data_bytes as usize <= INLINE_BYTES
 }
 
 impl Engine {
@@ -85,6 +91,16 @@ impl Engine {
             }
             None => false,
         });
+    }
+
+    /// Whether a thread may use a channel that is on no list any more, and that nobody keeps for it.
+    pub(super) fn is_used(&self, channel: &Channel) -> bool {
+        self.fast
+            .cells
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .any(|cell| cell.is_inside(channel.id))
     }
 
     /// Makes what the calling thread has under way known to the state.
@@ -108,12 +124,9 @@ impl Engine {
     /// Whether the cell's thread has something under way, for whoever freezes the process.
     #[inline(always)]
     fn set_open(&self, cell: &Cell, open: bool) {
-        match cell.slot {
+        match &cell.slot {
             // Release, and `Pass::enter` fences it: see the broker's front page.
-            Some(slot) => {
-                let word = self.front.word(front::slot_at(slot) + front::SLOT_OPEN);
-                word.store(u32::from(open), Ordering::Release);
-            }
+            Some(slot) => slot.open.store(u32::from(open), Ordering::Release),
             None => {
                 let change = if open { 1 } else { u32::MAX };
                 self.front.word(front::OUTSTANDING).fetch_add(change, Ordering::SeqCst);
@@ -124,12 +137,11 @@ impl Engine {
     /// The cell's thread has received a transaction.
     #[inline(always)]
     fn count_received(&self, cell: &Cell) {
-        match cell.slot {
+        match &cell.slot {
             Some(slot) => {
                 // Nobody else writes it.
-                let count = front::slot_at(slot) + front::SLOT_TRANSACTIONS;
-                let count = self.front.double_word(count);
-                count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+                let count = slot.transactions.load(Ordering::Relaxed).wrapping_add(1);
+                slot.transactions.store(count, Ordering::Relaxed);
             }
             None => {
                 self.front.double_word(front::TRANSACTIONS).fetch_add(1, Ordering::Relaxed);
@@ -138,8 +150,10 @@ impl Engine {
     }
 
     /// A slot of the front page that no cell has.
-    fn free_slot(cells: &[Weak<Cell>]) -> Option<u8> {
-        let taken: Vec<_> = cells.iter().filter_map(|cell| cell.upgrade()?.slot).collect();
-        (0..front::SLOTS as u8).find(|slot| !taken.contains(slot))
+    fn free_slot(&self, cells: &[Weak<Cell>]) -> Option<Slot> {
+        let number = |cell: &Weak<Cell>| Some(cell.upgrade()?.slot.as_ref()?.number);
+        let taken: Vec<_> = cells.iter().filter_map(number).collect();
+        let free = (0..front::SLOTS as u8).find(|slot| !taken.contains(slot))?;
+        Some(Slot::new(&self.front, free))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::cell::Cell;
 use super::serve::{Posted, Served, Taken, Warm};
-use super::{Receiver, is_plain};
+use super::{Dwelling, Receiver, is_plain};
 use crate::channel::{Channel, OneWay, lanes_of};
 use crate::engine::Engine;
 use crate::level::{self, Level};
@@ -38,9 +38,9 @@ pub(crate) struct Seats<T> {
     by_turn: Value<usize>,
 }
 
-/// After so many requests in a row on one lane a looper keeps to it. To begin is a lock and three atomic operations,
+/// After so many requests in a row on one lane a looper dwells there. To begin is a lock and three atomic operations,
 /// and whoever calls next on another lane rings the doorbell.
-const KEPT_AFTER: u32 = 64;
+const DWELLS_AFTER: u32 = 64;
 
 /// No nice value.
 const NO_NICE: i32 = i32::MIN;
@@ -142,14 +142,22 @@ impl<T: Clone> Seats<T> {
         self.last.filter(|_| self.knows(warm))
     }
 
-    /// See [`super::Server::lane_to_keep`].
+    /// See [`super::Server::dwell`].
     #[inline(always)]
-    pub fn lane_to_keep(&mut self, warm: &Warm) -> Option<(usize, u32)> {
-        if self.in_a_row < KEPT_AFTER {
+    pub fn dwell<'a>(
+        &'a mut self,
+        engine: &'a Engine,
+        warm: &'a Warm,
+        any_work: u32,
+    ) -> Option<Dwelling<'a, T>> {
+        if self.in_a_row < DWELLS_AFTER {
             return None;
         }
         self.in_a_row = 0;
-        self.last_lane(warm)
+        let taken = self.taken(warm)?;
+        let (place, _) = self.last?;
+        let client = self.clients[place].as_ref()?;
+        Dwelling::begin(engine, taken, client, (self.epoch, any_work))
     }
 
     /// Whether it knows of these channels, and of no others.
@@ -225,29 +233,6 @@ impl<T: Clone> Seats<T> {
         Ok((taken, object))
     }
 
-    /// Takes in the transaction on the lane that was served last, to which the looper keeps, and says what serves it. What
-    /// it brought goes to `receiver`. `None` if it is not of the one shape, or there is something else as well.
-    #[inline(always)]
-    pub fn take_kept<'a>(
-        &'a mut self,
-        engine: &Engine,
-        warm: &'a Warm,
-        any_work: u32,
-        receiver: &mut impl Receiver,
-    ) -> Option<(Taken<'a>, &'a T)> {
-        // While that word stands the channels are the same.
-        let wanted = engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events();
-        let taken = self.taken(warm)?;
-        if wanted || self.is_stale(engine) || has_others(&taken) {
-            return None;
-        }
-        let (place, _) = self.last?;
-        let object = self.clients[place].as_ref()?.take_in(engine, taken, self.epoch, receiver)?;
-        taken.lane.inbox().clear_watched();
-        taken.channel.show_processor();
-        Some((taken, object))
-    }
-
     /// The lane that is next: of those with a request the first after the last that was served, so
     /// that all come in turn; if some have other nice values than 0, mostly the best of them. An error if there is anything but requests.
     #[inline(always)]
@@ -279,20 +264,6 @@ impl<T: Clone> Seats<T> {
         let beyond = if place == last_place { ready & (u64::MAX << last_number) << 1 } else { 0 };
         let ready = if beyond != 0 { beyond } else { ready };
         Ok(Some(Chosen { place, number: ready.trailing_zeros(), ours: false }))
-    }
-}
-
-/// Whether anything has come but on the lane that is kept to.
-#[inline(always)]
-fn has_others(kept: &Taken<'_>) -> bool {
-    match kept.channel.new_lanes() {
-        Ok(0) => false,
-        // Announced before the looper kept to it.
-        Ok(ready) if ready == 1 << kept.via.lane => {
-            kept.channel.claim_ready(kept.via.lane as usize);
-            false
-        }
-        _ => true,
     }
 }
 
@@ -362,7 +333,7 @@ impl<T> Client<T> {
             return None;
         }
         let mut caller = ChainEntry::default();
-        lane.incoming.read(size_of::<Message>(), bytes_of_mut(&mut caller));
+        lane.incoming().read(size_of::<Message>(), bytes_of_mut(&mut caller));
         let (caller, sender) = (caller.token, self.sender);
         let posted = Posted { taken, epoch, sender, caller, message };
         receiver.take_request(engine, &posted).then_some(&known.object)

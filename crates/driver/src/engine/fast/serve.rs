@@ -6,6 +6,7 @@ use crate::engine::{Engine, tid};
 use crate::state::transaction::Via;
 use baton_abi::lane::{ChainEntry, Kind, Message};
 use baton_abi::uapi::TF_ACCEPT_FDS;
+use baton_shm::futex::Wait;
 use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
 use std::sync::Arc;
@@ -22,12 +23,8 @@ pub(crate) trait Server {
     /// The lane that it served last: the place of its channel among these, and its number.
     fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)>;
 
-    /// The lane to which it had better keep: so many requests have come there in a row, and no others. The count begins
-    /// anew.
-    fn lane_to_keep(&mut self, warm: &Warm) -> Option<(usize, u32)>;
-
-    /// Serves the transaction on [`Server::last_lane`], which it keeps to. False if there is anything else to do.
-    fn serve_kept(&mut self, warm: &Warm, any_work: u32) -> bool;
+    /// Dwells at the lane that it served last, if that pays, until there is anything else to do. `None` if it does not.
+    fn dwell(&mut self, warm: &Warm, any_work: u32) -> Option<Wait>;
 
     /// Serves one transaction of these channels, if there is one that it can; `posted` if there is one
     /// on [`Server::last_lane`].
