@@ -101,16 +101,13 @@ impl<'a> Mailbox<'a> {
         if before & POLLING != 0 { Reader::Polling } else { Reader::Elsewhere }
     }
 
-    /// There was a message: the next bit has been changed instead.
+    /// There was a message, and the addition has changed other bits: they become what they were, and everybody is told,
+    /// whatever the reader has seen in between.
     #[cold]
     fn post_again(self, before: u32) -> Reader {
         self.word.fetch_sub(FULL, Ordering::AcqRel);
-        if before & CLOSED != 0 {
-            return Reader::Closed;
-        }
-        // The reader may have seen anything in between.
         futex::wake(self.word, i32::MAX as u32);
-        Reader::Woken
+        if before & CLOSED != 0 { Reader::Closed } else { Reader::Elsewhere }
     }
 
     /// Whether there is no message: the area may be written.
@@ -198,14 +195,14 @@ impl<'a> Mailbox<'a> {
 
     /// Reader: sleeps until there is something or somebody wakes it for nothing; look again at what
     /// else there may be. `Err` after a signal or at the timeout.
-    #[inline]
+    #[inline(always)]
     pub fn wait(self, timeout: Option<Duration>) -> Result<Seen, Wait> {
         self.wait_unless(timeout, || false)
     }
 
     /// The same, unless there is something else, which whoever makes it so nudges the reader for: it is
     /// looked for once the reader can be seen to wait.
-    #[inline]
+    #[inline(always)]
     pub fn wait_unless(
         self,
         timeout: Option<Duration>,

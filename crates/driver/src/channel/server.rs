@@ -97,7 +97,7 @@ impl Channel {
         is_wanted: impl FnOnce() -> bool,
     ) -> Result<Seen, Wait> {
         // Relaxed: the mailbox has a fence between this and `is_wanted`, which pairs with that in `nudge_dweller`.
-        self.dwelling.store(number + 1 | ASLEEP, Ordering::Relaxed);
+        self.dwelling.store((number + 1) | ASLEEP, Ordering::Relaxed);
         let seen = lane.inbox().wait_unless(None, is_wanted);
         self.dwelling.store(number + 1, Ordering::Relaxed);
         seen

@@ -59,7 +59,8 @@ impl LoanedLane {
         self.bytes
     }
 
-    fn areas(&self) -> Lane<'_> {
+    /// The lane's areas.
+    pub fn areas(&self) -> Lane<'_> {
         self.channel.lane(self.lane).expect("it was mapped when it was taken")
     }
 

@@ -46,7 +46,7 @@ impl Process {
         let (lane, here) = (duty.lane as usize, request.received.here());
         let taken = seat.take(&self.inner.engine, &duty.channel, lane, here);
         taken.is_some_and(|(taken, handler)| {
-            self.serve_taken(taken, handler, &request) == Answered::Yes
+            self.serve_taken(&taken, handler, &request) == Answered::Yes
         })
     }
 

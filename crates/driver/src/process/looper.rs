@@ -94,7 +94,7 @@ impl Process {
         let two_way = incoming.flags & TF_ONE_WAY == 0;
         let wanted = incoming.wanted();
         let handler = self.inner.objects.lock().get(&ptr).cloned();
-        let received = Received { inner: &self.inner, place: Place::Buffer(Box::new(incoming)) };
+        let received = Received { inner: &self.inner, place: Place::Buffer(Arc::new(incoming)) };
         let request = Request { received };
         let answer = match handler {
             Some(handler) => at_level(wanted, || handle(&handler, &request)),
@@ -110,7 +110,7 @@ impl Process {
     #[inline(always)]
     pub(super) fn serve_taken(
         &self,
-        taken: Taken<'_>,
+        taken: &Taken<'_>,
         handler: &Arc<Handler>,
         request: &Request<'_>,
     ) -> Answered {
@@ -131,7 +131,7 @@ impl Process {
     }
 
     #[inline(always)]
-    fn answer_taken(&self, taken: Taken<'_>, answer: &Result<Parcel, Errno>) -> Answered {
+    fn answer_taken(&self, taken: &Taken<'_>, answer: &Result<Parcel, Errno>) -> Answered {
         let engine = &self.inner.engine;
         let answered = match answer {
             Ok(parcel) if parcel.objects.is_none() && parcel.data.len() <= INLINE_BYTES => {
@@ -201,7 +201,7 @@ impl Server for Looper<'_> {
             Ok(taken) => taken,
             Err(served) => return served,
         };
-        match self.process.serve_taken(taken, handler, &request) {
+        match self.process.serve_taken(&taken, handler, &request) {
             Answered::Yes => Served::Wait,
             Answered::No => Served::Look,
         }

@@ -213,7 +213,7 @@ impl Process {
                             engine.learn_route(&mut state, tid, handle, via);
                         }
                         engine.unlock(state);
-                        return Ok(Received { inner, place: Place::Buffer(Box::new(incoming)) });
+                        return Ok(Received { inner, place: Place::Buffer(Arc::new(incoming)) });
                     }
                     Return::Bare(command @ (BR_FAILED_REPLY | BR_DEAD_REPLY | BR_FROZEN_REPLY)) => {
                         let errno = -state.thread(tid).error.param;

@@ -129,7 +129,13 @@ impl std::fmt::Debug for Parcel {
 }
 
 impl From<&[u8]> for Parcel {
+    #[inline]
     fn from(bytes: &[u8]) -> Parcel {
-        Parcel { data: SmallVec::from_slice(bytes), ..Parcel::default() }
+        let data = match bytes {
+            // A copy of a fixed size is a load and a store.
+            &[a, b, c, d] => SmallVec::from_slice(&[a, b, c, d]),
+            bytes => SmallVec::from_slice(bytes),
+        };
+        Parcel { data, objects: None }
     }
 }

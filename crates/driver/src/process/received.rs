@@ -15,7 +15,8 @@ pub struct Received<'a> {
 }
 
 pub(super) enum Place {
-    Buffer(Box<Incoming>),
+    // Not in a Box, which is dropped in line, where everybody passes.
+    Buffer(Arc<Incoming>),
     /// Here: it came by the fast path.
     Here(Inline),
 }
@@ -120,6 +121,7 @@ impl Drop for Received<'_> {
 }
 
 impl Received<'_> {
+    #[inline(never)]
     fn free(&self, incoming: &Incoming) {
         let engine = &self.inner.engine;
         let mut fds = Vec::new();

@@ -143,7 +143,7 @@ impl Engine {
         self.set_open(cell, true);
         let by = (&self.fast.gate, route.epoch);
         let inside = cell.begin_call(by, (via, route.lane.peer), handle, token);
-        let mut made = match &inside {
+        let made = match &inside {
             Some(inside) => self.call_inside(
                 inside,
                 (cell, route),
@@ -155,19 +155,18 @@ impl Engine {
             ),
             None => Made::NotAtAll,
         };
-        match made {
-            Made::Answered => {}
-            Made::Unanswered(_) => self.hand_over(cell),
-            Made::NotAtAll if self.turn_back(cell, via) => {}
-            Made::NotAtAll => made = Made::Unanswered(Ok(Seen::Nudge)),
-        }
-        // Not before the state has the call, where it is to have it.
+        let seen = match made {
+            Made::Answered => return Some(Outcome::Answered),
+            Made::Unanswered(seen) => {
+                self.hand_over(cell);
+                seen
+            }
+            Made::NotAtAll if self.turn_back(cell, via) => return Some(Outcome::No),
+            Made::NotAtAll => Ok(Seen::Nudge),
+        };
+        // Not before the state has the call.
         drop(inside);
-        Some(match made {
-            Made::Answered => Outcome::Answered,
-            Made::Unanswered(seen) => leave(local, handle, body, seen),
-            Made::NotAtAll => Outcome::No,
-        })
+        Some(leave(local, handle, body, seen))
     }
 
     #[inline(always)]
@@ -185,8 +184,11 @@ impl Engine {
         body: Body<'_>,
         receiver: &mut impl Receiver,
     ) -> Made {
-        let channel = route.lane.channel(inside);
-        let Ok(lane) = channel.lane(number as usize) else { return Made::NotAtAll };
+        let (channel, own) = route.lane.channel(inside);
+        let lane = match body {
+            Body::Bytes(_) | Body::Program(_) => own,
+            Body::Loan(loan) => loan.areas(),
+        };
         if channel.front_word(front::FROZEN) != 0 || !has_room(channel, body.bytes()) {
             return Made::NotAtAll;
         }

@@ -55,8 +55,8 @@ impl<'a, T> Dwelling<'a, T> {
     }
 
     /// What it has taken in last.
-    pub fn taken(&self) -> Taken<'a> {
-        self.at
+    pub fn taken(&self) -> &Taken<'a> {
+        &self.at
     }
 
     /// Waits for a message, or for anything else.

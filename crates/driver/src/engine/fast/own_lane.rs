@@ -14,7 +14,7 @@
 
 use super::PLACED_EVERY;
 use super::cell::Inside;
-use crate::channel::{Channel, Progress};
+use crate::channel::{Channel, Lane, Progress};
 use crate::state::transaction::Via;
 use baton_abi::control::ProcessId;
 use std::cell::Cell;
@@ -24,6 +24,8 @@ use std::sync::{Arc, Weak};
 pub(super) struct OwnLane {
     channel: Weak<Channel>,
     via: Via,
+    /// Its areas, of the channel's memory.
+    areas: Lane<'static>,
     /// Who is at the other end.
     pub peer: ProcessId,
     /// When the engine had the channel.
@@ -41,8 +43,11 @@ impl OwnLane {
         // A call finds it so, and leaves it so.
         channel.set_progress(number as usize, Progress::Departed);
         let (via, peer) = (channel.via(number as usize), channel.peer);
+        let areas = channel.lane(number as usize).ok()?;
+        // SAFETY: lent by `channel` only, which gives the channel too.
+        let areas = unsafe { std::mem::transmute::<Lane<'_>, Lane<'static>>(areas) };
         let (is_ours, calls) = (Cell::new(true), Cell::new(0));
-        Some(OwnLane { channel: Arc::downgrade(channel), via, peer, epoch, is_ours, calls })
+        Some(OwnLane { channel: Arc::downgrade(channel), via, areas, peer, epoch, is_ours, calls })
     }
 
     /// Which it is.
@@ -60,16 +65,17 @@ impl OwnLane {
         self.is_ours.set(false);
     }
 
-    /// Its channel.
+    /// Its channel, and its areas.
     ///
     /// # Panics
-    /// If the thread has entered for another one, or by another epoch.
+    /// If the thread has entered for another channel, or by another epoch.
     #[inline(always)]
-    pub fn channel<'a>(&'a self, inside: &'a Inside<'_>) -> &'a Channel {
+    pub fn channel<'a>(&'a self, inside: &'a Inside<'_>) -> (&'a Channel, Lane<'a>) {
         assert!(inside.is_by(self.epoch, self.via.channel), "another lane's channel");
         // SAFETY: at that epoch the engine had the channel on its lists. Off them it keeps it until no cell says that
         // its thread is inside for this channel (`Engine::bury`), and nobody enters by that epoch any more.
-        unsafe { &*self.channel.as_ptr() }
+        let channel = unsafe { &*self.channel.as_ptr() };
+        (channel, self.areas)
     }
 
     /// Whether it is time to say where the thread runs.
