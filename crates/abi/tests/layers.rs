@@ -73,6 +73,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("driver/src/thread.rs", "signal masks, and descriptors in a child of fork"),
     ("driver/src/token.rs", "a test that forks"),
     ("driver/src/process/received.rs", "lends the receive buffer, and descriptors named in it"),
+    ("driver/src/engine/fast/own_lane.rs", "uses a channel that nobody keeps for it"),
     ("driver/src/engine/effects.rs", "closes descriptors that it has installed, by number"),
     ("driver/src/channel/socket.rs", "duplicates the program's descriptors, by number"),
     ("broker/src/rank.rs", "threads' priorities and a process's limits, which rustix lacks"),
