@@ -52,6 +52,7 @@ thread_local!(static RANK: Cell<(u32, Option<Rank>)> = const { Cell::new((u32::M
 
 /// The calling thread's rank, if it runs at a real-time priority: as it was when it first asked, after the
 /// last [`ranks_changed`], or at [`rank_again`].
+#[inline]
 pub fn rank() -> Option<Rank> {
     let (at, known) = RANK.get();
     if at == rank_changes() { known } else { rank_again() }
@@ -105,6 +106,12 @@ pub fn rank_changes() -> u32 {
 /// Whether the calling thread runs at a real-time priority, as [`rank`] has it.
 pub fn is_real_time() -> bool {
     rank().is_some()
+}
+
+/// Whether the calling thread loses nothing but its turn by a yield.
+#[inline]
+pub fn may_yield() -> bool {
+    rank().is_none_or(|(policy, _)| policy != libc::SCHED_DEADLINE)
 }
 
 /// Whether the calling thread has no policy that anybody has given it.

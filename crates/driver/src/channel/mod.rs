@@ -9,6 +9,7 @@ mod socket;
 pub use server::{HOT_REQUESTS, OneWay, WARM_REQUESTS};
 pub use socket::duplicate;
 
+use crate::engine::handoff::Handoff;
 use crate::engine::spin::Pace;
 use crate::state::transaction::Via;
 use crate::thread::processor;
@@ -66,6 +67,8 @@ pub struct Channel {
     wanted_at: AtomicU64,
     /// Client: how long answers take.
     pub answers: Pace,
+    /// Whether to let the other end's thread by, on each lane.
+    handoffs: [Handoff; LANES],
     /// How far the call on each lane has come, at its caller's end: [`Progress`].
     progress: [AtomicU8; LANES],
     /// Client: lanes not in use.
@@ -96,6 +99,17 @@ pub struct Channel {
     one_way_read: AtomicU64,
     stash: Lock<Stash>,
     work: Lock<Ends>,
+}
+
+/// The processors of a channel's two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// Either has not said.
+    Unknown,
+    /// They are one.
+    Together,
+    /// They are two.
+    Apart,
 }
 
 /// How far a call has come.
@@ -190,6 +204,7 @@ impl Channel {
             shown_processor: AtomicU32::new(0),
             wanted_at: AtomicU64::new(0),
             answers: Pace::default(),
+            handoffs: std::array::from_fn(|_| Handoff::default()),
             progress: std::array::from_fn(|_| AtomicU8::new(Progress::Departed as u8)),
             free: AtomicU64::new(u64::MAX),
             reserved: AtomicU64::new(0),
@@ -236,8 +251,23 @@ impl Channel {
     /// said.
     #[inline]
     pub fn is_apart(&self) -> bool {
-        let theirs = self.shown_by_peer();
-        theirs != 0 && theirs != self.shown_processor.load(Ordering::Relaxed)
+        self.placed() == Placed::Apart
+    }
+
+    /// Where the two ends' threads last ran, as both have said.
+    #[inline(always)]
+    pub fn placed(&self) -> Placed {
+        match self.shown_by_peer() {
+            0 => Placed::Unknown,
+            theirs if theirs == self.shown_processor.load(Ordering::Relaxed) => Placed::Together,
+            _ => Placed::Apart,
+        }
+    }
+
+    /// Whether to let the other end's thread by, on a lane.
+    #[inline(always)]
+    pub fn handoff(&self, lane: u32) -> &Handoff {
+        &self.handoffs[lane as usize % LANES]
     }
 
     /// The processor on which the other end's thread last ran, as it has said.
@@ -359,6 +389,14 @@ impl<'a> Lane<'a> {
         let mut message = Message::default();
         self.incoming().read(0, bytes_of_mut(&mut message));
         message
+    }
+
+    /// When what has come in was sent, in its sender's word. `None` if nothing has.
+    #[inline]
+    pub fn arrived(self) -> Option<u64> {
+        let stamp = self.incoming().double_word(std::mem::offset_of!(Message, stamp));
+        // Relaxed: the mailbox's word has been acquired.
+        (!self.inbox().is_empty()).then(|| stamp.load(Ordering::Relaxed))
     }
 
     /// The header of what went out last. The peer may have changed it since.

@@ -271,9 +271,16 @@ impl Engine {
     fn serve_lane(&self, duty: &Duty, areas: Lane<'_>, serve: &mut impl FnMut() -> bool) {
         loop {
             let seen = match areas.inbox().look() {
+                Seen::Nothing
+                    if self.is_to_let_by(&duty.channel, duty.lane)
+                        && self.let_by(&duty.channel, duty.lane, || areas.arrived()) =>
+                {
+                    Seen::Message
+                }
                 Seen::Nothing => {
                     let seen = areas.inbox().wait(None).unwrap_or(Seen::Nothing);
                     self.stay_with_caller(duty);
+                    duty.channel.show_processor();
                     seen
                 }
                 seen => seen,

@@ -16,6 +16,7 @@ mod effects;
 mod events;
 pub(crate) mod fast;
 mod follow;
+pub(crate) mod handoff;
 mod leave;
 pub(crate) mod loan;
 mod rejoin;

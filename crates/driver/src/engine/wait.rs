@@ -5,7 +5,7 @@ use super::accept::Look;
 use super::fast::{Served, Server};
 use super::spin::{Spun, may_spin};
 use crate::channel::{Channel, HOT_REQUESTS, Lane};
-use crate::clock::now_ns;
+use crate::clock::{now_ns, stamp};
 use crate::state::State;
 use crate::state::thread::Waiting;
 use crate::state::work::Tid;
@@ -98,7 +98,7 @@ impl Engine {
             let lane = channel.lane(via.lane as usize)?;
             state.set_waiting(tid, Waiting::Lane(via));
             drop(state);
-            self.await_answer(&channel, via.lane, lane)
+            self.await_answer(&channel, via.lane, lane, stamp(self.broker.stamps))
         } else if process_work {
             state.set_waiting(tid, Waiting::Bell);
             // Acquire pairs with the release in `wake_looper`.
@@ -125,16 +125,21 @@ impl Engine {
         }
     }
 
-    /// Waits for something on the lane of a call.
+    /// Waits for something on the lane of a call, which was posted at that time.
     #[inline(always)]
     pub(super) fn await_answer(
         &self,
         channel: &Channel,
         number: u32,
         lane: Lane<'_>,
+        posted: u64,
     ) -> Result<Seen, Wait> {
         if let Some(seen) = channel.lend(number, lane) {
             return Ok(seen);
+        }
+        let is_there = || (!lane.inbox().is_empty()).then_some(posted);
+        if self.is_to_let_by(channel, number) && self.let_by(channel, number, is_there) {
+            return Ok(Seen::Message);
         }
         let longest = self.settings.longest_spin_ns;
         let mut since = None;
@@ -198,8 +203,15 @@ impl Engine {
         warm: &[Arc<Channel>],
         hot: &[&Channel],
         any_work: u32,
-        last: impl FnOnce() -> Option<(usize, u32)>,
+        last: impl Fn() -> Option<(usize, u32)>,
     ) -> (Wait, Option<(usize, u32)>) {
+        if let [channel] = warm
+            && let Some((_, number)) = last()
+            && self.is_to_let_by(channel, number)
+            && self.let_caller_by(channel, number)
+        {
+            return (Wait::Woken, last());
+        }
         let longest = self.settings.longest_spin_ns;
         if !may_spin(&self.settings, hot.iter().any(|channel| channel.is_apart()))
             || self.spinning.swap(true, Ordering::Acquire)
@@ -226,6 +238,15 @@ impl Engine {
             }
             _ => (Wait::Woken, posted),
         }
+    }
+
+    /// Lets the caller by that was served last, and watches its lane meanwhile. True if there is a message on it, of which
+    /// nobody else may know.
+    fn let_caller_by(&self, channel: &Channel, number: u32) -> bool {
+        let Ok(lane) = channel.lane(number as usize) else { return false };
+        lane.inbox().watch();
+        self.let_by(channel, number, || lane.arrived());
+        lane.inbox().unwatch()
     }
 
     /// Sleeps on the bells of the clients that have wanted a looper lately. Of one client it is the

@@ -213,7 +213,7 @@ impl Engine {
         body.write(lane.outgoing(), &caller);
         let reader = lane.post(&request, |_| {});
         channel.tell_of_request(number as usize, reader, false);
-        let seen = self.await_answer(channel, number, lane);
+        let seen = self.await_answer(channel, number, lane, request.stamp);
         if seen != Ok(Seen::Message) || !self.take_answer((cell, inside), lane, receiver) {
             return Made::Unanswered(seen);
         }

@@ -64,6 +64,10 @@ impl<'a, T> Dwelling<'a, T> {
     pub fn wait(&mut self) -> Result<Seen, Wait> {
         let Dwelling { engine, at: Taken { channel, lane, via, .. }, any_work, .. } = *self;
         let is_wanted = || engine.any_work.load(Ordering::SeqCst) != any_work;
+        let lets_by = engine.is_to_let_by(channel, via.lane);
+        if lets_by && engine.let_by(channel, via.lane, || lane.arrived()) {
+            return Ok(Seen::Message);
+        }
         let longest = engine.settings.longest_spin_ns;
         let mut since = None;
         if may_spin(&engine.settings, channel.is_apart()) && self.may_spin() {

@@ -1,0 +1,146 @@
+//! Letting the peer by before a sleep, where both run on one processor.
+//!
+//! Two threads that sleep for each other make four system calls a round trip: each wakes the other, and waits. One that yields
+//! first gives the processor to the other as well, and has what it waits for when it is back:
+//!
+//! ```text
+//!   client                      looper               system calls
+//!   post, wake, wait            answer, wake, wait   4, if both sleep
+//!   post, yield                 answer, yield        2, if both let each other by
+//! ```
+//!
+//! Whoever has let the other by and has nothing yet sleeps as ever: nobody yields twice in a row for one wait, and one who
+//! waits for long sleeps. That it pays is found out for each lane, in waits:
+//!
+//! ```text
+//!   what it waits for is there           the next wait tries again
+//!   it is not: the peer was away         one wait is left out, then two, four, ..., 64
+//!   it is, but has taken long:           256 are, then 512, ..., 65,536
+//!     others want the processor, too
+//! ```
+//!
+//! The last kind is the one that costs: a thread that yields waits for its turn among all that are ready to run, where one that is
+//! woken comes soon. Fewer than one call in a thousand is to meet that.
+//!
+//! At a real-time priority those of the same priority are let by, whom a sleep would let by too. SCHED_DEADLINE gives up what
+//! is left of its period by a yield, and does not.
+
+use super::Engine;
+use crate::channel::{Channel, Placed};
+use crate::clock::stamp;
+use crate::thread::may_yield;
+use baton_shm::sync::Ordering;
+use std::sync::atomic::AtomicU32;
+
+/// Most waits that are left out because the peer was away: to try costs a system call.
+const AWAY: u32 = 64;
+/// Fewest and most that are left out because others wanted the processor: to try may cost some milliseconds.
+const CROWDED: (u32, u32) = (256, 1 << 16);
+/// So much later what has come should have. A counter of 2 to 4 GHz has counted so far in 65 to 130 us, the clock in 260.
+const LONG: u64 = 1 << 18;
+
+/// Whether it has paid lately. Threads that share one may both be heard, or either.
+#[derive(Debug, Default)]
+pub struct Handoff {
+    /// Waits that are left out.
+    left_out: AtomicU32,
+    /// How many were last.
+    pause: AtomicU32,
+}
+
+impl Handoff {
+    /// Whether this wait is one to try it.
+    #[inline(always)]
+    fn is_due(&self) -> bool {
+        let left_out = self.left_out.load(Ordering::Relaxed);
+        if left_out == 0 {
+            return true;
+        }
+        self.left_out.store(left_out - 1, Ordering::Relaxed);
+        false
+    }
+
+    #[inline(always)]
+    fn has_paid(&self) {
+        let pause = self.pause.load(Ordering::Relaxed);
+        if pause != 0 {
+            self.pause.store(pause / 2, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    fn has_not_paid(&self, (least, most): (u32, u32)) {
+        let last = self.pause.load(Ordering::Relaxed);
+        // A longer one, of the other kind, is not made shorter.
+        let pause = if last > most { last } else { (2 * last).clamp(least, most) };
+        self.pause.store(pause, Ordering::Relaxed);
+        self.left_out.store(pause, Ordering::Relaxed);
+    }
+}
+
+impl Engine {
+    /// Whether the calling thread, which waits for something on a lane, is to let the other end's by.
+    #[inline(always)]
+    pub(super) fn is_to_let_by(&self, channel: &Channel, lane: u32) -> bool {
+        channel.placed() == Placed::Together && channel.handoff(lane).is_due() && may_yield()
+    }
+
+    /// Lets it by. `sent` says whether there is something now, and since when it could have been. True if there is.
+    #[inline(always)]
+    pub(super) fn let_by(
+        &self,
+        channel: &Channel,
+        lane: u32,
+        sent: impl FnOnce() -> Option<u64>,
+    ) -> bool {
+        let handoff = channel.handoff(lane);
+        std::thread::yield_now();
+        let Some(sent) = sent() else {
+            handoff.has_not_paid((1, AWAY));
+            return false;
+        };
+        // A stamp may be its sender's word: one that lies is slept for.
+        if stamp(self.broker.stamps).saturating_sub(sent) > LONG {
+            handoff.has_not_paid(CROWDED);
+        } else {
+            handoff.has_paid();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of so many waits try it, each of which ends so.
+    fn tries(handoff: &Handoff, waits: u32, ends: impl Fn(&Handoff)) -> u32 {
+        let tried = (0..waits).filter(|_| {
+            handoff.is_due() && {
+                ends(handoff);
+                true
+            }
+        });
+        tried.count() as u32
+    }
+
+    #[test]
+    fn it_is_tried_as_often_as_it_pays() {
+        let (pays, away): (fn(&Handoff), fn(&Handoff)) =
+            (Handoff::has_paid, |handoff| handoff.has_not_paid((1, AWAY)));
+        let crowded: fn(&Handoff) = |handoff| handoff.has_not_paid(CROWDED);
+        let handoff = Handoff::default();
+        assert_eq!(tries(&handoff, 100, pays), 100);
+        // 1 + 2 + ... + 64 are left out between seven, then 64 after each.
+        assert_eq!(tries(&handoff, 7 + 127, away), 7);
+        assert_eq!(tries(&handoff, 650, away), 10);
+        assert_eq!(tries(&handoff, 100, pays), 100, "at once, once it pays again");
+        assert_eq!(tries(&handoff, 1 << 20, crowded), 8 + 14);
+        assert!(
+            tries(&handoff, 1 << 20, away) <= 16,
+            "a long pause stays long while it does not pay"
+        );
+        tries(&handoff, (1 << 16) + 100, pays);
+        assert_eq!(tries(&handoff, 100, pays), 100);
+    }
+}
