@@ -1,7 +1,8 @@
-//! A client that writes its bell page, which it is not to, delays nobody's call and no work of the process for good.
+//! A client that undoes what the process writes where its looper sleeps delays nobody's call and no work of the process for
+//! good: on its bell page, which it is not to write, or on its lane's word.
 mod support;
 
-use baton_abi::lane::BELL_BYTES;
+use baton_abi::lane::{BELL_BYTES, LANES_AT};
 use baton_driver::process::{Handle, Parcel, Process};
 use baton_shm::futex;
 use rustix::mm::{MremapFlags, mremap};
@@ -12,20 +13,63 @@ use std::thread;
 use std::time::Duration;
 use support::Broker;
 
-/// More than a looper waits for one that is silent: one client is then waited for alone.
-const REQUESTS: u32 = 150;
 /// Wakes for nothing before each attempt.
 const WAKES: usize = 10;
 const ROUNDS: usize = 30;
 /// How long a call may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where the bell pages are mapped.
-fn bells() -> BTreeSet<usize> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let bells = maps.lines().filter(|line| line.contains("/memfd:baton-bell"));
-    bells.map(|line| usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap()).collect()
+/// Where the looper sleeps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bed {
+    Bell,
+    /// It dwells there.
+    Lane,
 }
+
+impl Bed {
+    /// Where such memory is mapped: bell pages, or the first lane of each channel.
+    fn maps(self) -> BTreeSet<usize> {
+        let (name, at) = match self {
+            Bed::Bell => ("/memfd:baton-bell", 0),
+            Bed::Lane => ("/memfd:baton-channel", LANES_AT),
+        };
+        let hex = |word: &str| usize::from_str_radix(word, 16).unwrap();
+        let place = |line: &str| {
+            let mut words = line.split_ascii_whitespace();
+            let (start, end) = words.next()?.split_once('-')?;
+            let (start, end) = (hex(start), hex(end));
+            // Maps that lie side by side may be told of as one.
+            let before = at.checked_sub(hex(words.nth(1)?))?;
+            (before < end - start).then_some(start + before)
+        };
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().filter(|line| line.contains(name)).filter_map(place).collect()
+    }
+
+    /// After how many of its requests one client is waited for alone there: others that are silent are looked for as long
+    /// as that.
+    fn requests(self) -> u32 {
+        match self {
+            Bed::Bell => 150,
+            Bed::Lane => 2300,
+        }
+    }
+
+    /// Takes back what the process has written on it, if it has.
+    fn undo(self, word: &AtomicU32, next: &AtomicU32) -> bool {
+        match self {
+            Bed::Bell => {
+                next.store(0, Ordering::Relaxed);
+                word.swap(0, Ordering::Relaxed) != 0
+            }
+            Bed::Lane => word.fetch_and(!NUDGED, Ordering::Relaxed) & NUDGED != 0,
+        }
+    }
+}
+
+/// Of a mailbox's word (`shm::mailbox`): its own process wants the reader.
+const NUDGED: u32 = 4;
 
 /// The two who share it: what one wants of the other.
 #[derive(Default)]
@@ -37,18 +81,16 @@ struct Scribbles {
     woken: AtomicUsize,
 }
 
-/// Undoes whatever the process does to the bell page. While it teases, it wakes the looper as well, and no more as soon
+/// Undoes whatever the process does there. While it teases, it wakes the looper as well, and no more as soon
 /// as it has undone a ring: a looper that was just about to sleep then has nobody who wakes it.
-fn scribble(bell: usize, wanted: &Scribbles) {
+fn scribble(bed: Bed, at: usize, wanted: &Scribbles) {
     // A map of its own, which outlives the channel: of a shared one's no bytes it makes another.
     // SAFETY: a fresh map at an address of the kernel's choice.
-    let page = unsafe { mremap(bell as *mut _, 0, BELL_BYTES, MremapFlags::MAYMOVE) }.unwrap();
+    let page = unsafe { mremap(at as *mut _, 0, BELL_BYTES, MremapFlags::MAYMOVE) }.unwrap();
     // SAFETY: within it, and nobody unmaps it. Its owner touches these words by atomics, too.
-    let [word, slept_on] =
-        [0, 4].map(|at| unsafe { AtomicU32::from_ptr(page.byte_add(at).cast()) });
+    let [word, next] = [0, 4].map(|at| unsafe { AtomicU32::from_ptr(page.byte_add(at).cast()) });
     while !wanted.stop.load(Ordering::Relaxed) {
-        slept_on.store(0, Ordering::Relaxed);
-        if word.swap(0, Ordering::Relaxed) != 0 {
+        if bed.undo(word, next) {
             wanted.tease.store(false, Ordering::Relaxed);
         } else if wanted.tease.load(Ordering::Relaxed) {
             wanted.woken.fetch_add(futex::wake(word, 1), Ordering::Relaxed);
@@ -104,24 +146,30 @@ impl Stage {
         self.told.recv_timeout(PATIENCE).expect("it is not kept waiting");
     }
 
-    /// Lets a client scribble on its bell page while `body` runs and the server closes. What it is given makes that
+    /// Lets a client scribble where the looper sleeps while `body` runs and the server closes. What it is given makes that
     /// client the only one that loopers wait for, and has it tease them.
-    fn among_scribbles(self, body: impl FnOnce(&Stage, &dyn Fn())) {
-        let others = bells();
+    fn among_scribbles(self, bed: Bed, body: impl FnOnce(&Stage, &dyn Fn())) {
+        let others = bed.maps();
         let (hostile, manager) = self.client();
         let call = || drop(hostile.call(&manager, 1, &Parcel::new()).unwrap());
         // Its page at both ends: at the client's it comes when its control thread hears of it.
-        while bells().difference(&others).count() < 2 {
+        while bed.maps().difference(&others).count() < 2 {
             call();
         }
-        let bell = *bells().difference(&others).next().unwrap();
+        let at = *bed.maps().difference(&others).next().unwrap();
         let wanted = Scribbles::default();
         thread::scope(|scope| {
             let _stop = Stop(&wanted.stop);
-            scope.spawn(|| scribble(bell, &wanted));
+            scope.spawn(|| scribble(bed, at, &wanted));
             body(&self, &|| {
                 wanted.tease.store(false, Ordering::Relaxed);
-                (0..REQUESTS).for_each(|_| call());
+                for request in 0..bed.requests() {
+                    call();
+                    if bed == Bed::Bell && request % 32 == 0 {
+                        // On another lane: nobody dwells at the first.
+                        drop(hostile.loan(&manager, 0).unwrap().call(1).unwrap());
+                    }
+                }
                 let woken = wanted.woken.load(Ordering::Relaxed);
                 while wanted.woken.load(Ordering::Relaxed) < woken + WAKES {
                     // A ring for the last of those calls may have ended it.
@@ -170,13 +218,18 @@ fn hear_of_deaths(stage: &Stage, tease: &dyn Fn()) {
     }
 }
 
-#[test]
-fn a_client_that_writes_its_bell_page_keeps_nobody_waiting() {
+fn check(bed: Bed) {
     // A looper that spins hears of work without a bell.
     // SAFETY: no other thread of this program runs yet that looks at its environment.
     unsafe { std::env::set_var("BATON_SPIN_US", "0") };
-    Stage::set().among_scribbles(|stage, tease| {
+    Stage::set().among_scribbles(bed, |stage, tease| {
         serve_others(stage, tease);
         hear_of_deaths(stage, tease);
     });
+}
+
+#[test]
+fn a_client_that_writes_where_loopers_sleep_keeps_nobody_waiting() {
+    check(Bed::Bell);
+    check(Bed::Lane);
 }

@@ -182,6 +182,7 @@ impl Server for Looper<'_> {
         loop {
             match dwelling.wait() {
                 Ok(Seen::Message) => {}
+                Ok(Seen::Nothing) if !dwelling.is_disturbed() => continue,
                 Ok(_) => return Some(Wait::Woken),
                 Err(ended) => return Some(ended),
             }

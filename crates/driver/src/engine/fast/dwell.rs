@@ -99,9 +99,8 @@ impl<'a, T> Dwelling<'a, T> {
     /// transaction of the one shape, or there is anything else.
     #[inline(always)]
     pub fn take(&mut self, receiver: &mut impl Receiver) -> Option<&'a T> {
-        let Dwelling { engine, at, client, epoch, any_work, .. } = *self;
-        let wanted = engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events();
-        if wanted || engine.fast.gate.epoch() != epoch || self.has_others() {
+        let Dwelling { engine, at, client, epoch, .. } = *self;
+        if self.is_disturbed() {
             return None;
         }
         let served = client.take_in(engine, at, epoch, receiver)?;
@@ -111,6 +110,14 @@ impl<'a, T> Dwelling<'a, T> {
             at.channel.show_processor();
         }
         Some(served)
+    }
+
+    /// Whether there is anything to do but what comes on this lane.
+    #[inline(always)]
+    pub fn is_disturbed(&self) -> bool {
+        let Dwelling { engine, epoch, any_work, .. } = *self;
+        let wanted = engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events();
+        wanted || engine.fast.gate.epoch() != epoch || self.has_others()
     }
 
     /// Whether anything has come but on this lane.
