@@ -122,7 +122,8 @@ struct Channels {
     incoming: Arc<Vec<Arc<Channel>>>,
     /// Those of them at which loopers look; see [`warmth`].
     warm: Arc<Vec<Arc<Channel>>>,
-    outgoing: FxHashMap<ProcessId, Vec<Arc<Channel>>>,
+    /// Both ends', oldest first.
+    by_peer: FxHashMap<ProcessId, Vec<Arc<Channel>>>,
 }
 
 /// The calling thread's id.

@@ -86,7 +86,7 @@ pub(super) fn channel(broker: &Running) -> (Arc<Engine>, Arc<Engine>, Arc<Channe
     (server, client, channel)
 }
 
-fn other_end(server: &Engine, channel: &Channel) -> Arc<Channel> {
+pub(super) fn other_end(server: &Engine, channel: &Channel) -> Arc<Channel> {
     loop {
         if let Some(theirs) = server.channel(channel.id) {
             return theirs;
