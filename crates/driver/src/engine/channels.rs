@@ -2,7 +2,7 @@
 
 use super::events::CHANNELS;
 use super::reserve::Purpose;
-use super::{Channels, Engine};
+use super::{Channels, Engine, Grave};
 use crate::channel::Channel;
 use crate::state::State;
 use crate::state::node::Node;
@@ -160,7 +160,8 @@ impl Engine {
         }
     }
 
-    pub(super) fn remove_channel(&self, channel: &Channel) {
+    /// With why, if that is to be said.
+    pub(super) fn remove_channel(&self, channel: &Channel, why: Option<&'static str>) {
         channel.ends().dead = true;
         channel.shut_down();
         // Whoever is inside for it is seen by the control thread, which keeps it.
@@ -173,40 +174,51 @@ impl Engine {
             removed.iter().for_each(|channel| self.part_with(channel));
         }
         // What takes long is done when nobody waits for the state.
-        self.graves.lock().extend(removed);
+        self.graves.lock().extend(removed.map(|channel| Grave { channel, why }));
         self.patrol.expect();
     }
 
     /// The control thread: channels that have been removed go.
     pub(super) fn bury(&self) {
         let graves = std::mem::take(&mut *self.graves.lock());
-        for channel in &graves {
+        for Grave { channel, why } in &graves {
             let _ = rustix::event::epoll::delete(&self.epoll, channel.socket());
+            if let Some(why) = why {
+                tracing::warn!(target: "binder", "{}: channel {} with process {} ended: {why}", self.identity.pid, channel.id.0, channel.peer.0);
+            }
         }
         if !graves.is_empty() {
             // A looper that sleeps on another's bell keeps them.
             self.ring_own_bells();
         }
-        let used: Vec<_> = graves.into_iter().filter(|channel| self.is_used(channel)).collect();
+        let mut used = graves;
+        used.retain_mut(|grave| {
+            grave.why = None;
+            self.is_used(&grave.channel)
+        });
         if !used.is_empty() {
             // Their callers hear of the end soon.
-            self.graves.lock().extend(used);
+            self.graves.lock().append(&mut used);
             self.patrol.expect();
         }
     }
 
     /// The peer has broken the protocol: it loses the channel, and nobody else loses anything.
-    pub fn end_channel(&self, state: &mut State, channel: &Channel, why: &str) {
-        tracing::warn!(target: "binder", "{}: channel {} with process {} ended: {why}", self.identity.pid, channel.id.0, channel.peer.0);
-        self.lose_channel(state, channel);
+    pub fn end_channel(&self, state: &mut State, channel: &Channel, why: &'static str) {
+        self.lose_channel(state, channel, Some(why));
     }
 
     /// A channel is over, whoever ended it.
-    pub(super) fn lose_channel(&self, state: &mut State, channel: &Channel) {
+    pub(super) fn lose_channel(
+        &self,
+        state: &mut State,
+        channel: &Channel,
+        why: Option<&'static str>,
+    ) {
         self.gather_with(state, channel.peer);
         state.fail_channel(channel.id);
         self.carry_out_effects(state);
-        self.remove_channel(channel);
+        self.remove_channel(channel, why);
     }
 
     /// Sends descriptors, chooses a lane: see [`crate::send`].

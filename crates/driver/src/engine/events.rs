@@ -106,7 +106,7 @@ impl Engine {
                 self.accept_last_words(&mut state, process);
                 state.event(event);
                 self.carry_out(&mut state);
-                its_channels.iter().for_each(|channel| self.remove_channel(channel));
+                its_channels.iter().for_each(|channel| self.remove_channel(channel, None));
             }
             event => {
                 self.see_freeze(&event);
@@ -263,7 +263,7 @@ impl Engine {
         self.accept_answers(&mut state);
         self.gather_with(&mut state, channel.peer);
         self.accept_last_words(&mut state, channel.peer);
-        self.lose_channel(&mut state, channel);
+        self.lose_channel(&mut state, channel, None);
         self.unlock(state);
         later
     }

@@ -68,7 +68,7 @@ pub struct Engine {
     pub(crate) broker: Broker,
     channels: Lock<Channels>,
     /// Channels that have been removed.
-    graves: Lock<Vec<Arc<Channel>>>,
+    graves: Lock<Vec<Grave>>,
     /// Held while a channel is opened.
     opening: Lock<()>,
     front: Arc<Mapping<FRONT_BYTES>>,
@@ -110,6 +110,14 @@ pub struct Engine {
     barriers: AtomicU64,
     barrier_seen: AtomicU64,
     closed: AtomicBool,
+}
+
+/// A channel that is on no list any more, and what is to be said of it: a log may keep its writer waiting, who so holds no
+/// lock.
+#[derive(Debug)]
+struct Grave {
+    channel: Arc<Channel>,
+    why: Option<&'static str>,
 }
 
 /// Engines so far.
@@ -297,7 +305,7 @@ impl Engine {
         for channel in channels {
             state.fail_channel(channel.id);
             self.carry_out_effects(&mut state);
-            self.remove_channel(&channel);
+            self.remove_channel(&channel, None);
         }
         state.close();
         self.carry_out(&mut state);
