@@ -19,6 +19,8 @@ const ECHO: u32 = 0;
 const HOLD: u32 = 1;
 /// What it answers after it has called the object that came with [`ECHO`].
 const CALL_BACK: u32 = 2;
+/// What it answers with an object that answers with the request.
+const GIVE: u32 = 3;
 
 struct Stage {
     broker: Broker,
@@ -49,6 +51,13 @@ fn stage(loopers: usize) -> Stage {
                 let callback = callback.lock().unwrap();
                 let reply = serving.call(callback.as_ref().unwrap(), 7, &request.data().into());
                 return Ok(reply.map_err(|_| Errno::IO)?.data().into());
+            }
+            GIVE => {
+                let bytes = request.data().to_vec();
+                let object = serving.add_object(move |_| Ok(bytes[..].into()));
+                let mut parcel = Parcel::new();
+                parcel.write_object(object);
+                return Ok(parcel);
             }
             _ => {}
         }
@@ -131,6 +140,23 @@ fn events_during_a_call_leave_it_as_it_was() {
     assert_eq!(caller.join().unwrap().unwrap(), b"held");
     assert_eq!(other.call(&to_server, ECHO, &b"other"[..].into()).unwrap().data(), b"other");
     warm_up(&stage.client, &stage.manager);
+    stage.server.close();
+}
+
+/// The broker gives numbers out again, the lowest first.
+#[test]
+fn a_handles_number_that_is_another_objects_reaches_that() {
+    let stage = stage(1);
+    let (client, manager) = (&stage.client, &stage.manager);
+    for number in 0..50_u32 {
+        let bytes = number.to_ne_bytes();
+        // This thread keeps what it knows of the lane by which it calls the objects.
+        let give = || client.call(manager, GIVE, &bytes[..].into()).unwrap().handle(0).unwrap();
+        let handle = thread::scope(|scope| scope.spawn(give).join().unwrap());
+        for _ in 0..WARM_UP {
+            assert_eq!(client.call(&handle, 0, &Parcel::new()).unwrap().data(), bytes);
+        }
+    }
     stage.server.close();
 }
 

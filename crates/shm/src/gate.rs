@@ -5,6 +5,9 @@
 //! then seizes what is under way; from then on that is the state's, and its thread finds so
 //! when it leaves.
 //!
+//! On a passer's [`Way`] stand two gates: everybody's, and one that is shut for what concerns this way alone. The
+//! keeper then need seize those only who have noted such an errand.
+//!
 //! ```text
 //!   passer                              keeper, one at a time
 //!   word = errand              (a)      epoch += 1                         (c)
@@ -31,6 +34,10 @@ pub struct Gate {
     epoch: AtomicU64,
 }
 
+/// The gates that a passer meets: everybody's, and its way's own.
+#[derive(Clone, Copy, Debug)]
+pub struct Way<'a>(pub &'a Gate, pub &'a Gate);
+
 /// One passer's word.
 #[derive(Debug)]
 pub struct Pass {
@@ -51,6 +58,7 @@ impl Default for Pass {
 
 impl Gate {
     /// What to pass by. The keeper asks, or somebody whom the keeper keeps out meanwhile.
+    #[inline(always)]
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -62,14 +70,24 @@ impl Gate {
     }
 }
 
+impl Way<'_> {
+    /// What to pass by: see [`Gate::epoch`].
+    #[inline(always)]
+    pub fn epoch(self) -> u64 {
+        // Both only grow: the sum stands as long as both do.
+        self.0.epoch().wrapping_add(self.1.epoch())
+    }
+}
+
 impl Pass {
-    /// Passer: enters on an errand, not 0 and less than 2^30. False if the gate has been shut since
+    /// Passer: enters on an errand, not 0 and less than 2^30. False if a gate of the way has been shut since
     /// `epoch`: leave at once, and undo what a keeper has made of it if that says so.
-    pub fn enter(&self, gate: &Gate, epoch: u64, errand: u32) -> bool {
+    #[inline(always)]
+    pub fn enter(&self, way: Way<'_>, epoch: u64, errand: u32) -> bool {
         // Releases what the passer has written about its errand to the acquire in `seize`.
         self.word.swap(errand, Ordering::SeqCst);
         fence_after_update();
-        gate.epoch.load(Ordering::Acquire) == epoch
+        way.epoch() == epoch
     }
 
     /// Passer: the errand is over, and it comes out. False if it was seized.
@@ -90,8 +108,10 @@ impl Pass {
         self.word.store(0, Ordering::Release);
     }
 
-    /// Keeper: whether one who may have entered before the gate was shut has not come out.
+    /// Keeper: whether one who may have entered before the gate was shut has not come out. What it has noted of its errand is
+    /// read after this: it may be of one that has begun meanwhile, and then this one is over.
     pub fn is_inside(&self) -> bool {
+        // Pairs with the release in `enter`, too.
         self.word.load(Ordering::Acquire) != 0
     }
 

@@ -4,7 +4,7 @@
 
 use crate::bell::{self, Bell, OwnBell, Ring, Sleep};
 use crate::futex::{self, WAITERS, Wait};
-use crate::gate::{Gate, Pass};
+use crate::gate::{Gate, Pass, Way};
 use crate::lock::Lock;
 use crate::mailbox::{Mailbox, Reader, Seen};
 use crate::ring::{Consumer, Producer};
@@ -478,7 +478,8 @@ fn whoever_is_inside_a_gate_that_shuts_is_seized_or_turns_back() {
     loom::model(|| {
         let shared = Arc::new((Gate::default(), Pass::default(), AtomicU64::new(0)));
         let looked = Arc::new(AtomicU32::new(0));
-        let epoch = shared.0.epoch();
+        let own = Gate::default();
+        let epoch = Way(&shared.0, &own).epoch();
         let (kept, told) = (shared.clone(), looked.clone());
         let keeper = loom::thread::spawn(move || {
             let (gate, pass, details) = &*kept;
@@ -495,7 +496,7 @@ fn whoever_is_inside_a_gate_that_shuts_is_seized_or_turns_back() {
         });
         let (gate, pass, details) = &*shared;
         details.store(1, Ordering::Relaxed);
-        let entered = pass.enter(gate, epoch, ERRAND);
+        let entered = pass.enter(Way(gate, &own), epoch, ERRAND);
         let keeper_has_looked = looked.load(Ordering::Acquire) == 1;
         let left = pass.leave();
         assert!(
@@ -503,5 +504,56 @@ fn whoever_is_inside_a_gate_that_shuts_is_seized_or_turns_back() {
             "a keeper looked, and missed who is inside"
         );
         assert_eq!(keeper.join().unwrap(), u32::from(!left));
+    });
+}
+
+/// A keeper that shuts one way alone finds who is inside by it, though it leaves alone who has noted another.
+#[test]
+fn whoever_is_inside_a_way_that_is_shut_is_seized_or_turns_back() {
+    const ERRAND: u32 = 7;
+    const HERE: u64 = 1;
+    const ELSEWHERE: u64 = 2;
+    struct Shared {
+        all: Gate,
+        own: Gate,
+        pass: Pass,
+        noted: AtomicU64,
+        has_looked: AtomicU32,
+    }
+    loom::model(|| {
+        let shared = Arc::new(Shared {
+            all: Gate::default(),
+            own: Gate::default(),
+            pass: Pass::default(),
+            noted: AtomicU64::new(0),
+            has_looked: AtomicU32::new(0),
+        });
+        let other = Gate::default();
+        let kept = shared.clone();
+        let keeper = loom::thread::spawn(move || {
+            let Shared { own, pass, noted, has_looked, .. } = &*kept;
+            own.shut();
+            let concerned = pass.is_inside() && noted.load(Ordering::Relaxed) == HERE;
+            let seized = if concerned { pass.seize() } else { None };
+            has_looked.store(1, Ordering::Release);
+            seized.is_some()
+        });
+        let Shared { all, own, pass, noted, has_looked } = &*shared;
+        let mut seized = false;
+        for (at, gate) in [(ELSEWHERE, &other), (HERE, own)] {
+            let way = Way(all, gate);
+            let epoch = if at == HERE { 0 } else { way.epoch() };
+            noted.store(at, Ordering::Relaxed);
+            let entered = pass.enter(way, epoch, ERRAND);
+            assert!(entered || at == HERE, "what is shut elsewhere is none of its concern");
+            let keeper_has_looked = has_looked.load(Ordering::Acquire) == 1;
+            let left = pass.leave();
+            assert!(
+                !(at == HERE && entered && keeper_has_looked && left),
+                "a keeper looked, and missed who is inside"
+            );
+            seized |= !left;
+        }
+        assert_eq!(keeper.join().unwrap(), seized);
     });
 }

@@ -5,7 +5,7 @@ use crate::party::say;
 use crate::rt::request::Request;
 use crate::rt::stranger::Stranger;
 use crate::rt::way::Place;
-use crate::systems::typed::{CONTEXT, failed, reach};
+use crate::systems::typed::{self, failed};
 use baton_abi::control::{ChannelId, End, Request as Control};
 use baton_abi::lane::{LANES, area_at};
 use baton_driver::process::{Handle, Parcel, Process};
@@ -98,7 +98,7 @@ pub fn commit(misuse: Misuse, place: &Place) -> io::Result<()> {
 
 /// A connection for each thread: one has one question at a time.
 fn ask_for_priorities(place: &Place) -> io::Result<()> {
-    let connect = |_| Stranger::connect(&place.broker, CONTEXT);
+    let connect = |_| Stranger::connect(&place.broker, &context());
     let strangers = (0..N_THREADS).map(connect).collect::<io::Result<Vec<_>>>()?;
     let ask = |mut stranger: Stranger| -> io::Result<()> {
         loop {
@@ -127,6 +127,15 @@ fn ask_for_all(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
+/// Where its server is: an unmodified one's context is the environment's.
+fn context() -> String {
+    std::env::var("BATON_CONTEXT").unwrap_or_else(|_| typed::CONTEXT.to_owned())
+}
+
+fn reach(place: &Place) -> io::Result<(Process, Handle)> {
+    typed::reach(&place.broker, &context())
+}
+
 fn call(process: &Process, manager: &Handle) -> io::Result<()> {
     let request = Parcel::from(&Request::Time.bytes()[..]);
     process.call(manager, CODE, &request).map(drop).map_err(failed)
@@ -151,7 +160,7 @@ fn write_garbage(place: &Place) -> io::Result<()> {
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
     for round in 0.. {
         let before = shared()?;
-        let (process, manager) = reach(&place.broker, CONTEXT)?;
+        let (process, manager) = reach(place)?;
         call(&process, &manager)?;
         let pages =
             shared()?.difference(&before).flat_map(pages).collect::<io::Result<Vec<_>>>()?;
@@ -200,7 +209,7 @@ fn scribble(page: usize, random: &mut u64) {
 }
 
 fn flood(place: &Place) -> io::Result<()> {
-    let (process, manager) = reach(&place.broker, CONTEXT)?;
+    let (process, manager) = reach(place)?;
     let request = Parcel::from(&Request::Time.bytes()[..]);
     process.one_way(&manager, CODE, &request).map_err(failed)?;
     thread::scope(|scope| {
@@ -220,8 +229,8 @@ fn open_without_end(place: &Place) -> io::Result<()> {
     let mut kept = VecDeque::new();
     let mut is_at_it = false;
     loop {
-        let one = reach(&place.broker, CONTEXT)
-            .and_then(|(process, manager)| call(&process, &manager).map(|()| process));
+        let one =
+            reach(place).and_then(|(process, manager)| call(&process, &manager).map(|()| process));
         match one {
             Ok(process) => kept.push_back(process),
             // Where it may have no more it goes on with another in place of its oldest.

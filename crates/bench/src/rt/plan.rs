@@ -50,7 +50,8 @@ impl Plan {
             }));
         }
         if has(Part::Misuse) {
-            cases.extend(misuses(args.priorities[0]));
+            let ours = Way::OURS.into_iter();
+            cases.extend(ours.flat_map(|way| misuses(way, args.priorities[0])));
         }
         if quick {
             cases.retain(|case| is_of_a_bar(args, case));
@@ -101,9 +102,9 @@ fn callers(args: &RtArgs, ways: impl Iterator<Item = Way>) -> Vec<Case> {
     cases
 }
 
-/// A bound caller with nobody beside it, and with one who wants to hurt it, or somebody else.
-fn misuses(level: u8) -> impl Iterator<Item = Case> {
-    let alone = Case::one(Way::BatonTyped, level, 0).bound(Bound::Caller);
+/// A bound caller of this way with nobody beside it, and with one who wants to hurt it, or somebody else.
+fn misuses(way: Way, level: u8) -> impl Iterator<Item = Case> {
+    let alone = Case::one(way, level, 0).bound(Bound::Caller);
     let beside = move |misuse| {
         [Aim::Here, Aim::Elsewhere].map(|aim| Case { misuse: Some(Harm { misuse, aim }), ..alone })
     };
@@ -158,8 +159,8 @@ mod tests {
         let plan = plan(&[]);
         assert_eq!((plan.n_calls, plan.period_us, plan.rounds), (2500, 2000, 5));
         // Six ways, one of them at two priorities, bound and not, with and without load; a queue whose server is
-        // bound as well; six more callers, and four who want to hurt one, or somebody else.
-        assert_eq!(plan.cases.len(), 2 * (2 * (6 + 1) + 1) + 6 + 8);
+        // bound as well; six more callers, and four who want to hurt one of either interface, or somebody else.
+        assert_eq!(plan.cases.len(), 2 * (2 * (6 + 1) + 1) + 6 + 2 * 8);
         assert_eq!((plan.wake_ups.len(), plan.inversions.len()), (2, 4));
         for bound in [Bound::Nobody, Bound::Caller] {
             assert!(has(&plan, Way::BatonTyped, 20, 100, bound));
@@ -193,7 +194,7 @@ mod tests {
         let ways: Vec<Way> = inversion.inversions.iter().map(|inversion| inversion.way).collect();
         assert_eq!(ways, [Way::BatonTyped, Way::BatonTyped, Way::Unix]);
         let misuse = plan(&["--parts", "misuse"]);
-        assert_eq!((misuse.cases.len(), misuse.inversions.len(), misuse.steady.len()), (9, 0, 0));
+        assert_eq!((misuse.cases.len(), misuse.inversions.len(), misuse.steady.len()), (18, 0, 0));
         assert!(has(&misuse, Way::BatonTyped, 80, 0, Bound::Caller), "what they are compared with");
     }
 }

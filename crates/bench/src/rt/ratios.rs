@@ -156,16 +156,22 @@ impl Bars<'_> {
     }
 
     /// The whole call of a bound caller beside one who wants to hurt it, beside the same who hurts somebody else,
-    /// and alone.
-    fn of_misuse(&self, misuse: Misuse) -> [Ratio; 2] {
-        let alone = Case::one(Way::BatonTyped, self.level, 0).bound(Bound::Caller);
-        let of = |misuse| self.found.leg(&Case { misuse, ..alone }, Leg::Whole);
-        let at = |aim| of(Some(Harm { misuse, aim }));
+    /// and alone; the first by the raw interface, too.
+    fn of_misuse(&self, misuse: Misuse) -> [Ratio; 3] {
+        let of = |way, misuse| {
+            let alone = Case::one(way, self.level, 0).bound(Bound::Caller);
+            self.found.leg(&Case { misuse, ..alone }, Leg::Whole)
+        };
+        let at = |way, aim| of(way, Some(Harm { misuse, aim }));
         let name = |under| format!("misuse_{}_p99_over_{under}", misuse.name());
-        let bar = Some(Bar::AtMost(2.0));
+        let over_elsewhere = |name: &str, way, bar| {
+            divide(name, at(way, Aim::Here), at(way, Aim::Elsewhere), P99, bar)
+        };
+        let (typed, raw, idle) = (name("elsewhere"), name("elsewhere_raw"), name("idle"));
         [
-            divide(&name("elsewhere"), at(Aim::Here), at(Aim::Elsewhere), P99, bar),
-            divide(&name("idle"), at(Aim::Here), of(None), P99, None),
+            over_elsewhere(&typed, Way::BatonTyped, Some(Bar::AtMost(2.0))),
+            over_elsewhere(&raw, Way::BatonUapi, None),
+            divide(&idle, at(Way::BatonTyped, Aim::Here), of(Way::BatonTyped, None), P99, None),
         ]
     }
 }

@@ -61,6 +61,9 @@ impl Way {
         Way::RsbinderRpc,
     ];
 
+    /// Ours.
+    pub const OURS: [Way; 2] = [Way::BatonTyped, Way::BatonUapi];
+
     /// As rows have it.
     pub fn name(self) -> &'static str {
         match self {

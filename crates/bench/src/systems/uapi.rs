@@ -39,6 +39,8 @@ struct Device {
     returns: [u8; READ_BYTES],
     /// Who has another looper when the driver wants one.
     crew: Option<Arc<Crew>>,
+    /// Nobody waits for an answer to the message that came last.
+    was_one_way: bool,
 }
 
 /// The threads of a pool.
@@ -112,13 +114,18 @@ impl Device {
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Device { fd, form, commands: Vec::new(), returns: [0; READ_BYTES], crew: None })
+        Ok(Device::on(fd, form))
     }
 
     /// The same device, with the commands and returns of another thread.
     fn of_another_thread(&self) -> Device {
         let (fd, form) = (self.fd, self.form);
-        Device { fd, form, commands: Vec::new(), returns: [0; READ_BYTES], crew: None }
+        Device::on(fd, form)
+    }
+
+    fn on(fd: c_int, form: Form) -> Device {
+        let (commands, returns) = (Vec::new(), [0; READ_BYTES]);
+        Device { fd, form, commands, returns, crew: None, was_one_way: false }
     }
 
     fn ioctl<T>(&self, request: u32, argument: &mut T) -> io::Result<()> {
@@ -189,7 +196,11 @@ impl Device {
                 payload[..bytes].copy_from_slice(&self.returns[at + 4..at + 4 + bytes]);
                 at += 4 + bytes;
                 match command {
-                    _ if command == awaited => message = Some(data(&payload[..bytes])),
+                    _ if command == awaited => {
+                        let told: TransactionData = pod_read_unaligned(&payload[..bytes]);
+                        self.was_one_way = told.flags & TF_ONE_WAY != 0;
+                        message = Some(data(&told));
+                    }
                     BR_SPAWN_LOOPER => {
                         self.crew.iter().for_each(|crew| crew.enlist(BC_REGISTER_LOOPER));
                     }
@@ -212,8 +223,7 @@ impl Device {
     }
 }
 
-fn data(message: &[u8]) -> &'static [u8] {
-    let message: TransactionData = pod_read_unaligned(message);
+fn data(message: &TransactionData) -> &'static [u8] {
     // SAFETY: the driver says that the message's data lies there, in the map, which stays; nobody
     // writes to it before this program frees it, after its last use.
     unsafe { std::slice::from_raw_parts(message.buffer as *const u8, message.data_size as usize) }
@@ -305,7 +315,9 @@ impl Manager {
             return Err(io::ErrorKind::InvalidData.into());
         }
         self.device.queue_free(request);
-        self.device.queue_message(BC_REPLY, 0, &self.reply);
+        if !self.device.was_one_way {
+            self.device.queue_message(BC_REPLY, 0, &self.reply);
+        }
         Ok(())
     }
 }

@@ -16,6 +16,7 @@ use crate::thread::processor;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::*;
 use baton_shm::bell::{Bell, OwnBell};
+use baton_shm::gate::Gate;
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::mailbox::{Mailbox, Reader};
 use baton_shm::mapping::{self, Access, Mapping, Part, View};
@@ -26,8 +27,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
+use std::sync::{Arc, OnceLock};
 
 /// Most descriptor messages that wait here for their transaction; the others wait in the socket.
 const MAX_STASHED: usize = 1024;
@@ -47,6 +48,8 @@ pub struct Channel {
     pub end: End,
     /// Who has the other.
     pub peer: ProcessId,
+    /// Shut for plain calls on this channel alone: see [`crate::engine::fast`].
+    pub gate: Arc<Gate>,
     file: OwnedFd,
     socket: OwnedFd,
     /// Header and ring.
@@ -193,6 +196,7 @@ impl Channel {
             id,
             end,
             peer,
+            gate: Arc::default(),
             file,
             socket,
             head,

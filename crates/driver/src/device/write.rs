@@ -115,9 +115,9 @@ impl Device {
         match command {
             BC_RELEASE => {
                 let handle = user::read(at)?;
-                if state.may_be_last(handle, 1) {
+                if let Some(owner) = state.owner_of_last(handle, 1) {
                     // Another thread may be calling by it past the state.
-                    self.engine.gather(state);
+                    self.engine.gather_with(state, owner);
                 }
                 state.decrease(handle, Strength::Strong);
             }
@@ -157,8 +157,8 @@ impl Device {
         if state.frees_more(offset) {
             self.engine.accept_first(state);
         }
-        if state.frees_last(offset) {
-            self.engine.gather(state);
+        for owner in state.frees_last(offset) {
+            self.engine.gather_with(state, owner);
         }
         if state.frees_descriptors(offset) {
             // The kernel closes them on the thread's way back to its program.

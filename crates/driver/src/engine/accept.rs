@@ -67,7 +67,7 @@ impl Engine {
         Look::Cut { taken, next }
     }
 
-    /// The state, with nothing under way past it, once everything is in that had been posted before this call, up to what
+    /// The state, once everything is in that had been posted before this call, up to what
     /// waits for an event: that is returned. Others have the state in between.
     pub(super) fn accept_posted(
         &self,
@@ -78,7 +78,6 @@ impl Engine {
         let mut left = self.incoming().len() * CAPACITY;
         loop {
             let mut state = self.lock();
-            self.gather(&mut state);
             match self.accept(&mut state, only) {
                 Look::Cut { taken, next } if next <= began && taken < left => left -= taken,
                 look => return (state, look.later()),

@@ -1,8 +1,8 @@
 //! The channels that this process has, by peer and by name; the lanes of a peer.
 
-use super::Engine;
 use super::events::CHANNELS;
 use super::reserve::Purpose;
+use super::{Channels, Engine, Grave};
 use crate::channel::Channel;
 use crate::state::State;
 use crate::state::node::Node;
@@ -11,7 +11,40 @@ use baton_abi::control::{ChannelId, End, Identity, ProcessId, Reply, Request};
 use baton_abi::lane::front;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
+
+impl Channels {
+    /// Those on which a process is called, oldest first.
+    fn to(&self, peer: ProcessId) -> impl DoubleEndedIterator<Item = &Arc<Channel>> {
+        let all = self.by_peer.get(&peer).into_iter().flatten();
+        all.filter(|channel| channel.end == End::Client)
+    }
+
+    fn add(&mut self, channel: &Arc<Channel>) {
+        if channel.end == End::Server {
+            Arc::make_mut(&mut self.incoming).push(Arc::clone(channel));
+            Arc::make_mut(&mut self.warm).push(Arc::clone(channel));
+        }
+        self.by_peer.entry(channel.peer).or_default().push(Arc::clone(channel));
+        self.by_id.insert(channel.id, Arc::clone(channel));
+    }
+
+    fn remove(&mut self, channel: &Channel) -> Option<Arc<Channel>> {
+        let is_other = |other: &Arc<Channel>| other.id != channel.id;
+        if channel.end == End::Server {
+            Arc::make_mut(&mut self.incoming).retain(is_other);
+            Arc::make_mut(&mut self.warm).retain(is_other);
+        }
+        if let Entry::Occupied(mut all) = self.by_peer.entry(channel.peer) {
+            all.get_mut().retain(is_other);
+            if all.get().is_empty() {
+                all.remove();
+            }
+        }
+        self.by_id.remove(&channel.id)
+    }
+}
 
 impl Engine {
     /// A channel by name.
@@ -27,7 +60,13 @@ impl Engine {
 
     pub(super) fn channels_with(&self, peer: ProcessId) -> Vec<Arc<Channel>> {
         let channels = self.channels.lock();
-        channels.by_id.values().filter(|channel| channel.peer == peer).cloned().collect()
+        channels.by_peer.get(&peer).cloned().unwrap_or_default()
+    }
+
+    /// Nobody enters any more by what has been learnt of calls from the peer or to it.
+    pub(super) fn shut_ways_with(&self, peer: ProcessId) {
+        let channels = self.channels.lock();
+        channels.by_peer.get(&peer).into_iter().flatten().for_each(|channel| channel.gate.shut());
     }
 
     /// A channel to a process, opened if there is none.
@@ -42,7 +81,7 @@ impl Engine {
 
     pub(super) fn newest_channel_to(&self, peer: ProcessId) -> Option<Arc<Channel>> {
         let channels = self.channels.lock();
-        channels.outgoing.get(&peer).and_then(|all| all.last()).cloned()
+        channels.to(peer).next_back().cloned()
     }
 
     pub(super) fn open_channel(&self, peer: ProcessId) -> Result<Arc<Channel>, Errno> {
@@ -83,10 +122,7 @@ impl Engine {
     }
 
     fn free_lane(&self, peer: ProcessId) -> Result<Option<(Arc<Channel>, usize)>, Errno> {
-        let all = {
-            let channels = self.channels.lock();
-            channels.outgoing.get(&peer).cloned().unwrap_or_default()
-        };
+        let all: Vec<_> = self.channels.lock().to(peer).cloned().collect();
         for channel in all {
             if let Some(lane) = channel.take_lane()? {
                 return Ok(Some((channel, lane)));
@@ -104,24 +140,13 @@ impl Engine {
             }
         };
         let mut state = self.lock();
-        self.gather(&mut state);
         if self.is_closed() {
             return;
         }
+        // Nothing that calls were checked by: who a process is, it is from its first channel on.
         let known = state.peers.entry(peer.process).or_default();
         (known.pid, known.uid, known.label) = (peer.pid, peer.uid, peer.security_context);
-        let mut channels = self.channels.lock();
-        match end {
-            End::Server => {
-                Arc::make_mut(&mut channels.incoming).push(Arc::clone(&channel));
-                Arc::make_mut(&mut channels.warm).push(Arc::clone(&channel));
-            }
-            End::Client => {
-                channels.outgoing.entry(peer.process).or_default().push(Arc::clone(&channel));
-            }
-        }
-        channels.by_id.insert(id, Arc::clone(&channel));
-        drop(channels);
+        self.channels.lock().add(&channel);
         // What is left takes long where there are many.
         drop(state);
         // Edge-triggered: what has no room in the stash stays in the socket. Not before the control
@@ -135,20 +160,13 @@ impl Engine {
         }
     }
 
-    pub(super) fn remove_channel(&self, channel: &Channel) {
+    /// With why, if that is to be said.
+    pub(super) fn remove_channel(&self, channel: &Channel, why: Option<&'static str>) {
         channel.ends().dead = true;
         channel.shut_down();
-        let mut channels = self.channels.lock();
-        let removed = channels.by_id.remove(&channel.id);
-        Arc::make_mut(&mut channels.incoming).retain(|other| other.id != channel.id);
-        Arc::make_mut(&mut channels.warm).retain(|other| other.id != channel.id);
-        if let Some(all) = channels.outgoing.get_mut(&channel.peer) {
-            all.retain(|other| other.id != channel.id);
-            if all.is_empty() {
-                channels.outgoing.remove(&channel.peer);
-            }
-        }
-        drop(channels);
+        // Whoever is inside for it is seen by the control thread, which keeps it.
+        channel.gate.shut();
+        let removed = self.channels.lock().remove(channel);
         if channel.end == End::Server {
             self.end_duties(channel.id, None);
             self.tell_loopers();
@@ -156,40 +174,51 @@ impl Engine {
             removed.iter().for_each(|channel| self.part_with(channel));
         }
         // What takes long is done when nobody waits for the state.
-        self.graves.lock().extend(removed);
+        self.graves.lock().extend(removed.map(|channel| Grave { channel, why }));
         self.patrol.expect();
     }
 
     /// The control thread: channels that have been removed go.
     pub(super) fn bury(&self) {
         let graves = std::mem::take(&mut *self.graves.lock());
-        for channel in &graves {
+        for Grave { channel, why } in &graves {
             let _ = rustix::event::epoll::delete(&self.epoll, channel.socket());
+            if let Some(why) = why {
+                tracing::warn!(target: "binder", "{}: channel {} with process {} ended: {why}", self.identity.pid, channel.id.0, channel.peer.0);
+            }
         }
         if !graves.is_empty() {
             // A looper that sleeps on another's bell keeps them.
             self.ring_own_bells();
         }
-        let used: Vec<_> = graves.into_iter().filter(|channel| self.is_used(channel)).collect();
+        let mut used = graves;
+        used.retain_mut(|grave| {
+            grave.why = None;
+            self.is_used(&grave.channel)
+        });
         if !used.is_empty() {
             // Their callers hear of the end soon.
-            self.graves.lock().extend(used);
+            self.graves.lock().append(&mut used);
             self.patrol.expect();
         }
     }
 
     /// The peer has broken the protocol: it loses the channel, and nobody else loses anything.
-    pub fn end_channel(&self, state: &mut State, channel: &Channel, why: &str) {
-        tracing::warn!(target: "binder", "{}: channel {} with process {} ended: {why}", self.identity.pid, channel.id.0, channel.peer.0);
-        self.lose_channel(state, channel);
+    pub fn end_channel(&self, state: &mut State, channel: &Channel, why: &'static str) {
+        self.lose_channel(state, channel, Some(why));
     }
 
     /// A channel is over, whoever ended it.
-    pub(super) fn lose_channel(&self, state: &mut State, channel: &Channel) {
-        self.gather(state);
+    pub(super) fn lose_channel(
+        &self,
+        state: &mut State,
+        channel: &Channel,
+        why: Option<&'static str>,
+    ) {
+        self.gather_with(state, channel.peer);
         state.fail_channel(channel.id);
         self.carry_out_effects(state);
-        self.remove_channel(channel);
+        self.remove_channel(channel, why);
     }
 
     /// Sends descriptors, chooses a lane: see [`crate::send`].

@@ -90,6 +90,7 @@ impl Engine {
                     self.unlock(state);
                     state = self.accept_posted(Some(process)).0;
                 }
+                self.gather_with(&mut state, process);
                 state.event(event);
                 self.carry_out(&mut state);
             }
@@ -101,15 +102,26 @@ impl Engine {
                     self.unlock(state);
                     state = self.accept_posted(Some(process)).0;
                 }
+                self.gather_with(&mut state, process);
                 self.accept_last_words(&mut state, process);
                 state.event(event);
                 self.carry_out(&mut state);
-                its_channels.iter().for_each(|channel| self.remove_channel(channel));
+                its_channels.iter().for_each(|channel| self.remove_channel(channel, None));
             }
             event => {
                 self.see_freeze(&event);
                 let mut state = self.lock();
-                self.gather(&mut state);
+                match event {
+                    // What it adds was never checked, or is given back at once.
+                    Event::Ticket { .. } => {}
+                    // Whether a target is frozen its own page says.
+                    Event::Frozen { process, .. } if process != self.identity.process => {}
+                    Event::TicketCancelled { from, ticket } => {
+                        let owners = state.ends_with(from, ticket);
+                        owners.into_iter().for_each(|owner| self.gather_with(&mut state, owner));
+                    }
+                    _ => self.gather(&mut state),
+                }
                 state.event(event);
                 self.carry_out(&mut state);
             }
@@ -249,8 +261,9 @@ impl Engine {
             (state, later) = (own, of_its_own.or(later));
         }
         self.accept_answers(&mut state);
+        self.gather_with(&mut state, channel.peer);
         self.accept_last_words(&mut state, channel.peer);
-        self.lose_channel(&mut state, channel);
+        self.lose_channel(&mut state, channel, None);
         self.unlock(state);
         later
     }

@@ -68,7 +68,7 @@ pub struct Engine {
     pub(crate) broker: Broker,
     channels: Lock<Channels>,
     /// Channels that have been removed.
-    graves: Lock<Vec<Arc<Channel>>>,
+    graves: Lock<Vec<Grave>>,
     /// Held while a channel is opened.
     opening: Lock<()>,
     front: Arc<Mapping<FRONT_BYTES>>,
@@ -112,6 +112,14 @@ pub struct Engine {
     closed: AtomicBool,
 }
 
+/// A channel that is on no list any more, and what is to be said of it: a log may keep its writer waiting, who so holds no
+/// lock.
+#[derive(Debug)]
+struct Grave {
+    channel: Arc<Channel>,
+    why: Option<&'static str>,
+}
+
 /// Engines so far.
 static ENGINES: AtomicU64 = AtomicU64::new(0);
 
@@ -122,7 +130,8 @@ struct Channels {
     incoming: Arc<Vec<Arc<Channel>>>,
     /// Those of them at which loopers look; see [`warmth`].
     warm: Arc<Vec<Arc<Channel>>>,
-    outgoing: FxHashMap<ProcessId, Vec<Arc<Channel>>>,
+    /// Both ends', oldest first.
+    by_peer: FxHashMap<ProcessId, Vec<Arc<Channel>>>,
 }
 
 /// The calling thread's id.
@@ -296,7 +305,7 @@ impl Engine {
         for channel in channels {
             state.fail_channel(channel.id);
             self.carry_out_effects(&mut state);
-            self.remove_channel(&channel);
+            self.remove_channel(&channel, None);
         }
         state.close();
         self.carry_out(&mut state);

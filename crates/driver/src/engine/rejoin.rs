@@ -116,6 +116,7 @@ impl Engine {
         let _events = self.events.lock();
         // What was announced in time comes in now; what comes later has lost its references.
         let (mut state, _) = self.accept_posted(None);
+        self.gather(&mut state);
         if self.is_closed() || self.watch(link.events(), EVENTS).is_err() {
             return false;
         }

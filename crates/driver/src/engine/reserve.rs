@@ -111,10 +111,12 @@ impl Engine {
     /// Whether the next call by this lane may be made like the last one, as the calling thread's rank has it.
     pub(super) fn is_served_by_rank(&self, channel: &Channel, lane: u32) -> bool {
         let Some(rank) = thread::rank_again() else { return true };
+        // Another broker may have come since the call asked for its looper.
+        let asked = (rank, self.broker.link().era);
         let all = self.reservations.all.lock();
         let same =
             |ours: &&Reservation| ours.lane == lane && std::ptr::eq(ours.channel.as_ptr(), channel);
-        all.iter().find(same).is_some_and(|ours| ours.rank == rank && ours.era != UNASKED)
+        all.iter().find(same).is_some_and(|ours| (ours.rank, ours.era) == asked)
     }
 
     /// Asks the broker for a looper, unless this one was asked for the same.
@@ -237,7 +239,7 @@ mod tests {
     use super::*;
     use crate::engine::tests::{broker, channel};
 
-    /// The broker had not known the lane's server: only a call that asks again changes that.
+    /// The broker had not known the lane's server, or it is another one by now: only a call that asks again changes that.
     #[test]
     fn a_call_whose_looper_is_yet_to_be_asked_for_is_not_repeated_as_it_was() {
         let (broker, _directory) = broker();
@@ -249,9 +251,11 @@ mod tests {
             let lane = channel.take_lane().unwrap().unwrap();
             client.reserve(&channel, lane);
             assert!(client.is_served_by_rank(&channel, lane as u32), "the broker has answered");
-            let forget = |ours: &mut Reservation| ours.era = UNASKED;
-            client.reservations.all.lock().iter_mut().for_each(forget);
-            assert!(!client.is_served_by_rank(&channel, lane as u32));
+            for era in [UNASKED, client.broker.link().era + 1] {
+                let ask_another = |ours: &mut Reservation| ours.era = era;
+                client.reservations.all.lock().iter_mut().for_each(ask_another);
+                assert!(!client.is_served_by_rank(&channel, lane as u32), "{era}");
+            }
         };
         std::thread::scope(|scope| scope.spawn(caller).join().unwrap());
         client.close();

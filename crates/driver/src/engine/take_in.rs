@@ -39,10 +39,8 @@ impl Engine {
         }
         let mut chain = vec![ChainEntry::default(); usize::from(message.chain)];
         map.read(at + parts.chain_at, bytemuck::cast_slice_mut(&mut chain));
-        if chain.iter().any(|entry| entry.process == self.identity.process.0) {
-            // It may be for one of our threads that waits.
-            self.gather(state);
-        }
+        // It may be for one of our threads that waits.
+        self.gather_callers(state, &chain);
         let arrival = Arrival { via, peer: channel.peer, message, chain };
         let room = match state.admit(&arrival) {
             Ok(room) => room,

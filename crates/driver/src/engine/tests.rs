@@ -86,7 +86,7 @@ pub(super) fn channel(broker: &Running) -> (Arc<Engine>, Arc<Engine>, Arc<Channe
     (server, client, channel)
 }
 
-fn other_end(server: &Engine, channel: &Channel) -> Arc<Channel> {
+pub(super) fn other_end(server: &Engine, channel: &Channel) -> Arc<Channel> {
     loop {
         if let Some(theirs) = server.channel(channel.id) {
             return theirs;
@@ -297,6 +297,44 @@ fn a_thread_that_is_relieved_looks_for_what_it_was_woken_for() {
         server.close();
         client.close();
     }
+}
+
+/// Says how often anything was logged by the thread that has it.
+#[derive(Clone, Default)]
+struct Log(Arc<std::sync::atomic::AtomicUsize>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Where the log goes nobody may be reading, and any client can have something said.
+#[test]
+fn what_is_said_of_a_channel_that_ends_is_said_without_the_state() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let log = Log::default();
+    let said = tracing::subscriber::with_default(log.clone(), || {
+        let mut state = server.lock();
+        server.end_channel(&mut state, &theirs, "a test");
+        server.unlock(state);
+        log.0.load(Ordering::Relaxed)
+    });
+    assert_eq!(said, 0);
+    client.close();
+    server.close();
 }
 
 /// It has been relieved in its sleep, and another thread, which is with its program, attends the lane.

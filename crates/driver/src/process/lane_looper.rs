@@ -76,3 +76,72 @@ fn start(process: &Weak<Inner>, duty: Option<Arc<Duty>>) {
         tracing::warn!(target: "binder", "no thread for a real-time caller: {errno}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Parcel;
+    use baton_broker::{Config, Running};
+    use std::time::Duration;
+
+    /// Longer than anything takes.
+    const LONG: Duration = Duration::from_secs(600);
+    const STRANGERS: u64 = 20;
+
+    /// A stranger's first call is the state's to take in. None of the real-time caller's is.
+    #[test]
+    fn strangers_leave_a_real_time_callers_way_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
+        let open = || Process::open("binder", broker.socket()).unwrap();
+        let server = open();
+        let object = server.add_object(|_| Ok(Parcel::new()));
+        server.become_context_manager(object).unwrap();
+        let serving = server.clone();
+        let looper = std::thread::spawn(move || serving.serve());
+        let taken_in = || server.inner.engine.lock().received;
+        let call = |process: &Process| {
+            let manager = process.context_manager().unwrap();
+            process.call(&manager, 0, &Parcel::new()).unwrap();
+        };
+        let client = open();
+        // A server that does not serve yet has no loopers.
+        call(&client);
+        std::thread::scope(|scope| {
+            let caller = scope.spawn(|| {
+                if !thread::set_rank(Some((libc::SCHED_FIFO, 1))) {
+                    return println!("skipped: this machine lets us have no real-time priority");
+                }
+                let manager = client.context_manager().unwrap();
+                assert_eq!(client.prepare(&manager, LONG), Ok(true));
+                let call_on = || drop(client.call(&manager, 0, &Parcel::new()).unwrap());
+                loop {
+                    let before = taken_in();
+                    call_on();
+                    if taken_in() == before {
+                        break;
+                    }
+                }
+                let before = taken_in();
+                for _ in 0..STRANGERS {
+                    let stranger = scope.spawn(|| {
+                        let stranger = open();
+                        call(&stranger);
+                        stranger
+                    });
+                    let stranger = stranger.join().unwrap();
+                    call_on();
+                    stranger.close();
+                    while server.inner.engine.lock().peers.len() > 1 {
+                        std::thread::yield_now();
+                    }
+                    call_on();
+                }
+                assert_eq!(taken_in() - before, STRANGERS);
+            });
+            caller.join().unwrap();
+        });
+        server.close();
+        looper.join().unwrap();
+    }
+}

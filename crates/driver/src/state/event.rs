@@ -52,6 +52,12 @@ impl State {
         }
     }
 
+    /// Whose nodes' handles lose with this ticket what may be their last strong count.
+    pub fn ends_with(&self, from: ProcessId, ticket: TicketId) -> Vec<ProcessId> {
+        let held = self.tickets.get(&(from, ticket));
+        self.owners_of_last(held.map_or(&[], |held| held))
+    }
+
     /// A grant on the context manager has come by this ticket: from now on it stands for handle 0.
     pub fn set_manager(&mut self, ticket: TicketId) -> bool {
         let claimed = self.tickets.remove(&(ProcessId::BROKER, ticket));

@@ -42,6 +42,8 @@ pub enum Effect {
     /// A thread has left that had this open on a lane, innermost first: the innermost caller is to be
     /// told, and what comes for the thread from now on has nobody.
     Leave(Via, Vec<Half>),
+    /// A handle of this process's is no more: its number may be another's.
+    Forgotten(ProcessId),
     /// Only calls under way need this handle strongly: those that were taken in no longer do.
     EndSending(u32),
     /// This thread attends the lane no longer, and is no real-time one for it.

@@ -192,11 +192,22 @@ impl State {
             .is_some_and(|reference| strength == Strength::Weak || reference.counts.strong > pinned)
     }
 
-    /// Whether the handle may not be held strongly any more when up to so many counts go.
-    pub fn may_be_last(&self, handle: u32, counts: usize) -> bool {
-        let reference = self.references.get(handle);
+    /// Whose node's the handle is, if it may not be held strongly any more when up to so many counts go.
+    pub fn owner_of_last(&self, handle: u32, counts: usize) -> Option<ProcessId> {
         let pinned = self.pinned(handle, Strength::Strong) as usize;
-        reference.is_some_and(|reference| reference.counts.strong as usize <= pinned + counts)
+        let is_last = |held: &&Reference| held.counts.strong as usize <= pinned + counts;
+        self.references.get(handle).filter(is_last).map(|reference| reference.owner)
+    }
+
+    /// The same of all handles that these hold.
+    pub(super) fn owners_of_last(&self, held: &[Granted]) -> Vec<ProcessId> {
+        let owner = |granted: &Granted| match *granted {
+            Granted::Handle { handle, strength: Strength::Strong, .. } => {
+                self.owner_of_last(handle, held.len())
+            }
+            _ => None,
+        };
+        held.iter().filter_map(owner).collect()
     }
 
     /// The program has let go of the manager's handle, which stays for calls to handle 0: what it
@@ -218,12 +229,17 @@ impl State {
     pub(super) fn return_grants(&mut self, handle: u32) {
         let Some(reference) = self.references.get_mut(handle) else { return };
         let unused = reference.counts.strong == 0 && reference.sending > 0;
+        let owner = reference.owner;
         let Some(((strong, grants), over)) = reference.surplus() else {
             if unused {
                 self.effect(Effect::EndSending(handle));
             }
             return self.forget_notices(handle);
         };
+        if over {
+            // Before the broker hears that the number is free.
+            self.effect(Effect::Forgotten(owner));
+        }
         if strong > 0 || grants > 0 {
             self.effect(Effect::Tell(Request::Release { handle, strong, grants }));
         }

@@ -55,7 +55,10 @@ impl World {
 
     fn carry_out_one(&mut self, party: &mut Party, effect: Effect) {
         match effect {
-            Effect::Wake(_, Waiting::No) | Effect::Account(_) | Effect::EndSending(_) => {}
+            Effect::Wake(_, Waiting::No)
+            | Effect::Account(_)
+            | Effect::EndSending(_)
+            | Effect::Forgotten(_) => {}
             Effect::Wake(_, Waiting::Bell) | Effect::WakeLooper => {
                 party.wake(|waiting| waiting == Waiting::Bell);
             }

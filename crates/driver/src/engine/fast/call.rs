@@ -133,7 +133,7 @@ impl Engine {
         body: Body<'_>,
         receiver: &mut impl Receiver,
     ) -> Option<Outcome> {
-        let (cell, route) = local.way(handle, self.fast.gate.epoch())?;
+        let (cell, route) = local.way(self, handle)?;
         let via = match body {
             Body::Bytes(_) | Body::Program(_) => route.lane.via(),
             Body::Loan(loan) => loan.plain_lane(route.lane.via().channel)?,
@@ -141,7 +141,7 @@ impl Engine {
         let token = token::next().ok()?;
         // Before anyone can seize it, who takes it off again.
         self.set_open(cell, true);
-        let by = (&self.fast.gate, route.epoch);
+        let by = (route.lane.way(self), route.epoch);
         let inside = cell.begin_call(by, (via, route.lane.peer), handle, token);
         let made = match &inside {
             Some(inside) => self.call_inside(
@@ -221,7 +221,7 @@ impl Engine {
         Made::Answered
     }
 
-    /// The gate was shut just now. False if the call that was not made has failed meanwhile.
+    /// A gate was shut just now. False if the call that was not made has failed meanwhile.
     #[cold]
     fn turn_back(&self, cell: &Cell, via: Via) -> bool {
         if cell.leave() {
@@ -277,13 +277,13 @@ impl Engine {
         if other || !outermost || self.is_polling() || channel.peer != reference.owner {
             return;
         }
-        let (epoch, node) = (self.fast.gate.epoch(), reference.node);
+        let node = reference.node;
         // A thread that has become a real-time one takes a lane of its own first.
         if !self.is_served_by_rank(&channel, via.lane) || self.cell().is_none() {
             return;
         }
         let _ = local::with(self, |local| {
-            local.learn((handle, node), &channel, via.lane, epoch);
+            local.learn(self, (handle, node), &channel, via.lane);
             Some(())
         });
     }

@@ -5,7 +5,7 @@ use crate::state::transaction::{Serving, Via};
 use crate::state::work::Tid;
 use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{ChainEntry, FRONT_BYTES, front};
-use baton_shm::gate::{Gate, Pass};
+use baton_shm::gate::{Pass, Way};
 use baton_shm::held::Held;
 use baton_shm::mapping::Mapping;
 use std::sync::Arc;
@@ -108,30 +108,30 @@ impl Cell {
         self.token.store(token, Ordering::Relaxed);
     }
 
-    /// Begins a call. `None` if the gate has been shut since the epoch: see [`Cell::leave`].
+    /// Begins a call. `None` if a gate has been shut since the epoch: see [`Cell::leave`].
     #[inline(always)]
     pub fn begin_call(
         &self,
-        (gate, epoch): (&Gate, u64),
+        (way, epoch): (Way<'_>, u64),
         (via, peer): (Via, ProcessId),
         handle: u32,
         token: u64,
     ) -> Option<Inside<'_>> {
         self.note(via, peer, handle, token);
-        let entered = self.pass.enter(gate, epoch, CALLING);
+        let entered = self.pass.enter(way, epoch, CALLING);
         entered.then_some(Inside { cell: self, epoch, channel: via.channel })
     }
 
-    /// Begins to serve. False if the gate has been shut since the epoch: see [`Cell::leave`].
+    /// Begins to serve. False if a gate has been shut since the epoch: see [`Cell::leave`].
     pub fn begin_service(
         &self,
-        (gate, epoch): (&Gate, u64),
+        (way, epoch): (Way<'_>, u64),
         (via, peer): (Via, ProcessId),
         accepts_fds: bool,
         caller: u64,
     ) -> bool {
         self.note(via, peer, u32::from(accepts_fds), caller);
-        self.pass.enter(gate, epoch, SERVING)
+        self.pass.enter(way, epoch, SERVING)
     }
 
     /// It is over, or has not begun. False if the state has it.
@@ -142,6 +142,19 @@ impl Cell {
     /// Whether the thread may not have done with this channel, which nobody can enter for any more.
     pub fn is_inside(&self, channel: ChannelId) -> bool {
         self.pass.is_inside() && self.channel.load(Ordering::Relaxed) == channel.0
+    }
+
+    /// With the state's lock held: whether what may be under way is with this peer.
+    pub fn is_with(&self, peer: ProcessId) -> bool {
+        self.pass.is_inside() && self.peer.load(Ordering::Relaxed) == peer.0
+    }
+
+    /// With the state's lock held: whether what may be under way has given out one of these.
+    pub fn has_given(&self, tokens: impl IntoIterator<Item = u64>) -> bool {
+        self.pass.is_inside() && {
+            let given = self.token.load(Ordering::Relaxed);
+            tokens.into_iter().any(|token| token == given)
+        }
     }
 
     /// With the state's lock held: what is under way, which is the state's from now on.

@@ -32,7 +32,6 @@ pub(crate) struct Dwelling<'a, T> {
     engine: &'a Engine,
     at: Taken<'a>,
     client: &'a Client<T>,
-    epoch: u64,
     any_work: u32,
     /// It is the looper of the process that may spin.
     spins: bool,
@@ -40,18 +39,18 @@ pub(crate) struct Dwelling<'a, T> {
 }
 
 impl<'a, T> Dwelling<'a, T> {
-    /// By what holds while the epoch and `any_work` stand. `None` if somebody is at the lane.
+    /// By what holds while the client's epoch and `any_work` stand. `None` if somebody is at the lane.
     pub(super) fn begin(
         engine: &'a Engine,
         at: Taken<'a>,
         client: &'a Client<T>,
-        (epoch, any_work): (u64, u32),
+        any_work: u32,
     ) -> Option<Dwelling<'a, T>> {
         if !at.channel.dwell(at.lane, at.via.lane) {
             return None;
         }
         engine.front.word(front::SLEEPERS).fetch_add(1, Ordering::SeqCst);
-        Some(Dwelling { engine, at, client, epoch, any_work, spins: false, waits: 0 })
+        Some(Dwelling { engine, at, client, any_work, spins: false, waits: 0 })
     }
 
     /// What it has taken in last.
@@ -99,11 +98,11 @@ impl<'a, T> Dwelling<'a, T> {
     /// transaction of the one shape, or there is anything else.
     #[inline(always)]
     pub fn take(&mut self, receiver: &mut impl Receiver) -> Option<&'a T> {
-        let Dwelling { engine, at, client, epoch, .. } = *self;
+        let Dwelling { engine, at, client, .. } = *self;
         if self.is_disturbed() {
             return None;
         }
-        let served = client.take_in(engine, at, epoch, receiver)?;
+        let served = client.take_in(engine, at, receiver)?;
         at.lane.inbox().clear_watched();
         self.waits = self.waits.wrapping_add(1);
         if self.waits.is_multiple_of(PLACED_EVERY) {
@@ -115,9 +114,9 @@ impl<'a, T> Dwelling<'a, T> {
     /// Whether there is anything to do but what comes on this lane.
     #[inline(always)]
     pub fn is_disturbed(&self) -> bool {
-        let Dwelling { engine, epoch, any_work, .. } = *self;
+        let Dwelling { engine, at, client, any_work, .. } = *self;
         let wanted = engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events();
-        wanted || engine.fast.gate.epoch() != epoch || self.has_others()
+        wanted || engine.way(at.channel).epoch() != client.epoch() || self.has_others()
     }
 
     /// Whether anything has come but on this lane.

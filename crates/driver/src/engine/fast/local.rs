@@ -40,6 +40,14 @@ pub(super) struct Route {
     ranks: u32,
 }
 
+impl Route {
+    /// Whether something has been shut on this way since it was learnt, or the thread has another rank.
+    #[inline(always)]
+    fn is_stale(&self, engine: &Engine) -> bool {
+        self.lane.way(engine).epoch() != self.epoch || self.ranks != rank_changes()
+    }
+}
+
 impl Local {
     const fn new() -> Local {
         Local { engine: 0, cell: None, routes: [const { None }; ROUTES] }
@@ -49,12 +57,11 @@ impl Local {
         self.engine == engine.number
     }
 
-    /// The thread's cell and its route by this handle, if it was learnt in this epoch.
+    /// The thread's cell and its route by this handle, if what it has learnt still holds.
     #[inline]
-    pub fn way(&mut self, handle: u32, epoch: u64) -> Option<(&Cell, &Route)> {
+    pub fn way(&mut self, engine: &Engine, handle: u32) -> Option<(&Cell, &Route)> {
         let place = &mut self.routes[handle as usize % ROUTES];
-        let known = place.as_ref()?;
-        if known.epoch != epoch || known.ranks != rank_changes() {
+        if place.as_ref()?.is_stale(engine) {
             *place = None;
         }
         let route = place.as_ref().filter(|route| route.handle == handle)?;
@@ -64,15 +71,14 @@ impl Local {
     /// From now on calls by the handle go by this lane, or by the one that the thread has there.
     pub fn learn(
         &mut self,
+        engine: &Engine,
         (handle, node): (u32, NodeId),
         channel: &Arc<Channel>,
         number: u32,
-        epoch: u64,
     ) {
-        let ranks = rank_changes();
-        let is_stale = |route: &mut Route| route.epoch != epoch || route.ranks != ranks;
+        let (epoch, ranks) = (engine.way(channel).epoch(), rank_changes());
         for route in &mut self.routes {
-            route.take_if(is_stale);
+            route.take_if(|route| route.is_stale(engine));
         }
         let mut lanes = self.routes.iter().flatten().map(|route| &route.lane);
         let lane = match lanes.find(|lane| lane.is_on(channel)) {

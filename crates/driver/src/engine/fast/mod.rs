@@ -4,10 +4,13 @@
 //! thread has called by before; at the other end a looper that has served this client and this
 //! node before. Neither takes a lock nor allocates; whatever else there is goes the long way.
 //!
-//! What the long way has checked is remembered with the gate's epoch, and holds while that
+//! What the long way has checked is remembered with the gates' epoch, and holds while that
 //! stands: [`Engine::gather`] shuts the gate before the state learns anything that could change it
-//! (every event of the broker, a handle that goes, an end), and makes of every call under way
+//! (an event of the broker, an end), and makes of every call under way
 //! the frame on its thread's stack that it would have been. From then on it is the long way's.
+//!
+//! What concerns one peer alone (its channels, its references, its death) shuts the gates of that peer's channels, and leaves
+//! what threads know of others as it is ([`Engine::gather_with`]): any process can cause such a thing as often as it likes.
 //!
 //! **Invariant**: a transaction is known to the state, or to exactly one [`Cell`], until it
 //! is answered; and to the front page in either case.
@@ -39,8 +42,9 @@ pub(crate) use serve::{Answered, Posted, Served, Server, Taken, Warm};
 use crate::channel::Channel;
 use crate::engine::Engine;
 use crate::state::State;
-use baton_abi::lane::{Kind, Message, front};
-use baton_shm::gate::Gate;
+use baton_abi::control::ProcessId;
+use baton_abi::lane::{ChainEntry, Kind, Message, front};
+use baton_shm::gate::{Gate, Way};
 use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
 use cell::{Cell, Errand, Slot};
@@ -83,14 +87,41 @@ impl Engine {
     /// before the state looks at other threads' calls, or changes what calls were checked by.
     pub(crate) fn gather(&self, state: &mut State) {
         self.fast.gate.shut();
+        self.seize_if(state, |_| true);
+    }
+
+    /// The same of what is under way with one peer, before the state changes what calls from it or to it were checked by.
+    pub(crate) fn gather_with(&self, state: &mut State, peer: ProcessId) {
+        self.shut_ways_with(peer);
+        self.seize_if(state, |cell| cell.is_with(peer));
+    }
+
+    /// Makes calls of ours known to the state that have led to one with these callers. They wait: none begins meanwhile that
+    /// could have.
+    pub(crate) fn gather_callers(&self, state: &mut State, chain: &[ChainEntry]) {
+        let ours = || chain.iter().filter(|entry| entry.process == self.identity.process.0);
+        if ours().next().is_some() {
+            self.seize_if(state, |cell| cell.has_given(ours().map(|entry| entry.token)));
+        }
+    }
+
+    fn seize_if(&self, state: &mut State, concerned: impl Fn(&Cell) -> bool) {
         let mut cells = self.fast.cells.lock();
         cells.retain(|cell| match cell.upgrade() {
             Some(cell) => {
-                self.seize(state, &cell);
+                if concerned(&cell) {
+                    self.seize(state, &cell);
+                }
                 true
             }
             None => false,
         });
+    }
+
+    /// What stands on a plain call's way by a channel.
+    #[inline(always)]
+    fn way<'a>(&'a self, channel: &'a Channel) -> Way<'a> {
+        Way(&self.fast.gate, &channel.gate)
     }
 
     /// Whether a thread may use a channel that is on no list any more, and that nobody keeps for it.

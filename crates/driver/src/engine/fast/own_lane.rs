@@ -7,7 +7,7 @@
 //! ```text
 //!   caller                                   engine
 //!   enters by the epoch of its route         the channel is on no list      (under the state's lock)
-//!   uses the channel                         shuts the gate
+//!   uses the channel                         shuts a gate on the way
 //!   comes out                                control thread: is anybody inside who uses it?
 //!                                              yes: asks again later        no: lets it go
 //! ```
@@ -15,14 +15,18 @@
 use super::PLACED_EVERY;
 use super::cell::Inside;
 use crate::channel::{Channel, Lane, Progress};
+use crate::engine::Engine;
 use crate::state::transaction::Via;
 use baton_abi::control::ProcessId;
+use baton_shm::gate::{Gate, Way};
 use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
 /// The lane.
 pub(super) struct OwnLane {
     channel: Weak<Channel>,
+    /// The channel's.
+    gate: Arc<Gate>,
     via: Via,
     /// Its areas, of the channel's memory.
     areas: Lane<'static>,
@@ -47,12 +51,19 @@ impl OwnLane {
         // SAFETY: lent by `channel` only, which gives the channel too.
         let areas = unsafe { std::mem::transmute::<Lane<'_>, Lane<'static>>(areas) };
         let (is_ours, calls) = (Cell::new(true), Cell::new(0));
-        Some(OwnLane { channel: Arc::downgrade(channel), via, areas, peer, epoch, is_ours, calls })
+        let (channel, gate) = (Arc::downgrade(channel), Arc::clone(&channel.gate));
+        Some(OwnLane { channel, gate, via, areas, peer, epoch, is_ours, calls })
     }
 
     /// Which it is.
     pub fn via(&self) -> Via {
         self.via
+    }
+
+    /// What stands on a plain call's way by it.
+    #[inline(always)]
+    pub fn way<'a>(&'a self, engine: &'a Engine) -> Way<'a> {
+        Way(&engine.fast.gate, &self.gate)
     }
 
     /// Whether it is one of this channel's.

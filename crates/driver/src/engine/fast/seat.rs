@@ -16,14 +16,13 @@ use std::sync::Arc;
 /// What such a thread knows of its client.
 pub(crate) struct Seat<T> {
     cell: Option<Arc<Cell>>,
-    epoch: u64,
     client: Option<Client<T>>,
 }
 
 impl<T: Clone> Seat<T> {
     /// Of a thread that has just begun.
     pub fn new() -> Seat<T> {
-        Seat { cell: None, epoch: 0, client: None }
+        Seat { cell: None, client: None }
     }
 
     /// Remembers what the state has admitted: a transaction of the shape that this thread could have taken
@@ -32,17 +31,20 @@ impl<T: Clone> Seat<T> {
         if incoming.label.is_some() || engine.is_polling() {
             return;
         }
-        let epoch = engine.fast.gate.epoch();
-        if self.epoch != epoch || self.cell.is_none() {
-            *self = Seat { cell: engine.cell(), epoch, client: None };
+        let serving = incoming.serving.as_ref();
+        let channel = serving.and_then(|serving| engine.channel(serving.via.channel));
+        let Some(channel) = channel else { return };
+        if self.is_stale(engine, &channel) || self.cell.is_none() {
+            *self = Seat { cell: engine.cell(), client: None };
         }
-        Client::learn(&mut self.client, state, incoming, object);
+        Client::learn(&mut self.client, engine.way(&channel).epoch(), state, incoming, object);
     }
 
-    /// Whether what it knows no longer holds.
+    /// Whether what it knows of the channel's client no longer holds.
     #[inline(always)]
-    pub fn is_stale(&self, engine: &Engine) -> bool {
-        self.epoch != engine.fast.gate.epoch()
+    pub fn is_stale(&self, engine: &Engine, channel: &Channel) -> bool {
+        let epoch = engine.way(channel).epoch();
+        self.client.as_ref().is_none_or(|client| client.epoch() != epoch)
     }
 
     /// The thread's cell.
@@ -60,7 +62,7 @@ impl<T: Clone> Seat<T> {
         number: usize,
         receiver: &mut impl Receiver,
     ) -> Option<(Taken<'a>, &'a T)> {
-        if self.is_stale(engine) {
+        if self.is_stale(engine, channel) {
             return None;
         }
         let (cell, client) = (self.cell.as_deref()?, self.client.as_ref()?);
@@ -69,11 +71,129 @@ impl<T: Clone> Seat<T> {
             return None;
         }
         let taken = Taken { cell, channel, lane, via };
-        let object = client.take_in(engine, taken, self.epoch, receiver);
+        let object = client.take_in(engine, taken, receiver);
         match object {
             Some(_) => lane.inbox().clear(),
             None => channel.end_serving(via.lane),
         }
         Some((taken, object?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tests::{broker, channel, other_end};
+    use crate::engine::tid;
+    use crate::parcel::Sent;
+    use crate::send::{Data, Outgoing};
+    use crate::state::Return;
+    use crate::state::transaction::Target;
+    use baton_abi::lane::{ChainEntry, MAX_PAYLOAD_BYTES};
+    use baton_broker::Running;
+
+    struct Stage {
+        broker: (Running, tempfile::TempDir),
+        server: Arc<Engine>,
+        client: Arc<Engine>,
+        /// The server's end.
+        channel: Arc<Channel>,
+        seat: Seat<()>,
+    }
+
+    /// A seat that knows a client.
+    fn stage() -> Stage {
+        let broker = broker();
+        let (server, client, channel) = channel(&broker.0);
+        let channel = other_end(&server, &channel);
+        let mut state = server.lock();
+        state.buffers.map(MAX_PAYLOAD_BYTES);
+        server.unlock(state);
+        let (data, sent) = (Data::Bytes(&[]), Sent::default());
+        let outgoing = Outgoing { code: 1, flags: 0, data, offsets: &[], sent };
+        client.send(tid(), Target::Handle(0), 0, (0, 0), Ok(outgoing));
+        let mut seat = Seat::new();
+        let mut state = server.lock();
+        server.accept(&mut state, None);
+        let Some(Return::Transaction(incoming, _)) = state.next_return(tid(), true) else {
+            panic!("the call has been posted");
+        };
+        seat.learn(&server, &state, &incoming, ());
+        server.unlock(state);
+        assert!(!seat.is_stale(&server, &channel), "it has learnt");
+        Stage { broker, server, client, channel, seat }
+    }
+
+    impl Stage {
+        fn stranger(&self) -> (Arc<Engine>, Arc<Channel>) {
+            let stranger = Engine::open("binder", self.broker.0.socket()).unwrap();
+            stranger.find_manager().unwrap();
+            let channel = stranger.channel_to(self.server.identity.process).unwrap();
+            let channel = other_end(&self.server, &channel);
+            (stranger, channel)
+        }
+
+        fn lose(&self, channel: &Channel) {
+            let mut state = self.server.lock();
+            self.server.end_channel(&mut state, channel, "a test");
+            self.server.unlock(state);
+        }
+
+        /// What has been caused so far has been applied.
+        fn settle(&self, gone: &Channel) {
+            while self.server.channel(gone.id).is_some() {
+                std::thread::yield_now();
+            }
+            drop(self.server.pass_barrier());
+        }
+
+        fn is_stale(&self) -> bool {
+            self.seat.is_stale(&self.server, &self.channel)
+        }
+    }
+
+    impl Drop for Stage {
+        fn drop(&mut self) {
+            self.client.close();
+            self.server.close();
+        }
+    }
+
+    #[test]
+    fn what_strangers_do_leaves_a_seat_as_it_is() {
+        let stage = stage();
+        for breaks_protocol in [false, true] {
+            let (stranger, channel) = stage.stranger();
+            assert!(!stage.is_stale(), "a stranger holds a reference, and has a channel");
+            if breaks_protocol {
+                stage.lose(&channel);
+                assert!(!stage.is_stale(), "it has lost the channel");
+            }
+            stranger.close();
+            stage.settle(&channel);
+            assert!(!stage.is_stale(), "and it is dead");
+        }
+        let mut state = stage.server.lock();
+        let process = stage.server.identity.process.0;
+        stage.server.gather_callers(&mut state, &[ChainEntry { process, token: 1 }]);
+        assert!(!stage.is_stale(), "a stranger says that we have called it");
+    }
+
+    #[test]
+    fn what_concerns_its_client_ends_a_seat() {
+        type End = (&'static str, fn(&Stage));
+        let ends: [End; 3] = [
+            ("its channel", |stage| stage.lose(&stage.channel)),
+            ("its process", |stage| {
+                stage.client.close();
+                stage.settle(&stage.channel);
+            }),
+            ("everybody", |stage| stage.server.gather(&mut stage.server.lock())),
+        ];
+        for (whose, end) in ends {
+            let stage = stage();
+            end(&stage);
+            assert!(stage.is_stale(), "the end of {whose}");
+        }
     }
 }

@@ -25,6 +25,7 @@ const NODES: usize = 8;
 /// a looper may be with its program for who knows how long.
 pub(crate) struct Seats<T> {
     cell: Option<Arc<Cell>>,
+    /// Of everybody's gate.
     epoch: u64,
     warm: Weak<Vec<Arc<Channel>>>,
     clients: Vec<Option<Client<T>>>,
@@ -61,22 +62,37 @@ struct Known<T> {
 #[derive(Clone)]
 pub(super) struct Client<T> {
     channel: ChannelId,
+    /// Of the channel's way, when this was learnt.
+    epoch: u64,
     sender: (u32, u32),
     /// By the node's remainder.
     nodes: [Option<Known<T>>; NODES],
 }
 
 impl<T> Client<T> {
-    /// Remembers what the state has admitted, in the client's seat.
-    pub fn learn(seat: &mut Option<Client<T>>, state: &State, incoming: &Incoming, object: T) {
+    /// Remembers what the state has admitted, in the client's seat, at this epoch of its channel's way.
+    pub fn learn(
+        seat: &mut Option<Client<T>>,
+        epoch: u64,
+        state: &State,
+        incoming: &Incoming,
+        object: T,
+    ) {
         let (Some(serving), Some(node)) = (&incoming.serving, incoming.node) else { return };
         let (channel, sender) = (serving.via.channel, incoming.sender);
         let nodes = [const { None }; NODES];
-        let client = seat.get_or_insert(Client { channel, sender, nodes });
+        seat.take_if(|client| client.epoch != epoch);
+        let client = seat.get_or_insert(Client { channel, epoch, sender, nodes });
         let least = state.nodes.get(node).map_or(Level::nice(0), Node::level);
         let nice = Some(incoming.turn.nice()).filter(|nice| level::is_served_here(*nice, least));
         let nice = nice.unwrap_or(NO_NICE);
         client.nodes[node.0 as usize % NODES] = Some(Known { node, object, least, nice });
+    }
+
+    /// At which this was learnt.
+    #[inline(always)]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     #[inline]
@@ -107,8 +123,9 @@ impl<T: Clone> Seats<T> {
         }
         self.follow(&warm);
         let place = warm.iter().position(|warm| warm.id == serving.via.channel);
-        if let Some(seat) = place.and_then(|place| self.clients.get_mut(place)) {
-            Client::learn(seat, state, incoming, object);
+        let Some(place) = place else { return };
+        if let Some(seat) = self.clients.get_mut(place) {
+            Client::learn(seat, engine.way(&warm[place]).epoch(), state, incoming, object);
         }
     }
 
@@ -157,7 +174,7 @@ impl<T: Clone> Seats<T> {
         let taken = self.taken(warm)?;
         let (place, _) = self.last?;
         let client = self.clients[place].as_ref()?;
-        Dwelling::begin(engine, taken, client, (self.epoch, any_work))
+        Dwelling::begin(engine, taken, client, any_work)
     }
 
     /// Whether it knows of these channels, and of no others.
@@ -219,7 +236,7 @@ impl<T: Clone> Seats<T> {
         self.last = last;
         let taken = Taken { cell, channel, lane, via: channel.via(number) };
         let idle = channel.start_serving(taken.via.lane);
-        let object = if idle { client.take_in(engine, taken, self.epoch, receiver) } else { None };
+        let object = if idle { client.take_in(engine, taken, receiver) } else { None };
         let Some(object) = object else {
             if idle {
                 channel.end_serving(taken.via.lane);
@@ -319,7 +336,6 @@ impl<T> Client<T> {
         &self,
         engine: &Engine,
         taken: Taken<'_>,
-        epoch: u64,
         receiver: &mut impl Receiver,
     ) -> Option<&T> {
         let lane = taken.lane;
@@ -334,7 +350,7 @@ impl<T> Client<T> {
         }
         let mut caller = ChainEntry::default();
         lane.incoming().read(size_of::<Message>(), bytes_of_mut(&mut caller));
-        let (caller, sender) = (caller.token, self.sender);
+        let (caller, sender, epoch) = (caller.token, self.sender, self.epoch);
         let posted = Posted { taken, epoch, sender, caller, message };
         receiver.take_request(engine, &posted).then_some(&known.object)
     }

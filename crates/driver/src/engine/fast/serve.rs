@@ -74,12 +74,12 @@ pub(crate) enum Answered {
 }
 
 impl Posted<'_> {
-    /// Makes it this thread's. False if the gate has been shut: then [`Posted::turn_back`].
+    /// Makes it this thread's. False if a gate has been shut: then [`Posted::turn_back`].
     #[inline(always)]
     pub fn begin(&self, engine: &Engine) -> bool {
         let accepts_fds = self.message.flags & TF_ACCEPT_FDS != 0;
         let Taken { cell, channel, via, .. } = self.taken;
-        let (by, to) = ((&engine.fast.gate, self.epoch), (via, channel.peer));
+        let (by, to) = ((engine.way(channel), self.epoch), (via, channel.peer));
         // Before anyone can seize it, who takes it off again.
         engine.set_open(cell, true);
         let begun = cell.begin_service(by, to, accepts_fds, self.caller);

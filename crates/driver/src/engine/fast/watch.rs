@@ -57,7 +57,7 @@ impl Engine {
             return Attended::Over;
         }
         let wanted = self.is_closed() || duty.is_over() || duty.is_news();
-        if wanted || seat.is_stale(self) || !state.is_free(tid) {
+        if wanted || seat.is_stale(self, &duty.channel) || !state.is_free(tid) {
             return Attended::No;
         }
         state.set_waiting(tid, Waiting::Lane(duty.via()));

@@ -5,7 +5,7 @@ use crate::state::buffer::Offset;
 use crate::state::thread::Frame;
 use crate::state::work::{Tid, Work};
 use crate::state::{Effect, Return, State};
-use baton_abi::control::{ChannelId, Granted, NodeId, Strength};
+use baton_abi::control::{ChannelId, NodeId, ProcessId, Strength};
 
 impl State {
     pub(in crate::state) fn start_serving(&mut self, tid: Tid, mut incoming: Incoming) -> Return {
@@ -41,16 +41,10 @@ impl State {
         buffer.is_some_and(|buffer| buffer.one_way.is_some() || !buffer.held.is_empty())
     }
 
-    /// Whether with this buffer the last strong count of some handle may go.
-    pub fn frees_last(&self, offset: Option<Offset>) -> bool {
+    /// Whose nodes' handles lose with this buffer what may be their last strong count.
+    pub fn frees_last(&self, offset: Option<Offset>) -> Vec<ProcessId> {
         let buffer = offset.and_then(|offset| self.contents.get(&offset));
-        let held = buffer.map_or(&[][..], |buffer| &buffer.held);
-        held.iter().any(|granted| match *granted {
-            Granted::Handle { handle, strength: Strength::Strong, .. } => {
-                self.may_be_last(handle, held.len())
-            }
-            _ => false,
-        })
+        self.owners_of_last(buffer.map_or(&[], |buffer| &buffer.held))
     }
 
     /// Whether freeing this buffer closes descriptors.
