@@ -164,6 +164,7 @@ impl Cursor {
                     let sample = decode_sample(header.stamp, &batch.bytes[bytes_at..end]);
                     batch.pieces.push(Piece::Sample(sample));
                 }
+                Kind::Gap => {}
                 Kind::Text(_) | Kind::Event => {
                     batch.pieces.push(Piece::Record { header, at: bytes_at, lost });
                     self.sequence = Some((header.sequence + 1) & SEQUENCE_MASK);

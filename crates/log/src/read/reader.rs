@@ -388,6 +388,6 @@ fn content<'a>(header: &Header, bytes: &'a [u8]) -> Option<Content<'a>> {
         Kind::Event => {
             Some(Content::Event { tag: u32::from_le_bytes(tag.try_into().ok()?), payload: rest })
         }
-        Kind::Sample => None,
+        Kind::Sample | Kind::Gap => None,
     }
 }

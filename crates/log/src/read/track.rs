@@ -242,7 +242,7 @@ mod tests {
     use crate::buffer::{Buffer, Priority};
     use crate::files::layout::FRONT_BYTES;
     use crate::memory::Memory;
-    use crate::record::{Kind, MAX_TEXT_BYTES, record_bytes};
+    use crate::record::{HEADER_BYTES, Kind, MAX_TEXT_BYTES, record_bytes};
     use crate::ring::{Entry, Ring};
     use baton_shm::own::{Circle, Own};
     use rustix::fd::{AsFd, OwnedFd};
@@ -253,10 +253,14 @@ mod tests {
         Place { buffer: Buffer::Main, offset: FRONT_BYTES as u64, capacity: 65536 };
 
     fn ring() -> (OwnedFd, Ring) {
+        ring_at(PLACE)
+    }
+
+    fn ring_at(place: Place) -> (OwnedFd, Ring) {
         let file = rustix::fs::memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
-        rustix::fs::ftruncate(&file, PLACE.offset + PLACE.capacity).unwrap();
+        rustix::fs::ftruncate(&file, place.offset + place.capacity).unwrap();
         let front = Arc::new(Own::once(&file, 0, FRONT_BYTES).unwrap());
-        let bytes = Circle::map(&file, PLACE.offset, PLACE.capacity as usize).unwrap();
+        let bytes = Circle::map(&file, place.offset, place.capacity as usize).unwrap();
         let memory = Memory::new(&front, layout::entry_at(0) + BOUNDS_AT, bytes);
         (file, Ring::new(memory))
     }
@@ -378,6 +382,26 @@ mod tests {
         }
         let (bounds, capacity) = (track.view(file.as_fd()).bounds().unwrap(), PLACE.capacity);
         assert!(bounds.head - bounds.tail > capacity * 7 / 8, "{bounds:?}");
+    }
+
+    #[test]
+    fn short_records_lie_on_one_page() {
+        let place = Place { capacity: 1 << 20, ..PLACE };
+        let (file, mut ring) = ring_at(place);
+        ring.take_sample(sample(0, 0, 0));
+        let (page, mut n_over) = (4096, 0);
+        for number in 0..20_000 {
+            let message = vec![7; number * 7 % 480];
+            append(&mut ring, 0, &message);
+            let end = ring.end_of(0);
+            let start = end - record_bytes(message.len()) as u64;
+            let is_over = start / page != (end - 1) / page;
+            n_over += usize::from(is_over);
+            assert!(!is_over || start % page > page - HEADER_BYTES as u64, "{start} to {end}");
+        }
+        assert!(n_over > 0, "no page's end was too short for a gap");
+        let found = look(&mut Track::new(place, 0), &file, sample(0, 0, 0));
+        assert_eq!(found.iter().map(|&(_, lost)| lost + 1).sum::<u64>(), 20_000);
     }
 
     /// Which are larger than a part.
