@@ -6,9 +6,9 @@ use crate::log::floor::Floor;
 use crate::log::messages::TAG;
 use crate::log::paper::{Area, Gets};
 use crate::log::role::Role;
-use crate::log::voice::{Choir, Voice};
+use crate::log::voice::{Choir, Pen, Voice};
 use baton_log::moment::Source;
-use baton_log::{Buffer, Logger, Options, Priority};
+use baton_log::{Buffer, Logger, Options, Priority, Writer};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -171,29 +171,33 @@ fn voices(system: System, place: &Path, n_writers: usize) -> io::Result<Vec<Box<
 
 fn voice(system: System, place: &Path, logger: Option<&Logger>) -> io::Result<Box<dyn Voice>> {
     Ok(match system {
-        Floor(source) => {
-            let mut floor = Floor::new(source);
-            Box::new(move |text: &'static [u8]| floor.write(text))
-        }
-        Paper(gets) => {
-            let mut area = Area::map(place, gets)?;
-            Box::new(move |text: &'static [u8]| area.write(text))
-        }
+        Floor(source) => Box::new(Floor::new(source)),
+        Paper(gets) => Box::new(Area::map(place, gets)?),
         Datagram => Box::new(descriptors::datagrams(place)?),
         Pipe => Box::new(descriptors::file(place)?),
         Null => Box::new(descriptors::file(Path::new("/dev/null"))?),
         Baton(_) | Lttng | Spdlog | TracingAppender => {
             let logger = logger.ok_or(io::ErrorKind::Unsupported)?;
-            Box::new(of_baton(logger))
+            Box::new(Ours::new(logger))
         }
     })
 }
 
 /// One writer of ours, which has its ring.
-pub fn of_baton(logger: &Logger) -> impl FnMut(&'static [u8]) + Send + use<> {
-    let writer = logger.writer();
-    writer.prepare(Buffer::Main);
-    move |text: &'static [u8]| {
-        writer.write(Buffer::Main, Priority::Info, TAG.to_bytes(), text);
+pub struct Ours(Writer);
+
+impl Ours {
+    /// Gets it a ring.
+    pub fn new(logger: &Logger) -> Ours {
+        let writer = logger.writer();
+        writer.prepare(Buffer::Main);
+        Ours(writer)
+    }
+}
+
+impl Pen for Ours {
+    #[inline(always)]
+    fn write(&mut self, text: &'static [u8]) {
+        self.0.write(Buffer::Main, Priority::Info, TAG.to_bytes(), text);
     }
 }
