@@ -118,9 +118,8 @@ impl Ring {
             self.memory.write(self.position, &encode_gap(gap, self.sequence), &[], &[]);
             self.position += gap as u64;
         }
-        let end = self.end_of(record_bytes);
-        if self.position >= self.next_boundary || end > self.next_boundary {
-            self.add_boundary(end);
+        if self.position >= self.next_boundary || self.end_of(record_bytes) > self.next_boundary {
+            self.add_boundary(record_bytes);
         }
     }
 
@@ -176,15 +175,15 @@ impl Ring {
         };
     }
 
-    /// Before a record that ends there.
+    /// Before a record of so many bytes.
     #[inline]
-    fn add_boundary(&mut self, end: u64) {
+    fn add_boundary(&mut self, record_bytes: usize) {
         let last = self.first.wrapping_add(self.n_boundaries);
         self.boundaries[last as usize % MAX_BOUNDARIES] = self.position;
         self.n_boundaries += 1;
-        let part = self.memory.capacity() / N_PARTS;
-        self.next_boundary = end.max(self.position + 1).next_multiple_of(part);
         self.append_sample();
+        let part = self.memory.capacity() / N_PARTS;
+        self.next_boundary = self.end_of(record_bytes).next_multiple_of(part);
     }
 
     /// Not shown before the record that comes after it.

@@ -267,7 +267,9 @@ mod tests {
 
     fn append(ring: &mut Ring, stamp: u64, message: &[u8]) {
         let kind = Kind::Text(Priority::Info);
-        ring.make_room(record_bytes(message.len()));
+        let bytes = record_bytes(message.len());
+        ring.make_room(bytes);
+        assert!(ring.end_of(bytes) <= ring.next_part(), "a part ends where a record does");
         ring.append(&Entry { stamp, kind, thread: 1, tag: &[], message });
     }
 
@@ -402,6 +404,23 @@ mod tests {
         assert!(n_over > 0, "no page's end was too short for a gap");
         let found = look(&mut Track::new(place, 0), &file, sample(0, 0, 0));
         assert_eq!(found.iter().map(|&(_, lost)| lost + 1).sum::<u64>(), 20_000);
+    }
+
+    #[test]
+    fn the_tail_makes_way_for_records_of_any_length_and_gaps() {
+        // Of more pages than parts: a part may end in the middle of a page.
+        let place = Place { capacity: 1 << 18, ..PLACE };
+        let (file, mut ring) = ring_at(place);
+        ring.take_sample(sample(0, 0, 0));
+        let track = Track::new(place, 0);
+        let mut random = 1_u64;
+        for _ in 0..100_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let lengths = [random >> 57, random >> 55, random >> 52];
+            append(&mut ring, 0, &vec![7; lengths[(random >> 32) as usize % 3] as usize % 4066]);
+            let Bounds { tail, head } = track.view(file.as_fd()).bounds().unwrap();
+            assert!(head - tail <= place.capacity, "{tail} to {head}");
+        }
     }
 
     /// Which are larger than a part.
