@@ -67,6 +67,12 @@ impl Cursor {
         Cursor { position: 0, sequence: Some(0) }
     }
 
+    /// Whether what comes next was overwritten, by a ring's tail.
+    #[cfg(not(loom))]
+    pub fn is_overtaken(&self, tail: u64) -> bool {
+        self.position < tail
+    }
+
     /// How many bytes lie between it and a head.
     #[cfg(not(loom))]
     pub fn behind(&self, head: u64) -> u64 {
@@ -158,6 +164,7 @@ impl Cursor {
                     let sample = decode_sample(header.stamp, &batch.bytes[bytes_at..end]);
                     batch.pieces.push(Piece::Sample(sample));
                 }
+                Kind::Gap => {}
                 Kind::Text(_) | Kind::Event => {
                     batch.pieces.push(Piece::Record { header, at: bytes_at, lost });
                     self.sequence = Some((header.sequence + 1) & SEQUENCE_MASK);

@@ -90,7 +90,7 @@ fn write(ring: &mut Ring, number: u64) {
         ring.take_sample(Sample { stamp: number, monotonic_ns: number, wall_ns: 0 });
     }
     let bytes = record_bytes(message.len());
-    if ring.end_of(bytes) > ring.limit() {
+    if ring.end_of(bytes) > ring.limit(0) {
         ring.make_room(bytes);
     }
     ring.append(&entry);

@@ -5,7 +5,7 @@
 //!   8  kind, priority, sequence (48 bits, above them)
 //!  16  thread   4
 //!  20  bytes of what follows 2, of the tag among them 2
-//!  24  tag, message; or event tag 4, payload; or a sample's two clocks
+//!  24  tag, message; or event tag 4, payload; or a sample's two clocks; or nothing that means anything, in a gap
 //! ```
 
 use crate::buffer::Priority;
@@ -30,6 +30,7 @@ pub(crate) const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 const TEXT: u8 = 1;
 const EVENT: u8 = 2;
 const SAMPLE: u8 = 3;
+const GAP: u8 = 4;
 
 /// Bytes that a record takes whose tag and message, or whose payload, have so many.
 #[inline]
@@ -43,6 +44,8 @@ pub(crate) enum Kind {
     Text(Priority),
     Event,
     Sample,
+    /// Room that is left.
+    Gap,
 }
 
 impl Kind {
@@ -52,6 +55,7 @@ impl Kind {
             Kind::Text(priority) => [priority as u8, TEXT],
             Kind::Event => [0, EVENT],
             Kind::Sample => [0, SAMPLE],
+            Kind::Gap => [0, GAP],
         }
     }
 }
@@ -60,7 +64,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub stamp: u64,
-    /// Of 48 bits. A sample has the number of the record that comes next.
+    /// Of 48 bits. A sample and a gap have the number of the record that comes next.
     pub sequence: u64,
     pub kind: Kind,
     pub thread: u32,
@@ -95,6 +99,7 @@ impl Header {
             TEXT => Kind::Text(Priority::numbered(priority)?),
             EVENT => Kind::Event,
             SAMPLE => Kind::Sample,
+            GAP => Kind::Gap,
             _ => return None,
         };
         let header = Header {
@@ -114,6 +119,7 @@ impl Header {
             Kind::Text(_) => bytes <= MAX_TEXT_BYTES && tag_bytes <= bytes,
             Kind::Event => (4..=MAX_PAYLOAD_BYTES).contains(&bytes) && tag_bytes == 4,
             Kind::Sample => bytes == SAMPLE_BYTES && tag_bytes == 0,
+            Kind::Gap => bytes <= MAX_PAYLOAD_BYTES && tag_bytes == 0,
         }
     }
 
@@ -141,6 +147,12 @@ pub(crate) fn encode_sample(sample: &Sample, sequence: u64) -> [u8; SAMPLE_RECOR
     bytes
 }
 
+/// The header of a gap of so many bytes, a multiple of 8, no fewer than a header has. It has the number of the record that comes next.
+pub(crate) fn encode_gap(bytes: usize, sequence: u64) -> [u8; HEADER_BYTES] {
+    let left = (bytes - HEADER_BYTES) as u16;
+    Header { stamp: 0, sequence, kind: Kind::Gap, thread: 0, bytes: left, tag_bytes: 0 }.encode()
+}
+
 /// The sample whose record has this stamp and these bytes.
 pub(crate) fn decode_sample(stamp: u64, bytes: &[u8]) -> Sample {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
@@ -162,13 +174,13 @@ mod tests {
 
     #[test]
     fn headers_come_back() {
-        for kind in
-            [Kind::Text(Priority::Verbose), Kind::Text(Priority::Fatal), Kind::Event, Kind::Sample]
-        {
+        let texts = [Kind::Text(Priority::Verbose), Kind::Text(Priority::Fatal)];
+        for kind in texts.into_iter().chain([Kind::Event, Kind::Sample, Kind::Gap]) {
             let (bytes, tag_bytes) = match kind {
                 Kind::Text(_) => (MAX_TEXT_BYTES as u16, MAX_TEXT_BYTES as u16),
                 Kind::Event => (MAX_PAYLOAD_BYTES as u16, 4),
                 Kind::Sample => (SAMPLE_BYTES as u16, 0),
+                Kind::Gap => (MAX_PAYLOAD_BYTES as u16, 0),
             };
             let header = Header { kind, bytes, tag_bytes, ..SOUND };
             assert_eq!(Header::decode(&header.encode()), Some(header));
@@ -185,10 +197,12 @@ mod tests {
             Header { kind: Kind::Event, bytes: 3, tag_bytes: 4, ..SOUND },
             Header { kind: Kind::Event, tag_bytes: 5, ..SOUND },
             Header { kind: Kind::Sample, tag_bytes: 0, ..SOUND },
+            Header { kind: Kind::Gap, tag_bytes: 1, ..SOUND },
+            Header { kind: Kind::Gap, bytes: MAX_PAYLOAD_BYTES as u16 + 1, tag_bytes: 0, ..SOUND },
         ] {
             assert_eq!(Header::decode(&header.encode()), None, "{header:?}");
         }
-        for (at, value) in [(9, 9), (9, 0), (8, 0), (8, 4)] {
+        for (at, value) in [(9, 9), (9, 0), (8, 0), (8, 5)] {
             let mut bytes = SOUND.encode();
             bytes[at] = value;
             assert_eq!(Header::decode(&bytes), None, "{at} {value}");

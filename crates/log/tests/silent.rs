@@ -2,7 +2,7 @@
 
 mod support;
 
-use baton_log::{Buffer, Content, Item, Priority, Reader};
+use baton_log::{Buffer, Content, Item, Loss, Priority, Reader};
 use std::time::Duration;
 use support::{Process, open, say, task};
 
@@ -89,4 +89,65 @@ fn a_real_time_thread_rings_for_nobody() {
         reader.wait(Some(Duration::from_millis(50))).unwrap();
     }
     assert_eq!(n_records, N_RECORDS + 2);
+}
+
+/// Who follows leaves it at first, and is the last one who has the file.
+#[test]
+fn what_a_real_time_thread_was_too_fast_with_is_read_when_its_file_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let logger = open(path);
+    let (write, numbers) = std::sync::mpsc::channel();
+    let (tell, is_told) = std::sync::mpsc::channel();
+    let writer = std::thread::spawn(move || {
+        let is_real_time = become_real_time();
+        let writer = logger.writer();
+        for n_records in numbers {
+            for _ in 0..n_records {
+                writer.write(Buffer::Main, Priority::Info, b"", b"words");
+            }
+            writer.write(Buffer::Main, Priority::Info, b"", LAST);
+            tell.send(is_real_time).unwrap();
+        }
+    });
+    write.send(10).unwrap();
+    if !is_told.recv().unwrap() {
+        eprintln!("not tested: no real-time priority to be had");
+        return;
+    }
+    let mut reader = Reader::open(path).unwrap();
+    let mut read_to_last = || {
+        let (mut n_known, mut is_there) = (0, false);
+        for _ in 0..200 {
+            while let Some(item) = reader.next_item() {
+                match item {
+                    Item::Record(record) => {
+                        n_known += 1;
+                        is_there |= matches!(record.content, Content::Text { message: LAST, .. });
+                    }
+                    Item::Lost(lost) => {
+                        let Loss::Overwritten { n_records, .. } = lost.loss else {
+                            panic!("{lost:?}")
+                        };
+                        n_known += n_records;
+                    }
+                }
+            }
+            // Once at least: it follows from then on.
+            reader.wait(Some(Duration::from_millis(50))).unwrap();
+            if is_there {
+                break;
+            }
+        }
+        (n_known, is_there)
+    };
+    assert_eq!(read_to_last(), (11, true));
+    write.send(20_000).unwrap();
+    is_told.recv().unwrap();
+    for file in std::fs::read_dir(path).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    assert_eq!(read_to_last(), (20_001, true));
+    drop(write);
+    writer.join().unwrap();
 }

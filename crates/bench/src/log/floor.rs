@@ -1,5 +1,6 @@
 //! What no log can go below: the length of a message, a stamp, and a copy into a ring that nobody else sees.
 
+use crate::log::voice::Pen;
 use baton_log::Settings;
 use baton_log::moment::Source;
 
@@ -16,10 +17,12 @@ impl Floor {
         let n_bytes = Settings::default().ring_bytes[0];
         Floor { bytes: vec![1; n_bytes], end: 0, source }
     }
+}
 
-    /// Writes a stamp and a text.
-    #[inline]
-    pub fn write(&mut self, text: &[u8]) {
+impl Pen for Floor {
+    /// A stamp and a text.
+    #[inline(always)]
+    fn write(&mut self, text: &'static [u8]) {
         let stamp = self.source.stamp().to_ne_bytes();
         let length = stamp.len() + text.len();
         if self.end + length > self.bytes.len() {

@@ -30,9 +30,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
-use system::{Setup, System};
+use system::{MOST_TURNS, Setup, System};
 use tempfile::TempDir;
-use voice::Places;
+use voice::{Length, Places};
 
 const NAME: &str = "log";
 
@@ -107,10 +107,10 @@ fn run(args: &LogArgs) -> Result<Finding, BenchError> {
 /// All systems in turn, in each round.
 fn rates(args: &LogArgs, places: &[(Crowd, Places)], found: &mut Found) {
     let most = places.iter().map(|(_, places)| places.n_writers()).max().unwrap_or(1);
-    let mut setups = BTreeMap::new();
+    let mut setups = Vec::new();
     for system in args.systems() {
         match Setup::new(system, most) {
-            Ok(setup) => drop(setups.insert(system, setup)),
+            Ok(setup) => setups.push((system, setup)),
             Err(why) => drop(found.missing.insert(system, why.to_string())),
         }
     }
@@ -118,10 +118,7 @@ fn rates(args: &LogArgs, places: &[(Crowd, Places)], found: &mut Found) {
     for _ in 0..args.n_rounds() {
         for (crowd, places) in places {
             progress.set_message(crowd.case());
-            setups.retain(|&system, setup| {
-                let measured = round(setup, system, (*crowd, places), args.n_records(), found);
-                measured.is_ok_and(|()| true)
-            });
+            round(&mut setups, (*crowd, places), args.n_records(), found);
             progress.inc(1);
         }
     }
@@ -129,26 +126,43 @@ fn rates(args: &LogArgs, places: &[(Crowd, Places)], found: &mut Found) {
 }
 
 fn round(
-    setup: &mut Setup,
-    system: System,
+    setups: &mut Vec<(System, Setup)>,
     (crowd, places): (Crowd, &Places),
     n_records: usize,
     found: &mut Found,
-) -> io::Result<()> {
-    let n_records = n_records.div_ceil(system.slowness());
-    let measured = setup.choir.many(places, n_records).and_then(|duration_ns| {
-        Ok((duration_ns, setup.choir.singles(places, n_records.div_ceil(4))?))
-    });
-    match measured {
-        Ok((duration_ns, times)) => {
-            let rounds = found.rounds.entry((crowd, system)).or_default();
-            rounds.add(places.n_writers(), n_records, duration_ns);
-            rounds.times.add_round(&times);
+) {
+    let mut lasted_ns = BTreeMap::new();
+    for turn in 0..MOST_TURNS {
+        each(setups, found, |system, setup, _| {
+            if turn < system.n_turns() {
+                let length = Length::of(system, n_records);
+                let duration_ns = setup.choir.many(places, length.in_a_turn(system))?;
+                *lasted_ns.entry(system).or_default() += duration_ns;
+            }
             Ok(())
-        }
-        Err(error) => {
-            found.missing.insert(system, error.to_string());
-            Err(error)
-        }
+        });
     }
+    each(setups, found, |system, setup, found| {
+        let length = Length::of(system, n_records);
+        let times = setup.choir.singles(places, length.of_singles())?;
+        let rounds = found.rounds.entry((crowd, system)).or_default();
+        rounds.add(places.n_writers(), length.in_all_turns(system), lasted_ns[&system]);
+        rounds.times.add_round(&times);
+        Ok(())
+    });
+}
+
+/// Does something with each system. One that fails is missing from then on.
+fn each(
+    setups: &mut Vec<(System, Setup)>,
+    found: &mut Found,
+    mut work: impl FnMut(System, &mut Setup, &mut Found) -> io::Result<()>,
+) {
+    setups.retain_mut(|(system, setup)| match work(*system, setup, found) {
+        Ok(()) => true,
+        Err(error) => {
+            found.missing.insert(*system, error.to_string());
+            false
+        }
+    });
 }

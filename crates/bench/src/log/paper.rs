@@ -4,6 +4,7 @@
 //! Walker, *Android Logger vs. Shared Memory*, linux-kernel, March 2012. It is a measure, not a log: a writer that dies while it holds the
 //! semaphore stops all others, and any of them can write anything.
 
+use crate::log::voice::Pen;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
 use std::io;
@@ -65,10 +66,11 @@ impl Area {
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), AREA_BYTES, access, flags, &file, 0)? };
         Ok(Area { control: NonNull::new(map.cast()).expect("maps are not at zero"), gets })
     }
+}
 
-    /// Writes a text.
-    #[inline]
-    pub fn write(&mut self, text: &[u8]) {
+impl Pen for Area {
+    #[inline(always)]
+    fn write(&mut self, text: &'static [u8]) {
         assert!(text.len() < TEXT_BYTES);
         let control = self.control.as_ptr();
         // SAFETY: the map has this layout. Who waits for the semaphore, and has it, is alone with the rest; `end` is

@@ -5,7 +5,7 @@ use crate::distribution::Distribution;
 use crate::log::floor::Floor;
 use crate::log::role::Role;
 use crate::log::step::quantile;
-use crate::log::system::of_baton;
+use crate::log::system::Ours;
 use crate::log::voice::Voice;
 use baton_log::Options;
 use baton_log::moment::Source;
@@ -89,9 +89,8 @@ pub fn measure(rounds: u32, quick: bool, cpu: usize) -> io::Result<Times> {
     let directory = super::directory()?;
     let place = directory.path().join("log");
     let logger = Options::new().directory(&place).open();
-    let mut voice = of_baton(&logger);
-    let mut floor = Floor::new(Source::best());
-    let mut alone = move |text: &'static [u8]| floor.write(text);
+    let mut voice = Ours::new(&logger);
+    let mut alone = Floor::new(Source::best());
     let _crowd = Role::Crowd.start(&place, N_ORDINARY)?;
     let _follower = Role::Follower.start(&place, 1)?;
     thread::scope(|scope| {

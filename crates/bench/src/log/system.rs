@@ -6,13 +6,16 @@ use crate::log::floor::Floor;
 use crate::log::messages::TAG;
 use crate::log::paper::{Area, Gets};
 use crate::log::role::Role;
-use crate::log::voice::{Choir, Voice};
+use crate::log::voice::{Choir, Pen, Voice};
 use baton_log::moment::Source;
-use baton_log::{Buffer, Logger, Options, Priority};
+use baton_log::{Buffer, Logger, Options, Priority, Writer};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
+
+/// Most turns of a system in a round.
+pub const MOST_TURNS: usize = 8;
 
 /// A way to write a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,15 +43,15 @@ pub enum System {
 use System::*;
 
 impl System {
-    /// All of them.
+    /// All of them, in the order in which they are measured: those that are compared follow each other.
     pub const ALL: [System; 14] = [
         Baton(Source::Counter),
-        Baton(Source::Vdso),
-        Baton(Source::SystemCall),
         Floor(Source::Counter),
+        Baton(Source::Vdso),
         Floor(Source::Vdso),
-        Floor(Source::SystemCall),
         Paper(Gets::FromThePage),
+        Baton(Source::SystemCall),
+        Floor(Source::SystemCall),
         Paper(Gets::FromTheKernel),
         Null,
         Pipe,
@@ -101,6 +104,15 @@ impl System {
             Lttng | Spdlog | TracingAppender | Pipe => 10,
             Datagram => 20,
             Baton(_) | Floor(_) => 1,
+        }
+    }
+
+    /// In how many turns it writes a round's records. Those that are compared by tens of nanoseconds alternate: what else the machine does in
+    /// a round then meets all of them.
+    pub fn n_turns(self) -> usize {
+        match self {
+            Baton(_) | Floor(_) | Paper(_) => MOST_TURNS,
+            Null | Pipe | Datagram | Lttng | Spdlog | TracingAppender => 1,
         }
     }
 }
@@ -159,29 +171,33 @@ fn voices(system: System, place: &Path, n_writers: usize) -> io::Result<Vec<Box<
 
 fn voice(system: System, place: &Path, logger: Option<&Logger>) -> io::Result<Box<dyn Voice>> {
     Ok(match system {
-        Floor(source) => {
-            let mut floor = Floor::new(source);
-            Box::new(move |text: &'static [u8]| floor.write(text))
-        }
-        Paper(gets) => {
-            let mut area = Area::map(place, gets)?;
-            Box::new(move |text: &'static [u8]| area.write(text))
-        }
+        Floor(source) => Box::new(Floor::new(source)),
+        Paper(gets) => Box::new(Area::map(place, gets)?),
         Datagram => Box::new(descriptors::datagrams(place)?),
         Pipe => Box::new(descriptors::file(place)?),
         Null => Box::new(descriptors::file(Path::new("/dev/null"))?),
         Baton(_) | Lttng | Spdlog | TracingAppender => {
             let logger = logger.ok_or(io::ErrorKind::Unsupported)?;
-            Box::new(of_baton(logger))
+            Box::new(Ours::new(logger))
         }
     })
 }
 
 /// One writer of ours, which has its ring.
-pub fn of_baton(logger: &Logger) -> impl FnMut(&'static [u8]) + Send + use<> {
-    let writer = logger.writer();
-    writer.prepare(Buffer::Main);
-    move |text: &'static [u8]| {
-        writer.write(Buffer::Main, Priority::Info, TAG.to_bytes(), text);
+pub struct Ours(Writer);
+
+impl Ours {
+    /// Gets it a ring.
+    pub fn new(logger: &Logger) -> Ours {
+        let writer = logger.writer();
+        writer.prepare(Buffer::Main);
+        Ours(writer)
+    }
+}
+
+impl Pen for Ours {
+    #[inline(always)]
+    fn write(&mut self, text: &'static [u8]) {
+        self.0.write(Buffer::Main, Priority::Info, TAG.to_bytes(), text);
     }
 }

@@ -5,6 +5,7 @@
 use crate::actor::Actor;
 use crate::form::BenchError;
 use crate::log::messages::{MESSAGES, message};
+use crate::log::system::System;
 use crate::party::say;
 use crate::service::now_ns;
 use baton_rt::schedule::Pinned;
@@ -30,10 +31,24 @@ pub trait Voice: Send {
     fn singles(&mut self, n_records: usize) -> Vec<u64>;
 }
 
-impl<W: FnMut(&'static [u8]) + Send> Voice for W {
+/// What writes one record. Where that takes nanoseconds it is compiled into the loop that measures it, as a program's own calls are: else one
+/// way would cost a call more than another, by the compiler's choice.
+pub trait Pen: Send {
+    /// Writes a text.
+    fn write(&mut self, text: &'static [u8]);
+}
+
+impl<W: FnMut(&'static [u8]) + Send> Pen for W {
+    #[inline]
+    fn write(&mut self, text: &'static [u8]) {
+        self(text);
+    }
+}
+
+impl<P: Pen> Voice for P {
     fn many(&mut self, n_records: usize) {
         for number in 0..n_records {
-            self(message(number));
+            self.write(message(number));
         }
     }
 
@@ -43,7 +58,7 @@ impl<W: FnMut(&'static [u8]) + Send> Voice for W {
         for number in 0..n_records {
             let words = message(number);
             let before = if counts { clock::counter_in_order() } else { now_ns() };
-            self(words);
+            self.write(words);
             let after = if counts { clock::counter_in_order() } else { now_ns() };
             times.push(after - before);
         }
@@ -84,6 +99,40 @@ impl Places {
     }
 }
 
+/// How much each writer writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Length {
+    n_records: usize,
+    /// Before that, which is not measured. A program practises as long as it thinks fit.
+    n_practice: usize,
+}
+
+impl Length {
+    /// A system's round.
+    pub fn of(system: System, n_records: usize) -> Length {
+        Length::in_one_go(n_records.div_ceil(system.slowness()))
+    }
+
+    fn in_one_go(n_records: usize) -> Length {
+        Length { n_records, n_practice: n_records / 10 }
+    }
+
+    /// One turn of the round. No less practice: others have been there meanwhile.
+    pub fn in_a_turn(self, system: System) -> Length {
+        Length { n_records: self.n_records.div_ceil(system.n_turns()), ..self }
+    }
+
+    /// Records of all turns.
+    pub fn in_all_turns(self, system: System) -> usize {
+        self.in_a_turn(system).n_records * system.n_turns()
+    }
+
+    /// Those of a round that are measured one by one.
+    pub fn of_singles(self) -> Length {
+        Length::in_one_go(self.n_records.div_ceil(4))
+    }
+}
+
 /// The writers of a system.
 pub enum Choir {
     /// Threads of this process.
@@ -107,30 +156,30 @@ impl Choir {
     }
 
     /// Each writer writes so many records. How long that took, from the first one's beginning to the last one's end.
-    pub fn many(&mut self, places: &Places, n_records: usize) -> io::Result<u64> {
+    pub fn many(&mut self, places: &Places, length: Length) -> io::Result<u64> {
         match self {
             Choir::Threads(voices) => {
                 let sing = |voice: &mut dyn Voice| {
                     let start_ns = now_ns();
-                    voice.many(n_records);
+                    voice.many(length.n_records);
                     (start_ns, now_ns())
                 };
-                let times = together(voices, places, n_records / 10, sing)?;
+                let times = together(voices, places, length.n_practice, sing)?;
                 let start_ns = times.iter().map(|time| time.0).min().unwrap_or(0);
                 Ok(times.iter().map(|time| time.1).max().unwrap_or(0) - start_ns)
             }
-            Choir::Program(actor) => Ok(ask(actor, "many", places, n_records)?.iter().sum()),
+            Choir::Program(actor) => Ok(ask(actor, "many", places, length.n_records)?.iter().sum()),
         }
     }
 
     /// Each writer writes so many records. What each of them took.
-    pub fn singles(&mut self, places: &Places, n_records: usize) -> io::Result<Vec<u64>> {
+    pub fn singles(&mut self, places: &Places, length: Length) -> io::Result<Vec<u64>> {
         match self {
             Choir::Threads(voices) => {
-                let sing = |voice: &mut dyn Voice| voice.singles(n_records);
-                Ok(together(voices, places, n_records / 10, sing)?.concat())
+                let sing = |voice: &mut dyn Voice| voice.singles(length.n_records);
+                Ok(together(voices, places, length.n_practice, sing)?.concat())
             }
-            Choir::Program(actor) => ask(actor, "singles", places, n_records),
+            Choir::Program(actor) => ask(actor, "singles", places, length.n_records),
         }
     }
 }
@@ -153,9 +202,10 @@ pub fn serve(voices: Vec<Box<dyn Voice>>) -> io::Result<()> {
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         };
         let places = Places { cpus: cpus.to_vec() };
+        let length = Length::in_one_go(n_records);
         let found = match what {
-            "singles" => choir.singles(&places, n_records)?,
-            _ => vec![choir.many(&places, n_records)?],
+            "singles" => choir.singles(&places, length)?,
+            _ => vec![choir.many(&places, length)?],
         };
         let words: Vec<String> = found.iter().map(u64::to_string).collect();
         say(&words.join(" "))
@@ -195,4 +245,25 @@ fn together<T: Send>(
         }
         singers.into_iter().map(|singer| singer.join().expect("a writer ends")).collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_log::moment::Source;
+
+    #[test]
+    fn turns_are_a_round_with_no_less_practice_each() {
+        for (system, n_records, each) in [
+            (System::Baton(Source::Vdso), 100_000, 12_500),
+            (System::Baton(Source::Vdso), 9, 2),
+            (System::Baton(Source::SystemCall), 100_000, 3125),
+            (System::Null, 100_000, 25_000),
+        ] {
+            let round = Length::of(system, n_records);
+            let turn = round.in_a_turn(system);
+            assert_eq!((turn.n_records, turn.n_practice), (each, round.n_practice), "{system:?}");
+            assert_eq!(round.in_all_turns(system), each * system.n_turns(), "{system:?}");
+        }
+    }
 }

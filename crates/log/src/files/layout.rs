@@ -25,7 +25,7 @@ pub const MIN_RING_BYTES: usize = 64 * 1024;
 pub const MAX_RING_BYTES: usize = 1 << 30;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"batonlog");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const NAME_BYTES: usize = 16;
 
 const VERSION_AT: usize = 8;

@@ -92,7 +92,8 @@ impl Author {
         }
         self.is_spared = self.is_silent && manner == Manner::Sparing;
         for track in 0..self.tracks.len() {
-            if !(self.is_spared && self.tracks[track].is_outrun(clock::now_ns())) {
+            let file = self.opened.as_fd();
+            if !self.is_spared || self.tracks[track].may_look(file, clock::now_ns()) {
                 self.look_at(track);
             }
         }

@@ -13,7 +13,7 @@ use crate::moment::Moment;
 use crate::read::author::{Author, Manner};
 use crate::read::follow::{Follow, Looked, News};
 use crate::read::item::{Content, Item, Loss, Lost, Record};
-use crate::read::track::Next;
+use crate::read::track::{Next, Track};
 use crate::record::{Header, Kind};
 use baton_shm::clock;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -334,7 +334,9 @@ impl Reader {
                     self.fronts.push(Reverse((moment.monotonic_ns, number, index)));
                 }
             }
-            let is_empty = author.tracks.iter().all(|track| track.front().is_none());
+            has_found |= author.tracks.iter().any(Track::is_ahead);
+            let is_empty =
+                author.tracks.iter().all(|track| track.front().is_none() && !track.is_left());
             if is_empty && author.is_removed() && self.unlogged.is_empty() {
                 removed.push(number);
             }
@@ -386,6 +388,6 @@ fn content<'a>(header: &Header, bytes: &'a [u8]) -> Option<Content<'a>> {
         Kind::Event => {
             Some(Content::Event { tag: u32::from_le_bytes(tag.try_into().ok()?), payload: rest })
         }
-        Kind::Sample => None,
+        Kind::Sample | Kind::Gap => None,
     }
 }

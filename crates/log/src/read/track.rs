@@ -1,6 +1,6 @@
 //! One ring as a reader sees it: records that were copied out of it, dated, and not yet taken.
 
-use crate::cursor::{self, ATTEMPTS, BATCH_BYTES, Batch, Cursor, Piece, Taken};
+use crate::cursor::{self, ATTEMPTS, BATCH_BYTES, Batch, Bounds, Cursor, Piece, Taken};
 use crate::files::layout::{self, BOUNDS_AT, Place};
 use crate::memory::View;
 use crate::moment::{Moment, Sample};
@@ -8,7 +8,7 @@ use crate::record::Header;
 use rustix::fd::BorrowedFd;
 
 /// How long a real-time writer is left alone that a reader cannot keep up with: its lines would come back to it one by one, and what the reader
-/// took with them would be few of many.
+/// took with them would be few of many. Then it is copied from once, whatever it does.
 const LEAVE_ALONE_NS: u64 = 40_000_000;
 
 pub(crate) struct Track {
@@ -28,8 +28,19 @@ pub(crate) struct Track {
     pub has_more: bool,
     /// The ring was found damaged, which nobody has been told.
     damaged: bool,
-    /// When the writer was found to have overwritten what was not read.
-    overtaken_ns: Option<u64>,
+    speed: Speed,
+}
+
+/// How fast its writer was found to be, if that one is not to be kept from writing. A copy takes all its lines from it, a look at
+/// its positions one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Speed {
+    /// It is read as it writes.
+    Followed,
+    /// What was not read is overwritten, or may be by now. Then it had come to this head.
+    Ahead { head: u64 },
+    /// It goes round from one look to the next, and is left alone until then.
+    Outrun { until_ns: u64 },
 }
 
 /// A record that was copied, and when it was written.
@@ -65,7 +76,7 @@ impl Track {
             last: Moment::default(),
             has_more: false,
             damaged: false,
-            overtaken_ns: None,
+            speed: Speed::Followed,
         }
     }
 
@@ -103,11 +114,8 @@ impl Track {
         let Ok(taken) = taken else { return };
         self.has_more = taken == Taken::More;
         self.damaged = taken == Taken::Damaged;
-        if taken == Taken::Outrun || self.damaged || !self.batch.pieces.is_empty() {
+        if self.damaged || !self.batch.pieces.is_empty() {
             let now = now(self);
-            let has_lost = |piece: &Piece| matches!(piece, Piece::Record { lost: 1.., .. });
-            let is_overtaken = taken == Taken::Outrun || self.batch.pieces.iter().any(has_lost);
-            self.overtaken_ns = is_overtaken.then_some(now.monotonic_ns);
             self.date(now);
         }
         if self.damaged {
@@ -142,9 +150,36 @@ impl Track {
         written >= self.place.capacity / 4 * 3
     }
 
-    /// Whether its writer was found to be too fast, and is to be left alone.
-    pub fn is_outrun(&self, now_ns: u64) -> bool {
-        self.overtaken_ns.is_some_and(|overtaken_ns| now_ns < overtaken_ns + LEAVE_ALONE_NS)
+    /// Whether to look at what a writer has that is not to be kept from writing. One that has overwritten what was not read may be
+    /// about to overwrite the rest: the next look tells.
+    pub fn may_look(&mut self, file: BorrowedFd<'_>, now_ns: u64) -> bool {
+        if self.front().is_some()
+            || matches!(self.speed, Speed::Outrun { until_ns } if now_ns < until_ns)
+        {
+            return false;
+        }
+        let Ok(Bounds { tail, head }) = self.view(file).bounds() else { return false };
+        let (speed, may_look) = match self.speed {
+            Speed::Followed if self.cursor.is_overtaken(tail) => (Speed::Ahead { head }, false),
+            Speed::Followed => (Speed::Followed, true),
+            Speed::Ahead { head: before } if before < tail => {
+                (Speed::Outrun { until_ns: now_ns + LEAVE_ALONE_NS }, false)
+            }
+            Speed::Ahead { .. } => (Speed::Followed, true),
+            Speed::Outrun { .. } => (Speed::Ahead { head }, true),
+        };
+        self.speed = speed;
+        may_look
+    }
+
+    /// Whether there may be more than was copied, which was left to its writer.
+    pub fn is_left(&self) -> bool {
+        self.speed != Speed::Followed
+    }
+
+    /// Whether the next look decides whether its writer is left alone: it is not to come late.
+    pub fn is_ahead(&self) -> bool {
+        matches!(self.speed, Speed::Ahead { .. })
     }
 
     /// Records between two samples lie on the line between them; those after the last one, on the line to now.
@@ -207,7 +242,7 @@ mod tests {
     use crate::buffer::{Buffer, Priority};
     use crate::files::layout::FRONT_BYTES;
     use crate::memory::Memory;
-    use crate::record::{Kind, MAX_TEXT_BYTES, record_bytes};
+    use crate::record::{HEADER_BYTES, Kind, MAX_TEXT_BYTES, record_bytes};
     use crate::ring::{Entry, Ring};
     use baton_shm::own::{Circle, Own};
     use rustix::fd::{AsFd, OwnedFd};
@@ -218,17 +253,23 @@ mod tests {
         Place { buffer: Buffer::Main, offset: FRONT_BYTES as u64, capacity: 65536 };
 
     fn ring() -> (OwnedFd, Ring) {
+        ring_at(PLACE)
+    }
+
+    fn ring_at(place: Place) -> (OwnedFd, Ring) {
         let file = rustix::fs::memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
-        rustix::fs::ftruncate(&file, PLACE.offset + PLACE.capacity).unwrap();
+        rustix::fs::ftruncate(&file, place.offset + place.capacity).unwrap();
         let front = Arc::new(Own::once(&file, 0, FRONT_BYTES).unwrap());
-        let bytes = Circle::map(&file, PLACE.offset, PLACE.capacity as usize).unwrap();
+        let bytes = Circle::map(&file, place.offset, place.capacity as usize).unwrap();
         let memory = Memory::new(&front, layout::entry_at(0) + BOUNDS_AT, bytes);
         (file, Ring::new(memory))
     }
 
     fn append(ring: &mut Ring, stamp: u64, message: &[u8]) {
         let kind = Kind::Text(Priority::Info);
-        ring.make_room(record_bytes(message.len()));
+        let bytes = record_bytes(message.len());
+        ring.make_room(bytes);
+        assert!(ring.end_of(bytes) <= ring.next_part(), "a part ends where a record does");
         ring.append(&Entry { stamp, kind, thread: 1, tag: &[], message });
     }
 
@@ -269,17 +310,48 @@ mod tests {
         assert_eq!(found, [moment(2000, 51_000), moment(3000, 20_000), moment(3500, 20_500)]);
     }
 
-    #[test]
-    fn who_was_too_fast_is_left_alone_for_a_while() {
+    /// Looks of a reader that spares the writer: how much is written before each, when it comes, and what it copies.
+    fn check_sparing(looks: &[(usize, u64, usize)]) {
         let (file, mut ring) = ring();
         ring.take_sample(sample(0, 0, 0));
-        let mut track = Track::new(PLACE, 0);
-        for (n_records, is_outrun) in [(10, false), (5000, true), (10, false)] {
+        let (mut track, mut n_known, mut n_written) = (Track::new(PLACE, 0), 0, 0);
+        for (number, &(n_records, at_ns, n_copied)) in looks.iter().enumerate() {
             (0..n_records).for_each(|_| append(&mut ring, 7, b"words"));
-            look(&mut track, &file, sample(9, 1000, 0));
-            let after = [LEAVE_ALONE_NS - 1, LEAVE_ALONE_NS].map(|ns| track.is_outrun(1000 + ns));
-            assert_eq!(after, [is_outrun, false], "{n_records}");
+            n_written += n_records as u64;
+            let may_look = track.may_look(file.as_fd(), at_ns);
+            let found = if may_look { look(&mut track, &file, sample(9, 1000, 0)) } else { vec![] };
+            assert_eq!(found.len(), n_copied, "look {number}");
+            n_known += found.iter().map(|&(_, lost)| lost + 1).sum::<u64>();
         }
+        assert_eq!(n_known == n_written, !track.is_left());
+    }
+
+    /// Records of that length which a ring holds when so many have been written.
+    fn held(n_written: usize) -> usize {
+        let (file, mut ring) = ring();
+        ring.take_sample(sample(0, 0, 0));
+        (0..n_written).for_each(|_| append(&mut ring, 7, b"words"));
+        look(&mut Track::new(PLACE, 0), &file, sample(9, 1000, 0)).len()
+    }
+
+    #[test]
+    fn who_has_gone_round_between_two_looks_is_left_alone_for_a_while() {
+        const END: u64 = 2 + LEAVE_ALONE_NS;
+        let round = 5000;
+        let all = held(10 + 3 * round);
+        check_sparing(&[(10, 0, 10), (round, 1, 0), (round, 2, 0), (0, END - 1, 0)]);
+        // Then it is copied from once, and left alone again if it is as fast as before.
+        let begun = [(10, 0, 10), (round, 1, 0), (round, 2, 0), (round, END, all)];
+        check_sparing(&[&begun[..], &[(10, END + 1, 10), (10, END + 2, 10)]].concat());
+        let fast = [(round, END + 1, 0), (0, END + LEAVE_ALONE_NS, 0)];
+        check_sparing(&[&begun[..], &fast].concat());
+    }
+
+    #[test]
+    fn who_was_ahead_once_is_followed() {
+        let round = 5000;
+        check_sparing(&[(10, 0, 10), (round, 1, 0), (0, 2, held(10 + round)), (10, 3, 10)]);
+        check_sparing(&[(10, 0, 10), (round, 1, 0), (20, 2, held(10 + round + 20)), (10, 3, 10)]);
     }
 
     #[test]
@@ -312,6 +384,43 @@ mod tests {
         }
         let (bounds, capacity) = (track.view(file.as_fd()).bounds().unwrap(), PLACE.capacity);
         assert!(bounds.head - bounds.tail > capacity * 7 / 8, "{bounds:?}");
+    }
+
+    #[test]
+    fn short_records_lie_on_one_page() {
+        let place = Place { capacity: 1 << 20, ..PLACE };
+        let (file, mut ring) = ring_at(place);
+        ring.take_sample(sample(0, 0, 0));
+        let (page, mut n_over) = (4096, 0);
+        for number in 0..20_000 {
+            let message = vec![7; number * 7 % 480];
+            append(&mut ring, 0, &message);
+            let end = ring.end_of(0);
+            let start = end - record_bytes(message.len()) as u64;
+            let is_over = start / page != (end - 1) / page;
+            n_over += usize::from(is_over);
+            assert!(!is_over || start % page > page - HEADER_BYTES as u64, "{start} to {end}");
+        }
+        assert!(n_over > 0, "no page's end was too short for a gap");
+        let found = look(&mut Track::new(place, 0), &file, sample(0, 0, 0));
+        assert_eq!(found.iter().map(|&(_, lost)| lost + 1).sum::<u64>(), 20_000);
+    }
+
+    #[test]
+    fn the_tail_makes_way_for_records_of_any_length_and_gaps() {
+        // Of more pages than parts: a part may end in the middle of a page.
+        let place = Place { capacity: 1 << 18, ..PLACE };
+        let (file, mut ring) = ring_at(place);
+        ring.take_sample(sample(0, 0, 0));
+        let track = Track::new(place, 0);
+        let mut random = 1_u64;
+        for _ in 0..100_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let lengths = [random >> 57, random >> 55, random >> 52];
+            append(&mut ring, 0, &vec![7; lengths[(random >> 32) as usize % 3] as usize % 4066]);
+            let Bounds { tail, head } = track.view(file.as_fd()).bounds().unwrap();
+            assert!(head - tail <= place.capacity, "{tail} to {head}");
+        }
     }
 
     /// Which are larger than a part.

@@ -128,9 +128,10 @@ impl Writer {
             stamp = self.prepare_lane(buffer, slot, stamp)?;
         }
         let lane = slot.as_mut()?;
-        lane.ring.make_room(record_bytes(n_bytes));
-        self.limits[buffer as usize].store(lane.ring.limit(), Ordering::Relaxed);
-        if is_asked(&lane.following, stamp) {
+        let (part, n_bytes) = (lane.ring.next_part(), record_bytes(n_bytes));
+        lane.ring.make_room(n_bytes);
+        self.limits[buffer as usize].store(lane.ring.limit(n_bytes), Ordering::Relaxed);
+        if lane.ring.next_part() != part && is_asked(&lane.following, stamp) {
             self.ring_bell(&lane.home);
         }
         Some((lane, stamp))
@@ -210,7 +211,7 @@ impl<'a> Words<'a> {
     fn most(&self) -> usize {
         match self.kind {
             Kind::Text(_) => MAX_TEXT_BYTES,
-            Kind::Event | Kind::Sample => MAX_PAYLOAD_BYTES,
+            Kind::Event | Kind::Sample | Kind::Gap => MAX_PAYLOAD_BYTES,
         }
     }
 
