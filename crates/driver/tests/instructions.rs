@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode};
 
 /// Ways to call, and the instructions that a call may take: what it takes, and one twentieth. Of the raw
 /// interface half are the test's own. See docs/performance.md.
-const WAYS: [Way; 2] = [("typed", call, 1_440), ("raw", exchange, 10_700)];
+const WAYS: [Way; 2] = [("typed", call, 960), ("raw", exchange, 10_700)];
 type Way = (&'static str, fn(u64), u64);
 /// Calls of the shorter and of the longer run.
 const CALLS: [u64; 2] = [2_000, 12_000];

@@ -44,6 +44,7 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<core::time::Duratio
     }
 }
 
+#[cfg(not(loom))]
 #[cold]
 fn ended(errno: rustix::io::Errno) -> Wait {
     use rustix::io::Errno;

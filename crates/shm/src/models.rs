@@ -8,7 +8,7 @@ use crate::gate::{Gate, Pass, Way};
 use crate::lock::Lock;
 use crate::mailbox::{Mailbox, Reader, Seen};
 use crate::ring::{Consumer, Producer};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_after_update};
 use core::cell::Cell;
 use core::time::Duration;
 use loom::sync::{Arc, Condvar, Mutex};
@@ -267,6 +267,31 @@ fn a_nudge_is_never_lost_beside_a_message() {
         }
         post.join().unwrap();
         nudge.join().unwrap();
+    });
+}
+
+/// Whoever makes it so looks for the sleeper after that, and nudges it if there is one.
+#[test]
+fn one_who_sleeps_unless_there_is_work_hears_of_it() {
+    loom::model(|| {
+        let shared = Arc::new([AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0)]);
+        let theirs = shared.clone();
+        let sleeper = loom::thread::spawn(move || {
+            let [word, asleep, work] = &*theirs;
+            let there_is_work = || work.load(Ordering::SeqCst) != 0;
+            while !there_is_work() {
+                asleep.store(1, Ordering::Relaxed);
+                let _ = Mailbox::new(word).wait_unless(None, there_is_work);
+                asleep.store(0, Ordering::Relaxed);
+            }
+        });
+        let [word, asleep, work] = &*shared;
+        work.fetch_add(1, Ordering::SeqCst);
+        fence_after_update();
+        if asleep.load(Ordering::Relaxed) != 0 {
+            Mailbox::new(word).nudge();
+        }
+        sleeper.join().unwrap();
     });
 }
 
