@@ -22,6 +22,9 @@
 //! The last kind is the one that costs: a thread that yields waits for its turn among all that are ready to run, where one that is
 //! woken comes soon. Fewer than one call in a thousand is to meet that.
 //!
+//! **Invariant**: where the peer runs, and when it sent, is its word. All that a false one gains is that waits for it yield once
+//! in vain, or do not yield.
+//!
 //! At a real-time priority those of the same priority are let by, whom a sleep would let by too. SCHED_DEADLINE gives up what
 //! is left of its period by a yield, and does not.
 
