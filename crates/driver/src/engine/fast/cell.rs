@@ -119,7 +119,8 @@ impl Cell {
     ) -> Option<Inside<'_>> {
         self.note(via, peer, handle, token);
         let entered = self.pass.enter(way, epoch, CALLING);
-        entered.then_some(Inside { cell: self, epoch, channel: via.channel })
+        // Not `then_some`: one that is dropped comes out, and what a keeper has made of the call is lost.
+        entered.then(|| Inside { cell: self, epoch, channel: via.channel })
     }
 
     /// Begins to serve. False if a gate has been shut since the epoch: see [`Cell::leave`].
@@ -175,5 +176,29 @@ impl Cell {
                 Errand::Serving(Serving { via, peer, accepts_fds: handle != 0, chain })
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_shm::gate::Gate;
+
+    #[test]
+    fn a_call_at_a_shut_gate_can_be_seized_until_its_thread_has_left() {
+        let (everybodys, own) = (Gate::default(), Gate::default());
+        let way = Way(&everybodys, &own);
+        let known = way.epoch();
+        let cell = Cell::new(1, None);
+        let via = Via { channel: ChannelId(1), lane: 2 };
+        own.shut();
+        assert!(cell.begin_call((way, known), (via, ProcessId(3)), 4, 5).is_none());
+        let seized = cell.seize();
+        assert!(
+            matches!(&seized, Some(Errand::Calling(calling)) if (calling.via, calling.token) == (via, 5)),
+            "{seized:?}"
+        );
+        assert!(!cell.leave(), "it is the state's");
+        assert!(cell.leave(), "and no call any more");
     }
 }
