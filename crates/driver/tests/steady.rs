@@ -7,6 +7,7 @@ mod support;
 
 use baton_driver::process::{Parcel, Process};
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -27,10 +28,15 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
+thread_local! {
+    /// Whether this thread makes the calls, or answers them. Others are still on their way to their first wait.
+    static IS_COUNTED: Cell<bool> = const { Cell::new(false) };
+}
+
 // SAFETY: the system's allocator does what it promises, and is asked for the same.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        ALLOCATIONS.fetch_add(u64::from(IS_COUNTED.get()), Ordering::Relaxed);
         // SAFETY: the caller's promises.
         unsafe { System.alloc(layout) }
     }
@@ -91,9 +97,9 @@ fn steady(mark: impl Fn()) {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
     // An error and a parcel without bytes: neither takes memory.
-    let object = server.add_object(|_| match is_real_time() {
-        true => Ok(Parcel::new()),
-        false => Err(rustix::io::Errno::AGAIN),
+    let object = server.add_object(|_| {
+        IS_COUNTED.set(is_real_time());
+        if IS_COUNTED.get() { Ok(Parcel::new()) } else { Err(rustix::io::Errno::AGAIN) }
     });
     server.become_context_manager(object).unwrap();
     let serving = server.clone();
@@ -103,6 +109,7 @@ fn steady(mark: impl Fn()) {
     assert!(become_real_time(30));
     let parcel = Parcel::new();
     let call = || client.call(&manager, 1, &parcel).is_ok();
+    IS_COUNTED.set(true);
     assert!((0..PATIENCE).any(|_| call()), "its looper never came");
     // The fast path has learnt it, at both ends.
     (0..100).for_each(|_| assert!(call()));
