@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 const AT_ONCE: usize = 32;
 
 thread_local! {
-    static STOCK: [Cell<u64>; AT_ONCE] = const { [const { Cell::new(0) }; AT_ONCE] };
+    static STOCK: Cell<[u64; AT_ONCE]> = const { Cell::new([0; AT_ONCE]) };
     /// How many of them nobody has been given.
     static LEFT: Cell<usize> = const { Cell::new(0) };
     /// Whose they are: a child of fork has a copy of its parent's.
@@ -31,7 +31,7 @@ pub fn next() -> Result<u64, Errno> {
     }
     let left = LEFT.get() - 1;
     LEFT.set(left);
-    Ok(STOCK.with(|stock| stock[left % AT_ONCE].get()))
+    Ok(STOCK.with(|stock| stock.as_array_of_cells()[left % AT_ONCE].get()))
 }
 
 /// The first of a new stock.
@@ -46,10 +46,12 @@ fn refill() -> Result<u64, Errno> {
             Some(source) if OWNER.get() == tid() => source,
             none_of_ours => none_of_ours.insert(ChaCha8Rng::from_seed(random()?)),
         };
-        STOCK.with(|stock| stock.iter().for_each(|place| place.set(source.next_u64())));
+        let mut stock = [0; AT_ONCE];
+        source.fill_bytes(bytemuck::cast_slice_mut(&mut stock));
+        STOCK.set(stock);
         OWNER.set(tid());
         LEFT.set(AT_ONCE - 1);
-        Ok(STOCK.with(|stock| stock[AT_ONCE - 1].get()))
+        Ok(stock[AT_ONCE - 1])
     })
 }
 

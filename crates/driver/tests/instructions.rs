@@ -1,22 +1,26 @@
 //! How many instructions a call of four bytes takes in user space, client and server together:
 //! counted by valgrind's callgrind, which does not waver as a clock does. Of a typed call, and of one
-//! by the raw interface with what the program there does itself.
+//! by the raw interface with what the program there does itself; and of two mailboxes alone, by which a call goes.
 //!
 //! The test starts itself under valgrind with two numbers of calls, and divides the difference.
 
 #[path = "support/program.rs"]
 mod program;
 
+use baton_abi::lane::Kind;
 use baton_abi::uapi::BC_ENTER_LOOPER;
 use baton_broker::{Config, Running};
 use baton_driver::process::{Parcel, Process};
+use baton_shm::mailbox::{Mailbox, Seen};
 use program::{Commands, Program};
 use rustix::thread::CpuSet;
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Ways to call, and the instructions that a call may take: what it takes, and one twentieth. Of the raw
 /// interface half are the test's own. See docs/performance.md.
-const WAYS: [Way; 2] = [("typed", call, 960), ("raw", exchange, 10_700)];
+const WAYS: [Way; 3] =
+    [("mailboxes", ping_pong, 180), ("typed", call, 960), ("raw", exchange, 10_700)];
 type Way = (&'static str, fn(u64), u64);
 /// Calls of the shorter and of the longer run.
 const CALLS: [u64; 2] = [2_000, 12_000];
@@ -101,6 +105,49 @@ fn call(calls: u64) {
     assert_eq!(sum, (0..calls).sum());
     server.close();
     looper.join().expect("it ends");
+}
+
+/// A message's place, with as many words before its bytes as a lane's.
+#[derive(Default)]
+struct Area {
+    mailbox: AtomicU32,
+    kind: AtomicU32,
+    rest: [AtomicU64; 7],
+    data: AtomicU32,
+}
+
+impl Area {
+    fn post(&self, kind: Kind, data: u32) {
+        self.kind.store(kind as u32, Relaxed);
+        self.rest.iter().for_each(|word| word.store(0, Relaxed));
+        self.data.store(data, Relaxed);
+        Mailbox::new(&self.mailbox).post();
+    }
+
+    fn take(&self, kind: Kind) -> u32 {
+        let mailbox = Mailbox::new(&self.mailbox);
+        while mailbox.wait(None) != Ok(Seen::Message) {}
+        assert_eq!(self.kind.load(Relaxed), kind as u32);
+        assert_eq!(self.rest.iter().fold(0, |all, word| all | word.load(Relaxed)), 0);
+        let data = self.data.load(Relaxed);
+        mailbox.clear();
+        data
+    }
+}
+
+/// Nothing but a message there and one back, each with its header written and checked.
+fn ping_pong(calls: u64) {
+    let areas = <[Area; 2]>::default();
+    let [requests, answers] = &areas;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..calls).for_each(|_| answers.post(Kind::Reply, requests.take(Kind::Request)));
+        });
+        for number in 0..calls {
+            requests.post(Kind::Request, number as u32);
+            assert_eq!(answers.take(Kind::Reply), number as u32);
+        }
+    });
 }
 
 /// The least of several runs: on a busy machine the odd call goes the long way, as its looper was

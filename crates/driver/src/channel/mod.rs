@@ -251,13 +251,6 @@ impl Channel {
         }
     }
 
-    /// Whether the other end's thread last ran on another processor than this one's, as both have
-    /// said.
-    #[inline]
-    pub fn is_apart(&self) -> bool {
-        self.placed() == Placed::Apart
-    }
-
     /// Where the two ends' threads last ran, as both have said.
     #[inline(always)]
     pub fn placed(&self) -> Placed {

@@ -272,7 +272,7 @@ impl Engine {
         loop {
             let seen = match areas.inbox().look() {
                 Seen::Nothing
-                    if self.is_to_let_by(&duty.channel, duty.lane)
+                    if self.is_to_let_by(&duty.channel, duty.lane, duty.channel.placed())
                         && self.let_by(&duty.channel, duty.lane, || areas.arrived()) =>
                 {
                     Seen::Message

@@ -82,10 +82,10 @@ impl Handoff {
 }
 
 impl Engine {
-    /// Whether the calling thread, which waits for something on a lane, is to let the other end's by.
+    /// Whether the calling thread, which waits for something on a lane, is to let the other end's by, which is so placed.
     #[inline(always)]
-    pub(super) fn is_to_let_by(&self, channel: &Channel, lane: u32) -> bool {
-        channel.placed() == Placed::Together && channel.handoff(lane).is_due() && may_yield()
+    pub(super) fn is_to_let_by(&self, channel: &Channel, lane: u32, placed: Placed) -> bool {
+        placed == Placed::Together && channel.handoff(lane).is_due() && may_yield()
     }
 
     /// Lets it by. `sent` says whether there is something now, and since when it could have been. True if there is.

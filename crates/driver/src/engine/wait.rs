@@ -4,7 +4,7 @@ use super::Engine;
 use super::accept::Look;
 use super::fast::{Served, Server};
 use super::spin::{Spun, may_spin};
-use crate::channel::{Channel, HOT_REQUESTS, Lane};
+use crate::channel::{Channel, HOT_REQUESTS, Lane, Placed};
 use crate::clock::{now_ns, stamp};
 use crate::state::State;
 use crate::state::thread::Waiting;
@@ -137,13 +137,14 @@ impl Engine {
         if let Some(seen) = channel.lend(number, lane) {
             return Ok(seen);
         }
+        let placed = channel.placed();
         let is_there = || (!lane.inbox().is_empty()).then_some(posted);
-        if self.is_to_let_by(channel, number) && self.let_by(channel, number, is_there) {
+        if self.is_to_let_by(channel, number, placed) && self.let_by(channel, number, is_there) {
             return Ok(Seen::Message);
         }
         let longest = self.settings.longest_spin_ns;
         let mut since = None;
-        if may_spin(&self.settings, channel.is_apart()) {
+        if may_spin(&self.settings, placed == Placed::Apart) {
             let look = || Some(lane.inbox().look()).filter(|seen| *seen != Seen::Nothing);
             match channel.answers.spin(longest, look) {
                 Spun::Saw(seen) => return Ok(seen),
@@ -207,13 +208,13 @@ impl Engine {
     ) -> (Wait, Option<(usize, u32)>) {
         if let [channel] = warm
             && let Some((_, number)) = last()
-            && self.is_to_let_by(channel, number)
+            && self.is_to_let_by(channel, number, channel.placed())
             && self.let_caller_by(channel, number)
         {
             return (Wait::Woken, last());
         }
         let longest = self.settings.longest_spin_ns;
-        if !may_spin(&self.settings, hot.iter().any(|channel| channel.is_apart()))
+        if !may_spin(&self.settings, hot.iter().any(|channel| channel.placed() == Placed::Apart))
             || self.spinning.swap(true, Ordering::Acquire)
         {
             return (self.sleep_as_looper(warm, hot, any_work), None);

@@ -19,6 +19,7 @@
 use super::seats::Client;
 use super::serve::Taken;
 use super::{PLACED_EVERY, Receiver};
+use crate::channel::Placed;
 use crate::clock::now_ns;
 use crate::engine::Engine;
 use crate::engine::spin::{Spun, may_spin};
@@ -63,13 +64,14 @@ impl<'a, T> Dwelling<'a, T> {
     pub fn wait(&mut self) -> Result<Seen, Wait> {
         let Dwelling { engine, at: Taken { channel, lane, via, .. }, any_work, .. } = *self;
         let is_wanted = || engine.any_work.load(Ordering::SeqCst) != any_work;
-        let lets_by = engine.is_to_let_by(channel, via.lane);
+        let placed = channel.placed();
+        let lets_by = engine.is_to_let_by(channel, via.lane, placed);
         if lets_by && engine.let_by(channel, via.lane, || lane.arrived()) {
             return Ok(Seen::Message);
         }
         let longest = engine.settings.longest_spin_ns;
         let mut since = None;
-        if may_spin(&engine.settings, channel.is_apart()) && self.may_spin() {
+        if may_spin(&engine.settings, placed == Placed::Apart) && self.may_spin() {
             let spun = engine.gaps.spin(longest, || match lane.inbox().look() {
                 Seen::Nothing => (channel.has_news() || is_wanted()).then_some(Seen::Nothing),
                 seen => Some(seen),
