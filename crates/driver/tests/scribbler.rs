@@ -16,6 +16,10 @@ use support::Broker;
 /// Wakes for nothing before each attempt.
 const WAKES: usize = 10;
 const ROUNDS: usize = 30;
+/// Looks for a wake before the looper is taken for one that is elsewhere.
+const LOOKS: u32 = 10_000;
+/// Calls after which a looper dwells at a lane, and some.
+const IN_A_ROW: u32 = 100;
 /// How long a call may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -170,11 +174,17 @@ impl Stage {
                         drop(hostile.loan(&manager, 0).unwrap().call(1).unwrap());
                     }
                 }
-                let woken = wanted.woken.load(Ordering::Relaxed);
-                while wanted.woken.load(Ordering::Relaxed) < woken + WAKES {
+                let woken = || wanted.woken.load(Ordering::Relaxed);
+                let (enough, mut looks) = (woken() + WAKES, 0);
+                while woken() < enough {
                     // A ring for the last of those calls may have ended it.
                     wanted.tease.store(true, Ordering::Relaxed);
                     thread::yield_now();
+                    looks += 1;
+                    if bed == Bed::Lane && looks % LOOKS == 0 {
+                        // Other work has called the looper away: it comes back to one who calls often enough.
+                        (0..IN_A_ROW).for_each(|_| call());
+                    }
                 }
             });
             self.server.close();
