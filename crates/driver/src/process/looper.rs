@@ -194,6 +194,7 @@ impl Server for Looper<'_> {
             }
         }
     }
+
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
         let inner = &self.process.inner;
         let mut request = Request { received: Received::awaited(inner) };
