@@ -2,10 +2,13 @@
 //!
 //! It starts this very program again for a process that may lock nothing; hence a `main` of its own.
 
+#[path = "support/service.rs"]
+mod service;
 mod support;
 
 use baton_driver::process::{Parcel, Process, RECEIVE_BYTES, Received};
 use rustix::process::{Resource, Rlimit};
+use service::{client_of, manage};
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
@@ -62,19 +65,13 @@ fn kept(file: &str) -> usize {
 }
 
 fn server(broker: &Broker) -> Process {
-    let server = Process::open("binder", &broker.socket).unwrap();
-    let object = server.add_object(|request| Ok(Parcel::from(request.data())));
-    server.become_context_manager(object).unwrap();
-    let serving = server.clone();
-    thread::spawn(move || serving.serve());
-    server
+    manage(broker, |request| Ok(Parcel::from(request.data())))
 }
 
 fn a_lane_stays_in_memory_as_long_as_it_is_a_real_time_threads() {
     let broker = Broker::start();
     let server = server(&broker);
-    let client = Process::open("binder", &broker.socket).unwrap();
-    let manager = client.context_manager().unwrap();
+    let (client, manager) = client_of(&broker);
     let before = kept(CHANNEL);
     let (prepared, is_prepared) = mpsc::channel();
     let (end, ends) = mpsc::channel::<()>();
@@ -118,8 +115,7 @@ fn call_without_memory() {
     assert!(may_lock_nothing());
     let broker = Broker::start();
     let server = server(&broker);
-    let client = Process::open("binder", &broker.socket).unwrap();
-    let manager = client.context_manager().unwrap();
+    let (client, manager) = client_of(&broker);
     assert!(become_real_time(10));
     assert_eq!(client.prepare(&manager, LONG), Ok(true));
     assert_eq!((kept(CHANNEL), kept(BUFFER)), (0, 0));

@@ -1,33 +1,30 @@
 //! The typed API over a real broker: every party a device of its own.
+#[path = "support/service.rs"]
+mod service;
 mod support;
 
 use baton_driver::observer::Observer;
 use baton_driver::process::{CallError, Parcel, Process};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::AsFd;
+use service::{client_of, manage};
 use std::sync::mpsc;
 use std::thread;
 use support::Broker;
 
 fn server(broker: &Broker) -> Process {
-    let process = Process::open("binder", &broker.socket).unwrap();
-    let object = process.add_object(|request| {
+    manage(broker, |request| {
         let mut reply = Parcel::new();
         reply.write(request.data()).write(&request.code().to_ne_bytes());
         Ok(reply)
-    });
-    process.become_context_manager(object).unwrap();
-    let serving = process.clone();
-    thread::spawn(move || serving.serve());
-    process
+    })
 }
 
 #[test]
 fn a_call_is_answered() {
     let broker = Broker::start();
     let server = server(&broker);
-    let client = Process::open("binder", &broker.socket).unwrap();
-    let manager = client.context_manager().unwrap();
+    let (client, manager) = client_of(&broker);
     for bytes in [0, 1, 4, 124, 4096, 65536, 900_000] {
         let data: Vec<u8> = (0..bytes).map(|i| i as u8).collect();
         let reply = client.call(&manager, 7, &data[..].into()).unwrap();
@@ -84,21 +81,16 @@ fn a_call_back_reaches_the_waiting_thread() {
 #[test]
 fn a_death_ends_calls_and_is_told() {
     let broker = Broker::start();
-    let server = Process::open("binder", &broker.socket).unwrap();
     let (entered, is_entered) = mpsc::channel();
     let (leave, may_leave) = mpsc::channel::<()>();
     let may_leave = std::sync::Mutex::new(may_leave);
-    let object = server.add_object(move |_| {
+    let server = manage(&broker, move |_| {
         entered.send(()).unwrap();
         let _ = may_leave.lock().unwrap().recv();
         Ok(Parcel::new())
     });
-    server.become_context_manager(object).unwrap();
-    let serving = server.clone();
-    thread::spawn(move || serving.serve());
 
-    let client = Process::open("binder", &broker.socket).unwrap();
-    let manager = client.context_manager().unwrap();
+    let (client, manager) = client_of(&broker);
     let (told, is_told) = mpsc::channel();
     client.link_to_death(&manager, move || told.send(()).unwrap());
     let listening = client.clone();
@@ -129,8 +121,7 @@ fn one_way_transactions_keep_their_order() {
         let serving = server.clone();
         thread::spawn(move || serving.serve());
     }
-    let client = Process::open("binder", &broker.socket).unwrap();
-    let manager = client.context_manager().unwrap();
+    let (client, manager) = client_of(&broker);
     for number in 0..1000u32 {
         while client.one_way(&manager, 1, &number.to_ne_bytes()[..].into()).is_err() {
             thread::yield_now();
@@ -145,17 +136,12 @@ fn one_way_transactions_keep_their_order() {
 #[test]
 fn a_descriptor_arrives_as_the_same_file() {
     let broker = Broker::start();
-    let server = Process::open("binder", &broker.socket).unwrap();
-    let object = server.add_object(|request| {
+    let server = manage(&broker, |request| {
         let pipe = request.received.fd(0).unwrap();
         rustix::io::write(&pipe, b"through").unwrap();
         Ok(Parcel::new())
     });
-    server.become_context_manager(object).unwrap();
-    let serving = server.clone();
-    thread::spawn(move || serving.serve());
-    let client = Process::open("binder", &broker.socket).unwrap();
-    let manager = client.context_manager().unwrap();
+    let (client, manager) = client_of(&broker);
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     let mut parcel = Parcel::new();
     parcel.write_fd(writer.as_fd());
@@ -174,8 +160,7 @@ fn a_closed_process_keeps_no_descriptor_that_nobody_has_read() {
     let server = Process::open("binder", &broker.socket).unwrap();
     let object = server.add_object(|_| Ok(Parcel::new()));
     server.become_context_manager(object).unwrap();
-    let client = Process::open("binder", &broker.socket).unwrap();
-    let manager = client.context_manager().unwrap();
+    let (client, manager) = client_of(&broker);
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     let mut parcel = Parcel::new();
     parcel.write_owned_fd(writer);

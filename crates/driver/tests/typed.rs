@@ -1,4 +1,6 @@
 //! What the typed API promises beyond a call that goes well.
+#[path = "support/service.rs"]
+mod service;
 mod support;
 
 use baton_abi::control::ProcessReport;
@@ -6,36 +8,28 @@ use baton_driver::observer::Observer;
 use baton_driver::process::{CallError, Handle, Parcel, Process};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use service::{client_of, manage};
 use std::sync::{Barrier, mpsc};
 use std::thread;
 use support::Broker;
-
-fn serve(process: &Process) {
-    let serving = process.clone();
-    thread::spawn(move || serving.serve());
-}
 
 extern "C" fn nothing(_: libc::c_int) {}
 
 #[test]
 fn a_signal_changes_nothing_of_a_call() {
     let broker = Broker::start();
-    let server = Process::open("binder", &broker.socket).unwrap();
     let (entered, is_entered) = mpsc::channel();
     let (leave, may_leave) = mpsc::channel::<()>();
     let may_leave = std::sync::Mutex::new(may_leave);
-    let object = server.add_object(move |request| {
+    let server = manage(&broker, move |request| {
         if request.code() == 1 {
             entered.send(()).unwrap();
             may_leave.lock().unwrap().recv().unwrap();
         }
         Ok(request.code().to_ne_bytes()[..].into())
     });
-    server.become_context_manager(object).unwrap();
-    serve(&server);
 
-    let client = Process::open("binder", &broker.socket).unwrap();
-    let manager = client.context_manager().unwrap();
+    let (client, manager) = client_of(&broker);
     let (known, is_known) = mpsc::channel();
     let caller = thread::spawn(move || {
         // SAFETY: the calling thread's own name.
@@ -68,8 +62,7 @@ fn every_recipient_hears_of_the_death() {
     let server = Process::open("binder", &broker.socket).unwrap();
     let object = server.add_object(|_| Ok(Parcel::new()));
     server.become_context_manager(object).unwrap();
-    let client = Process::open("binder", &broker.socket).unwrap();
-    let manager = client.context_manager().unwrap();
+    let (client, manager) = client_of(&broker);
     let again = manager.clone();
     let (told, is_told) = mpsc::channel();
     let link = |handle, name| {
@@ -78,7 +71,8 @@ fn every_recipient_hears_of_the_death() {
     };
     link(&manager, "first");
     link(&again, "second");
-    serve(&client);
+    let listening = client.clone();
+    thread::spawn(move || listening.serve());
     server.close();
     let mut names = [is_told.recv().unwrap(), is_told.recv().unwrap()];
     names.sort_unstable();
@@ -91,15 +85,11 @@ fn every_recipient_hears_of_the_death() {
 #[test]
 fn a_panic_of_a_handler_is_a_failed_reply() {
     let broker = Broker::start();
-    let server = Process::open("binder", &broker.socket).unwrap();
-    let object = server.add_object(|request| match request.code() {
+    let server = manage(&broker, |request| match request.code() {
         1 => panic!("a handler's bug, on purpose"),
         _ => Ok(Parcel::new()),
     });
-    server.become_context_manager(object).unwrap();
-    serve(&server);
-    let client = Process::open("binder", &broker.socket).unwrap();
-    let manager = client.context_manager().unwrap();
+    let (client, manager) = client_of(&broker);
     let failed = Err(CallError::Failed(Errno::FAULT));
     assert_eq!(client.call(&manager, 1, &Parcel::new()).map(drop), failed);
     assert!(client.call(&manager, 2, &Parcel::new()).is_ok());
@@ -109,18 +99,14 @@ fn a_panic_of_a_handler_is_a_failed_reply() {
 #[test]
 fn a_reply_may_carry_a_descriptor_of_its_own() {
     let broker = Broker::start();
-    let server = Process::open("binder", &broker.socket).unwrap();
-    let object = server.add_object(|_| {
+    let server = manage(&broker, |_| {
         let (reader, writer) = rustix::pipe::pipe()?;
         rustix::io::write(&writer, b"through")?;
         let mut reply = Parcel::new();
         reply.write_owned_fd(reader);
         Ok(reply)
     });
-    server.become_context_manager(object).unwrap();
-    serve(&server);
-    let client = Process::open("binder", &broker.socket).unwrap();
-    let manager = client.context_manager().unwrap();
+    let (client, manager) = client_of(&broker);
     let reader: OwnedFd = client.call(&manager, 1, &Parcel::new()).unwrap().fd(0).unwrap();
     let mut text = [0; 16];
     assert_eq!(rustix::io::read(&reader, &mut text).unwrap(), 7);
@@ -132,10 +118,7 @@ fn a_reply_may_carry_a_descriptor_of_its_own() {
 #[test]
 fn a_handle_belongs_to_its_process() {
     let broker = Broker::start();
-    let server = Process::open("binder", &broker.socket).unwrap();
-    let object = server.add_object(|_| Ok(Parcel::new()));
-    server.become_context_manager(object).unwrap();
-    serve(&server);
+    let server = manage(&broker, |_| Ok(Parcel::new()));
     let client = Process::open("binder", &broker.socket).unwrap();
     let other = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
@@ -171,12 +154,8 @@ fn call_at_once(client: &Process, manager: &Handle) {
 #[test]
 fn threads_that_have_called_are_forgotten() {
     let broker = Broker::start();
-    let server = Process::open("binder", &broker.socket).unwrap();
-    let object = server.add_object(|_| Ok(Parcel::new()));
-    server.become_context_manager(object).unwrap();
-    serve(&server);
-    let client = Process::open("binder", &broker.socket).unwrap();
-    let manager = client.context_manager().unwrap();
+    let server = manage(&broker, |_| Ok(Parcel::new()));
+    let (client, manager) = client_of(&broker);
     call_at_once(&client, &manager);
     // The server's looper remains.
     let threads = processes(&broker).iter().map(|process| process.engine.threads).sum::<u32>();
@@ -187,13 +166,9 @@ fn threads_that_have_called_are_forgotten() {
 #[test]
 fn threads_that_call_at_once_share_a_channel() {
     let broker = Broker::start();
-    let server = Process::open("binder", &broker.socket).unwrap();
-    let object = server.add_object(|_| Ok(Parcel::new()));
-    server.become_context_manager(object).unwrap();
-    serve(&server);
+    let server = manage(&broker, |_| Ok(Parcel::new()));
     for _ in 0..20 {
-        let client = Process::open("binder", &broker.socket).unwrap();
-        let manager = client.context_manager().unwrap();
+        let (client, manager) = client_of(&broker);
         call_at_once(&client, &manager);
         let channels = processes(&broker).iter().map(|process| process.channels.len()).max();
         assert_eq!(channels, Some(1));
