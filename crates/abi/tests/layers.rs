@@ -72,6 +72,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("driver/src/user.rs", "reads and writes the program's memory by address"),
     ("driver/src/thread.rs", "signal masks, and descriptors in a child of fork"),
     ("driver/src/token.rs", "a test that forks"),
+    ("driver/src/device/tests.rs", "a test at a real-time priority"),
     ("driver/src/process/received.rs", "lends the receive buffer, and descriptors named in it"),
     ("driver/src/engine/fast/own_lane.rs", "uses a channel that nobody keeps for it"),
     ("driver/src/engine/effects.rs", "closes descriptors that it has installed, by number"),

@@ -1,5 +1,6 @@
 //! Starting threads, their priorities and processors, and what a child of fork does.
 
+use crate::state::work::Tid;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::thread::CpuSet;
@@ -106,6 +107,13 @@ pub fn rank_changes() -> u32 {
 /// Whether the calling thread runs at a real-time priority, as [`rank`] has it.
 pub fn is_real_time() -> bool {
     rank().is_some()
+}
+
+/// Whether a thread of this process runs, or would if it had a processor. One of which the system says nothing does not.
+pub fn is_running(tid: Tid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"));
+    // Its name may have parentheses.
+    stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('R')))
 }
 
 /// Whether the calling thread loses nothing but its turn by a yield.

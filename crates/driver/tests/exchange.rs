@@ -345,3 +345,46 @@ fn a_handle_that_was_released_is_not_called() {
     let returned = client.exchange(release.call(handle, b"no more")).unwrap();
     assert_eq!(returned.commands(), [BR_NOOP, BR_FAILED_REPLY]);
 }
+
+/// A handle by which the looper has called before it served: what it calls by it while it serves is nested all the same.
+#[test]
+fn a_way_that_is_known_does_not_make_a_nested_call_an_outermost_one() {
+    let stage = stage(program::RECEIVE_BYTES);
+    let client = stage.client.clone();
+    let caller = thread::spawn(move || {
+        let object = FlatObject { kind: BINDER_TYPE_BINDER, flags: 0x100, binder: PTR, cookie: 9 };
+        let first = none().send_objects(BC_TRANSACTION, 0, 0, bytes_of(&object), &[0]);
+        let reply = client.await_message(first);
+        // The looper's own calls come to whoever serves here.
+        let mut request = client.await_message(none().free(&reply).put(BC_ENTER_LOOPER, &[]));
+        for _ in 1..WARM_UP {
+            request = client.await_message(none().free(&request).reply(b"outermost"));
+        }
+        client.exchange_in(&none().free(&request).reply(b"outermost"), &mut []).unwrap();
+        call_often(&client, WARM_UP);
+        let inner = client.exchange(none().call(0, b"outer")).unwrap();
+        let inner_commands = inner.commands();
+        let outer = client.await_message(none().free(&inner.messages[0]).reply(b"inner"));
+        (inner_commands, outer.data)
+    });
+    let server = &stage.server;
+    let first = server.await_message(none().put(BC_ENTER_LOOPER, &[]));
+    let handle = pod_read_unaligned::<FlatObject>(&first.data).binder as u32;
+    let keep = none().put(BC_ACQUIRE, &handle.to_ne_bytes()).free(&first);
+    server.exchange_in(&keep.reply(b""), &mut []).unwrap();
+    for _ in 0..WARM_UP {
+        let answer = server.await_message(none().call(handle.into(), b"call"));
+        server.exchange_in(&none().free(&answer), &mut []).unwrap();
+    }
+    let mut request = server.await_message(none());
+    while request.data != b"outer" {
+        let data = request.data.clone();
+        request = server.await_message(none().free(&request).reply(&data));
+    }
+    let answer = server.await_message(none().call(handle.into(), b"call back"));
+    assert_eq!(answer.data, b"inner");
+    server.exchange(none().free(&request).free(&answer).reply(&answer.data)).unwrap();
+    let (commands, reply) = caller.join().unwrap();
+    assert_eq!(commands, [BR_NOOP, BR_TRANSACTION_COMPLETE, BR_TRANSACTION]);
+    assert_eq!(reply, b"inner");
+}

@@ -7,6 +7,7 @@
 //! - [`ring`]: bytes in order from one writer to one reader.
 //! - [`bell`]: a futex that strangers may wake and only its owner changes.
 //! - [`gate`]: passed without a lock, shut by whoever holds one.
+//! - [`berth`]: room that is one thread's without a lock; [`standing`]: whether it has to ask who holds one.
 //! - [`lock`]: whoever holds it runs at the priority of whoever waits; for threads of one process, which
 //!   [`thread`] knows.
 //! - [`clock`]: the processor's counter and the kernel's clocks.
@@ -19,6 +20,7 @@
 //! the code that ships.
 
 pub mod bell;
+pub mod berth;
 pub mod clock;
 pub mod futex;
 pub mod gate;
@@ -31,6 +33,7 @@ pub mod mapping;
 #[cfg(not(loom))]
 pub mod own;
 pub mod ring;
+pub mod standing;
 pub mod sync;
 pub mod thread;
 #[cfg(not(loom))]

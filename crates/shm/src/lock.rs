@@ -81,6 +81,11 @@ impl<T> Lock<T> {
         self.word.load(Ordering::Relaxed) & futex::WAITERS != 0
     }
 
+    /// Whether anybody sleeps for it.
+    pub fn is_contended(&self) -> bool {
+        self.is_awaited() || self.bed.load(Ordering::Relaxed) != 0
+    }
+
     #[inline]
     fn guard(&self, holder: u32) -> Guard<'_, T> {
         thread::held().with(|held| held.set(held.get() + 1));

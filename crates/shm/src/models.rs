@@ -3,11 +3,13 @@
 //! A futex is modelled as the kernel has it: check and sleep are one step against every wake.
 
 use crate::bell::{self, Bell, OwnBell, Ring, Sleep};
+use crate::berth::{Berth, Was};
 use crate::futex::{self, WAITERS, Wait};
 use crate::gate::{Gate, Pass, Way};
 use crate::lock::Lock;
 use crate::mailbox::{Mailbox, Reader, Seen};
 use crate::ring::{Consumer, Producer};
+use crate::standing::Standing;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_after_update};
 use core::cell::Cell;
 use core::time::Duration;
@@ -580,5 +582,84 @@ fn whoever_is_inside_a_way_that_is_shut_is_seized_or_turns_back() {
             seized |= !left;
         }
         assert_eq!(keeper.join().unwrap(), seized);
+    });
+}
+
+/// A message lies in the room of its thread or of the keeper, never of both or of none; and the keeper that shuts the gate first knows
+/// of all that was begun before.
+#[test]
+fn what_lies_in_a_berth_is_its_threads_or_its_keepers() {
+    const NODE: u64 = 7;
+    struct Shared {
+        gate: Gate,
+        own: Gate,
+        pass: Pass,
+        berth: Berth,
+        node: AtomicU64,
+    }
+    loom::model(|| {
+        let shared = Arc::new(Shared {
+            gate: Gate::default(),
+            own: Gate::default(),
+            pass: Pass::default(),
+            berth: Berth::default(),
+            node: AtomicU64::new(0),
+        });
+        let epoch = Way(&shared.gate, &shared.own).epoch();
+        let kept = shared.clone();
+        let keeper = loom::thread::spawn(move || {
+            kept.gate.shut();
+            let was = kept.berth.seize();
+            (was, kept.node.load(Ordering::Relaxed))
+        });
+        let Shared { gate, own, pass, berth, node } = &*shared;
+        let mut is_keepers = None;
+        if berth.is_free() {
+            node.store(NODE, Ordering::Relaxed);
+            if berth.begin() {
+                let entered = pass.enter(Way(gate, own), epoch, 1);
+                is_keepers =
+                    Some((entered, if entered { !berth.lie() } else { !berth.turn_back() }));
+                pass.leave();
+            }
+        }
+        // Its program frees it, unless the keeper has to.
+        let ended = is_keepers == Some((true, false)) && berth.end();
+        let (was, noted) = keeper.join().unwrap();
+        assert!(berth.is_gone());
+        assert!(was == Was::Free || noted == NODE, "a message for a node that is not known");
+        match (was, is_keepers) {
+            (Was::Filling, Some((_, true))) => {}
+            (Was::Lying, Some((true, false))) => assert!(!ended, "two have freed it"),
+            (Was::Free, None | Some((false, false))) => {}
+            (Was::Free, Some((true, false))) => assert!(ended, "nobody frees it"),
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+/// The word on which the thread sleeps is a stranger's, who may undo what is written there.
+#[test]
+fn news_for_one_who_waits_without_the_lock_is_heard_whatever_a_stranger_writes() {
+    bounded().check(|| {
+        let shared = Arc::new((AtomicU32::new(0), Standing::default(), AtomicU32::new(0)));
+        let (hostile, theirs) = (shared.clone(), shared.clone());
+        let stranger = loom::thread::spawn(move || hostile.0.store(0, Ordering::Relaxed));
+        let keeper = loom::thread::spawn(move || {
+            let (word, standing, news) = &*theirs;
+            news.store(1, Ordering::Relaxed);
+            standing.tell();
+            Mailbox::new(word).nudge();
+        });
+        let (word, standing, news) = &*shared;
+        if standing.arrive() {
+            while !standing.has_news() {
+                let _ = Mailbox::new(word).wait_unless(None, || standing.has_news());
+            }
+        }
+        assert_eq!(news.load(Ordering::Relaxed), 1);
+        keeper.join().unwrap();
+        stranger.join().unwrap();
+        assert!(standing.is_here() && !Standing::default().is_here());
     });
 }

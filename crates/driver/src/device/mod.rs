@@ -9,6 +9,8 @@ mod fast;
 mod levels;
 mod read;
 mod request;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use error::OpenError;

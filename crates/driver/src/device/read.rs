@@ -27,7 +27,7 @@ impl Device {
         written: Written,
     ) -> Exchanged {
         let tid = tid();
-        self.engine.settle();
+        self.engine.settle_debt();
         let called = match written {
             Written::Called(handle) => Some(handle),
             Written::Interrupted(_) if !self.has_work(tid) => {

@@ -15,6 +15,7 @@ use super::duty::Duty;
 use super::stay;
 use crate::channel::{Channel, lanes_of};
 use crate::state::State;
+use crate::state::duty::Round;
 use crate::state::thread::Waiting;
 use crate::state::transaction::Via;
 use crate::state::work::Tid;
@@ -85,9 +86,17 @@ impl Engine {
         }
         // What waits for an event still does; the next round finds it.
         self.accept(&mut state, None);
-        if state.patrol() {
+        let round = state.patrol();
+        if round != Round::Last {
             self.patrol.expect();
         }
+        let Round::Missed(loopers) = round else { return self.unlock(state) };
+        // Who waits for the state comes by.
+        let is_contended = self.state.is_contended();
+        self.unlock(state);
+        let are_at_work = is_contended || loopers.into_iter().any(thread::is_running);
+        let mut state = self.lock();
+        state.end_round(are_at_work);
         self.unlock(state);
     }
 

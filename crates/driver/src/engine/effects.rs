@@ -122,8 +122,8 @@ impl Engine {
         let put = |offset, value: usize| {
             self.front.word(offset).store(value as u32, Ordering::Release);
         };
-        let (used, buffers) = state.buffers.used();
-        put(front::LARGEST_FREE, state.buffers.largest_free());
+        let (used, buffers, largest) = state.room();
+        put(front::LARGEST_FREE, largest);
         put(front::BUFFER_USED, used);
         put(front::BUFFERS, buffers);
     }

@@ -28,7 +28,7 @@ pub(crate) mod spin;
 mod stay;
 mod take_in;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod wait;
 mod warmth;
 

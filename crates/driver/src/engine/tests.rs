@@ -7,9 +7,11 @@ use crate::parcel::Sent;
 use crate::send::{Data, Outgoing};
 use crate::state::Effect;
 use crate::state::thread::{Calling, Waiting};
-use crate::state::transaction::Target;
-use crate::state::work::Work;
+use crate::state::transaction::{Target, Via};
+use crate::state::work::{Tid, Work};
+use crate::thread::is_running;
 use crate::thread_end::remember;
+use baton_abi::control::ChannelId;
 use baton_abi::lane::{Kind, MAX_PAYLOAD_BYTES, Message};
 use baton_abi::uapi::TF_ONE_WAY;
 use baton_broker::{Config, Running};
@@ -19,9 +21,10 @@ use baton_shm::mailbox::Reader;
 use baton_shm::sync::{AtomicU32, Ordering};
 use rustix::io::Errno;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub(super) fn broker() -> (Running, tempfile::TempDir) {
+pub(crate) fn broker() -> (Running, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let config = Config::at(directory.path().join("broker.sock"));
     (Running::start(config).unwrap(), directory)
@@ -367,6 +370,54 @@ fn only_who_attends_a_lane_takes_what_comes_there() {
         assert_eq!(state.has_work(attends, false), attends == tid());
         server.unlock(state);
         client.close();
+        server.close();
+    }
+}
+
+/// The pool's other looper is with its program while work waits: it lacks a processor, or waits for what that brings.
+#[test]
+fn who_is_on_duty_is_relieved_if_the_others_wait_and_not_if_they_run() {
+    for (waits, attends) in [(false, true), (true, false)] {
+        let (broker, _directory) = broker();
+        let server = Engine::open("binder", broker.socket()).unwrap();
+        let (is_over, other) = (AtomicBool::new(false), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                other.store(tid(), Ordering::Release);
+                while waits && !is_over.load(Ordering::Acquire) {
+                    std::thread::park();
+                }
+                while !is_over.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+            });
+            let other = loop {
+                match other.load(Ordering::Acquire) {
+                    0 => std::thread::yield_now(),
+                    other if waits && is_running(other) => std::thread::yield_now(),
+                    other => break other,
+                }
+            };
+            let via = Via { channel: ChannelId(1), lane: 0 };
+            let mut state = server.lock();
+            for looper in [tid(), other] {
+                state.enter_looper(looper);
+                state.thread(looper).return_once = false;
+            }
+            state.offer_lane(via);
+            assert_eq!(state.go_on_duty(tid()), Some(via));
+            state.set_waiting(tid(), Waiting::Lane(via));
+            // What a thread leaves that goes is the pool's.
+            const GONE: Tid = 1;
+            state.thread(GONE).todo.push(Work::DeathCleared(1));
+            state.thread_exit(GONE);
+            server.unlock(state);
+            (0..3).for_each(|_| server.patrol());
+            let still = server.lock().attends(tid()).is_some();
+            is_over.store(true, Ordering::Release);
+            thread.thread().unpark();
+            assert_eq!(still, attends, "it waits: {waits}");
+        });
         server.close();
     }
 }

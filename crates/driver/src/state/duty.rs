@@ -11,11 +11,25 @@
 //! **Invariant**: of the loopers that are there, at most half are on duty. Ordinary callers so have one,
 //! whenever there is one.
 
-use super::thread::{Thread, Waiting};
+use super::thread::Thread;
 use super::transaction::Via;
 use super::work::Tid;
 use super::{Effect, State};
 use rustc_hash::FxHashMap;
+
+/// So many rounds on end those on duty are spared because others seem to be at work: one may be so for ever, and wait.
+const MOST_SPARED: u32 = 50;
+
+/// What a round of the patrol came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Round {
+    /// There need be no other.
+    Last,
+    /// There is to be another one.
+    Another,
+    /// The same, and work waits of which none of these loopers has come for since the last one: see [`State::end_round`].
+    Missed(Vec<Tid>),
+}
 
 /// Who attends which lane.
 #[derive(Debug, Default)]
@@ -34,6 +48,8 @@ pub struct Duties {
     absent: Vec<Via>,
     /// The visits up to the last round of a patrol that goes on.
     patrol: Option<u64>,
+    /// Rounds on end in which those on duty have been spared.
+    spared: u32,
 }
 
 impl State {
@@ -139,7 +155,7 @@ impl State {
 
     /// Whether it is out of the driver, and owes nobody an answer.
     pub fn is_away(&self, via: Via) -> bool {
-        let is_out = |thread: &Thread| thread.waiting == Waiting::No && thread.stack.is_empty();
+        let is_out = |thread: &Thread| thread.is_out() && thread.stack.is_empty();
         self.attendant(via).is_some_and(is_out)
     }
 
@@ -179,6 +195,7 @@ impl State {
         self.duties.attended.remove(&via);
         self.duties.on_duty -= 1;
         self.effect(Effect::Unattended(via, tid));
+        self.seize_berths_by(tid);
         self.wake(tid);
         true
     }
@@ -217,25 +234,56 @@ impl State {
         std::mem::take(&mut self.duties.absent)
     }
 
-    /// One round, after everything that has been posted has come in. Whether there is to be another one.
-    pub fn patrol(&mut self) -> bool {
+    /// One round, after everything that has been posted has come in.
+    pub fn patrol(&mut self) -> Round {
         let is_manned = self.sleepers > 0 || self.duties.on_duty == 0;
         if is_manned && self.duties.absent.is_empty() {
-            self.duties.patrol = None;
-            return false;
+            (self.duties.patrol, self.duties.spared) = (None, 0);
+            return Round::Last;
         }
         let before = self.duties.patrol.replace(self.duties.visits);
-        if !is_manned && before == Some(self.duties.visits) && self.has_process_work() {
+        if is_manned || before != Some(self.duties.visits) {
+            self.duties.spared = 0;
+            return Round::Another;
+        }
+        if self.pool.requested == 0 && self.may_grow() {
+            self.ask_those_past();
+        }
+        if self.has_process_work() { Round::Missed(self.pool_of_others()) } else { Round::Another }
+    }
+
+    /// Loopers that are not on duty.
+    fn pool_of_others(&self) -> Vec<Tid> {
+        let is_one = |thread: &Thread| thread.looper.is_there() && thread.attends.is_none();
+        self.threads.iter().filter(|(_, thread)| is_one(thread)).map(|(tid, _)| tid).collect()
+    }
+
+    /// What was found of those whom a round has [missed](Round::Missed): unless one of them has only lacked a processor, or has come
+    /// by, one that is on duty is relieved.
+    pub fn end_round(&mut self, are_at_work: bool) {
+        if self.duties.patrol != Some(self.duties.visits) {
+            return;
+        }
+        self.duties.spared += 1;
+        if !are_at_work || self.duties.spared > MOST_SPARED {
+            self.duties.spared = 0;
             self.relieve_idle();
         }
-        true
+    }
+
+    /// Nobody else may come by who would ask its program for one more looper.
+    fn ask_those_past(&mut self) {
+        for tid in self.duties.attended.values() {
+            if let Some(thread) = self.threads.get(*tid) {
+                thread.standing.tell();
+            }
+        }
     }
 
     fn relieve_idle(&mut self) {
         let mut attended = self.duties.attended.iter();
-        let is_idle = |via: &Via, thread: &Thread| {
-            thread.attends == Some(*via) && thread.waiting == Waiting::Lane(*via)
-        };
+        let is_idle =
+            |via: &Via, thread: &Thread| thread.attends == Some(*via) && thread.waits_on(*via);
         let idle = attended
             .find(|(via, tid)| self.threads.get(**tid).is_some_and(|thread| is_idle(via, thread)));
         if let Some((&via, &tid)) = idle {
@@ -257,6 +305,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use super::super::thread::Waiting;
+    use super::super::work::{Queue, Work};
     use super::*;
     use baton_abi::control::{ChannelId, ProcessId};
 
@@ -315,7 +365,7 @@ mod tests {
             ("one that has been on duty", |state| state.thread(1).has_attended = true, true),
             (
                 "when the pool has work, of which there may be no end",
-                |state| state.push_process(super::super::work::Work::Error(0)),
+                |state| state.push_process(Work::Error(0)),
                 true,
             ),
             ("when somebody polls", |state| state.end_duties(9), false),
@@ -389,7 +439,6 @@ mod tests {
 
     #[test]
     fn a_patrol_relieves_who_idles_while_nobody_comes_by() {
-        use super::super::work::Work;
         let mut state = pool(2);
         state.offer_lane(via(0));
         assert_eq!(state.go_on_duty(1), Some(via(0)));
@@ -399,14 +448,82 @@ mod tests {
         // The other one has come by since.
         state.set_waiting(2, Waiting::Bell);
         state.set_waiting(2, Waiting::No);
-        assert!(state.patrol() && state.attends(1).is_some());
-        assert!(state.patrol());
+        assert_eq!(state.patrol(), Round::Another);
+        assert_eq!(state.patrol(), Round::Missed(vec![2]));
+        state.end_round(false);
         assert_eq!(state.attends(1), None);
-        assert!(!state.patrol(), "nobody is on duty");
+        assert_eq!(state.patrol(), Round::Last, "nobody is on duty");
         assert!(state.thread(1).relieved_of.take().is_some());
         assert_eq!(state.go_on_duty(1), None, "it stays for all of the pool's work");
         assert!(state.next_return(1, true).is_some());
         assert_eq!(state.go_on_duty(1), Some(via(0)));
+    }
+
+    /// Nobody comes by, and what is to be seen of whoever serves is that.
+    #[test]
+    fn who_is_on_duty_is_spared_while_others_are_at_work_but_not_for_ever() {
+        let missed = || {
+            let mut state = pool(2);
+            state.offer_lane(via(0));
+            assert_eq!(state.go_on_duty(1), Some(via(0)));
+            state.set_waiting(1, Waiting::Lane(via(0)));
+            state.push_process(Work::Error(0));
+            assert_eq!(state.patrol(), Round::Missed(vec![2]));
+            state
+        };
+        let mut state = missed();
+        for _ in 0..MOST_SPARED {
+            state.end_round(true);
+            assert_eq!(state.attends(1), Some(via(0)));
+            assert_eq!(state.patrol(), Round::Missed(vec![2]));
+        }
+        state.end_round(true);
+        assert_eq!(state.attends(1), None, "they have been for long enough");
+        let mut state = missed();
+        (0..MOST_SPARED).for_each(|_| state.end_round(true));
+        state.set_waiting(2, Waiting::Bell);
+        state.set_waiting(2, Waiting::No);
+        state.end_round(false);
+        assert_eq!(state.attends(1), Some(via(0)), "one has come by while it was looked for");
+        assert_eq!(state.patrol(), Round::Another);
+        assert_eq!(state.patrol(), Round::Missed(vec![2]));
+        state.end_round(true);
+        assert_eq!(state.attends(1), Some(via(0)), "from then on it is counted anew");
+    }
+
+    /// A thread that asks nobody hears that its program is to be asked for one more looper, if it may have one.
+    #[test]
+    fn who_goes_past_the_state_is_told_that_more_loopers_are_wanted() {
+        for (max, hears) in [(0, false), (1, true)] {
+            let mut state = pool(2);
+            state.pool.max = max;
+            state.offer_lane(via(0));
+            state.go_on_duty(1);
+            let standing = state.go_past(1, via(0)).unwrap();
+            assert!(!standing.has_news());
+            state.patrol();
+            assert_eq!(standing.has_news(), hears, "of {max}");
+        }
+    }
+
+    #[test]
+    fn whatever_a_thread_past_the_state_has_to_know_it_hears() {
+        type News = (&'static str, fn(&mut State), bool);
+        let news: [News; 4] = [
+            ("work of its own", |state| state.push(Queue::Thread(1), Work::Error(0)), true),
+            ("it is relieved", |state| state.vacate(via(0)), true),
+            ("the lane is over", |state| state.withdraw_lane(via(0)), true),
+            ("work of others", |state| state.push(Queue::Thread(2), Work::Error(0)), false),
+        ];
+        for (name, change, hears) in news {
+            let mut state = pool(2);
+            state.offer_lane(via(0));
+            state.go_on_duty(1);
+            let standing = state.go_past(1, via(0)).expect(name);
+            change(&mut state);
+            assert_eq!(standing.has_news(), hears, "{name}");
+            assert_eq!(state.go_past(1, via(0)).is_none(), hears, "{name}");
+        }
     }
 
     #[test]
@@ -418,6 +535,15 @@ mod tests {
         assert!(state.is_away(via(0)));
         state.set_waiting(1, Waiting::Lane(via(0)));
         assert!(!state.is_away(via(0)));
+        state.set_waiting(1, Waiting::No);
+        let standing = state.go_past(1, via(0)).unwrap();
+        assert!(state.is_away(via(0)), "it goes about something, without a word");
+        standing.arrive();
+        assert!(!state.is_away(via(0)));
+        standing.depart();
+        assert!(state.is_away(via(0)));
+        state.set_waiting(1, Waiting::Lane(via(0)));
+        assert!(!state.is_away(via(0)), "it has come back");
         state.note_absent(via(0));
         assert_eq!(state.take_absent(), [via(0)]);
         state.attend(via(1), 7);

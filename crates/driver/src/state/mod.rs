@@ -6,7 +6,7 @@
 
 pub mod buffer;
 pub mod death;
-mod duty;
+pub mod duty;
 mod event;
 pub mod freeze;
 pub mod node;
@@ -25,8 +25,9 @@ use peer::Peer;
 use reference::References;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use thread::{Half, Thread, Threads, Waiting};
-use transaction::{Buffer, Incoming, Via};
+use transaction::{Berth, Buffer, Incoming, Via};
 use work::Todo;
 use work::{Completion, Queue, Tid, Work};
 
@@ -107,6 +108,8 @@ pub struct State {
     pub buffers: Buffers,
     /// What lies in the receive buffer.
     pub contents: FxHashMap<buffer::Offset, Buffer>,
+    /// Room for what comes in past the state.
+    berths: Vec<Arc<Berth>>,
     /// Who it talks to.
     pub peers: BTreeMap<ProcessId, Peer>,
     /// Its loopers.
@@ -149,6 +152,7 @@ impl State {
             threads: Threads::default(),
             buffers: Buffers::default(),
             contents: FxHashMap::default(),
+            berths: Vec::new(),
             peers: BTreeMap::new(),
             pool: Pool::default(),
             spam_detection: false,
@@ -231,7 +235,9 @@ impl State {
 
     /// The thread has work of its own.
     fn wake(&mut self, tid: Tid) {
-        let waiting = self.thread(tid).waiting;
+        let thread = self.thread(tid);
+        let waiting = thread.waiting;
+        thread.standing.tell();
         if waiting != Waiting::No {
             self.effect(Effect::Wake(tid, waiting));
         }
@@ -296,6 +302,7 @@ impl State {
     pub fn set_waiting(&mut self, tid: Tid, waiting: Waiting) {
         let thread = self.thread(tid);
         let before = std::mem::replace(&mut thread.waiting, waiting);
+        thread.is_past = false;
         match (before == Waiting::Bell, waiting == Waiting::Bell) {
             (false, true) => {
                 self.sleepers += 1;

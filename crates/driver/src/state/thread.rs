@@ -4,7 +4,9 @@ use super::transaction::{Serving, Via};
 use super::work::{Tid, Todo, Work};
 use super::{Effect, State};
 use baton_abi::control::ProcessId;
+use baton_shm::standing::Standing;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// One level of a thread's transaction stack.
 #[derive(Clone, Debug)]
@@ -103,6 +105,10 @@ pub struct Thread {
     pub stack: Vec<Frame>,
     /// What it sleeps on.
     pub waiting: Waiting,
+    /// It goes on past the state, and says itself whether it waits: see [`State::go_past`].
+    pub is_past: bool,
+    /// Where it says so, and is told of news.
+    pub standing: Arc<Standing>,
     /// The real-time caller's lane that it attends.
     pub attends: Option<Via>,
     /// The one that it attended, until it comes back: it has a priority that is not its own, and may have been woken for
@@ -130,6 +136,8 @@ impl Default for Thread {
             failed: false,
             stack: Vec::new(),
             waiting: Waiting::No,
+            is_past: false,
+            standing: Arc::default(),
             attends: None,
             relieved_of: None,
             is_off_level: false,
@@ -143,6 +151,20 @@ impl Default for Thread {
 }
 
 impl Thread {
+    /// Whether it is in the driver, and sleeps on this lane or is about to.
+    pub fn waits_on(&self, via: Via) -> bool {
+        self.waiting == Waiting::Lane(via) && !self.is_about_something()
+    }
+
+    /// Whether it is out of the driver.
+    pub fn is_out(&self) -> bool {
+        self.waiting == Waiting::No || self.is_about_something()
+    }
+
+    fn is_about_something(&self) -> bool {
+        self.is_past && !self.standing.is_here()
+    }
+
     /// It may take the process's work: it owes nobody an answer and has nothing of its own.
     pub fn is_available(&self) -> bool {
         self.stack.is_empty() && self.todo.is_empty()

@@ -1,14 +1,16 @@
 //! Plain messages that come to lie in the receive buffer: the uapi front end's.
 //!
 //! Room, copy and what the thread is told of itself are one hold of the state's lock. Nobody gathers
-//! meanwhile, so a cell that is entered or left then is so for good.
+//! meanwhile, so a cell that is entered or left then is so for good. What a thread on duty takes in lies in its berth, and needs
+//! none of it: see [`super::watch`].
 
 use super::serve::DATA_AT;
+use super::watch::Past;
 use super::{Body, Outcome, Plain, Posted, Receiver};
 use crate::engine::Engine;
 use crate::state::buffer::Offset;
 use crate::state::thread::Waiting;
-use crate::state::transaction::Lying;
+use crate::state::transaction::{BERTH_BYTES, Lying};
 use crate::state::work::Tid;
 use crate::user::Source;
 use baton_abi::control::NodeId;
@@ -19,20 +21,60 @@ use baton_shm::mapping::View;
 pub(crate) type Brought = (Lying, bool);
 
 /// A message's way into the receive buffer, for a thread.
-pub(crate) struct Buffered {
+pub(crate) struct Buffered<'a> {
     tid: Tid,
+    /// Of a thread that attends a lane.
+    past: Option<&'a mut Past>,
     /// What has come.
     pub brought: Option<Brought>,
 }
 
-impl Buffered {
+/// Without the state a message cannot come in.
+struct ByState;
+
+impl<'a> Buffered<'a> {
     /// Nothing has come yet.
-    pub fn new(tid: Tid) -> Buffered {
-        Buffered { tid, brought: None }
+    pub fn new(tid: Tid) -> Buffered<'a> {
+        Buffered { tid, past: None, brought: None }
+    }
+
+    /// For a thread on duty.
+    pub(super) fn of_duty(tid: Tid, past: &'a mut Past) -> Buffered<'a> {
+        Buffered { tid, past: Some(past), brought: None }
+    }
+
+    /// Takes a request in without the state.
+    fn take_past(&mut self, engine: &Engine, request: &Posted<'_>) -> Result<bool, ByState> {
+        let (message, bytes) = (request.message, request.message.data_bytes as usize);
+        let past = self.past.as_ref().ok_or(ByState)?;
+        let (Some(standing), Some(berth)) = (&past.standing, &past.berth) else {
+            return Err(ByState);
+        };
+        if bytes > BERTH_BYTES || !berth.begin(NodeId(message.node)) {
+            return Err(ByState);
+        }
+        let buffer = berth.buffer;
+        if !request.begin(engine) {
+            if !berth.turn_back() {
+                let mut state = engine.lock();
+                state.give_plain_room_back(buffer);
+                engine.unlock(state);
+            }
+            request.turn_back(engine);
+            return Ok(false);
+        }
+        // The point of no return.
+        standing.depart();
+        View::copy(request.taken.lane.incoming(), DATA_AT, engine.memory.view(), buffer, bytes);
+        if !berth.lie() {
+            engine.lock().lies_there(buffer);
+        }
+        self.brought = Some((lying_for(request, buffer), false));
+        Ok(true)
     }
 }
 
-impl Receiver for Buffered {
+impl Receiver for Buffered<'_> {
     fn take_answer(&mut self, engine: &Engine, answer: &Plain<'_>) -> bool {
         let (message, bytes) = (answer.message, answer.message.data_bytes as usize);
         let mut state = engine.lock();
@@ -53,6 +95,9 @@ impl Receiver for Buffered {
 
     /// From then on its looper waits no more.
     fn take_request(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
+        if let Ok(taken) = self.take_past(engine, request) {
+            return taken;
+        }
         let (message, bytes) = (request.message, request.message.data_bytes as usize);
         let mut state = engine.lock();
         let node = NodeId(message.node);
@@ -67,11 +112,11 @@ impl Receiver for Buffered {
         View::copy(request.taken.lane.incoming(), DATA_AT, engine.memory.view(), buffer, bytes);
         state.set_waiting(self.tid, Waiting::No);
         let wants_looper = state.wants_looper(self.tid);
+        if let Some(past) = &mut self.past {
+            past.begin(engine, &mut state, self.tid);
+        }
         engine.unlock_room(state);
-        let (pid, uid) = request.sender;
-        // A caller that has left has no number any more.
-        let sender = (if request.taken.lane.outbox().is_closed() { 0 } else { pid }, uid);
-        self.brought = Some((Lying { sender, ..lying(buffer, message) }, wants_looper));
+        self.brought = Some((lying_for(request, buffer), wants_looper));
         true
     }
 }
@@ -83,8 +128,11 @@ impl Engine {
         handle: u32,
         named: (u32, u32),
         source: Source,
-        receiver: &mut Buffered,
+        receiver: &mut Buffered<'_>,
     ) -> Outcome {
+        if !self.is_settled() {
+            return Outcome::No;
+        }
         if self.is_polling() || !self.lock().is_free(receiver.tid) {
             return Outcome::No;
         }
@@ -93,9 +141,15 @@ impl Engine {
 
     /// Frees a buffer, if it is one of which nothing comes but room. False if not.
     pub(crate) fn free_room(&self, tid: Tid, buffer: Offset, address: u64) -> bool {
+        if self.free_berth(buffer) {
+            return true;
+        }
         let mut state = self.lock();
         let thread = state.threads.get(tid);
         let reads_on = thread.is_some_and(|thread| !thread.failed && thread.calls_on().is_none());
+        if reads_on && state.free_berth(buffer) {
+            return true;
+        }
         if !reads_on || !state.frees_room_only(buffer) {
             return false;
         }
@@ -103,6 +157,13 @@ impl Engine {
         self.unlock_room(state);
         true
     }
+}
+
+fn lying_for(request: &Posted<'_>, buffer: Offset) -> Lying {
+    let (pid, uid) = request.sender;
+    // A caller that has left has no number any more.
+    let sender = (if request.taken.lane.outbox().is_closed() { 0 } else { pid }, uid);
+    Lying { sender, ..lying(buffer, request.message) }
 }
 
 fn lying(buffer: Offset, message: &Message) -> Lying {

@@ -9,6 +9,7 @@ use super::watch::Watch;
 use super::{Brought, Buffered, INLINE_BYTES, Seats, Served, Server, Taken, Warm};
 use crate::engine::{Engine, tid};
 use crate::state::State;
+use crate::state::buffer::Offset;
 use crate::state::thread::Waiting;
 use crate::state::transaction::Incoming;
 use crate::state::work::Tid;
@@ -70,7 +71,7 @@ impl Engine {
     ) {
         let _ = DESK.try_with(|desk| {
             let Ok(mut desk) = desk.try_borrow_mut() else { return };
-            if desk.as_ref().is_none_or(|desk| desk.number != self.number && !desk.owes) {
+            if desk.as_ref().is_none_or(|desk| desk.number != self.number && desk.is_settled()) {
                 *desk = Some(Desk::new(self));
             }
             let Some(desk) = desk.as_mut().filter(|desk| desk.number == self.number) else {
@@ -131,11 +132,13 @@ impl Engine {
     /// whether one more looper is to be asked for.
     pub(crate) fn answer_fast(&self, tid: Tid, named: (u32, u32), source: Source) -> Option<bool> {
         with(self, |desk| {
-            if !desk.owes || self.has_events() || source.bytes() > INLINE_BYTES {
+            if !desk.owes || source.bytes() > INLINE_BYTES {
                 return None;
             }
-            let wants_looper = match &desk.watch {
-                Some(watch) => self.answer_taken(tid, watch.taken()?, named, source)?,
+            let wants_looper = match &mut desk.watch {
+                // As it applies no events before it takes something in, so it does before it answers.
+                Some(watch) => self.answer_watch(tid, watch, named, source)?,
+                None if self.has_events() => return None,
                 None => {
                     let warm = desk.seats.warm()?;
                     self.answer_taken(tid, desk.seats.taken(&warm)?, named, source)?
@@ -147,7 +150,7 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn answer_taken(
+    pub(super) fn answer_taken(
         &self,
         tid: Tid,
         taken: Taken<'_>,
@@ -168,12 +171,31 @@ impl Engine {
         Some(wants_looper)
     }
 
-    /// What the thread owes, if it does, is the state's from now on.
+    /// What the thread owes, if it does, is the state's from now on, and so is what it does.
     pub(crate) fn settle(&self) {
+        with(self, |desk| {
+            desk.settle(self);
+            desk.come_back(self);
+            Some(())
+        });
+    }
+
+    /// The same of what it owes alone: it comes to read.
+    pub(crate) fn settle_debt(&self) {
         with(self, |desk| {
             desk.settle(self);
             Some(())
         });
+    }
+
+    /// Whether there is nothing of the thread that the state does not know.
+    pub(super) fn is_settled(&self) -> bool {
+        with(self, |desk| (!desk.is_settled()).then_some(())).is_none()
+    }
+
+    /// Frees a buffer without the state. False if it is the state's to free.
+    pub(super) fn free_berth(&self, buffer: Offset) -> bool {
+        with(self, |desk| desk.watch.as_ref()?.free(buffer).then_some(())).is_some()
     }
 }
 
@@ -197,6 +219,15 @@ impl Desk {
         }
     }
 
+    /// Whether the state knows all of the thread.
+    fn is_settled(&self) -> bool {
+        !self.owes && !self.watch.as_ref().is_some_and(Watch::is_past)
+    }
+
+    fn come_back(&mut self, engine: &Engine) {
+        self.watch.iter_mut().for_each(|watch| watch.come_back(engine, tid()));
+    }
+
     fn settle(&mut self, engine: &Engine) {
         if !std::mem::take(&mut self.owes) {
             return;
@@ -217,11 +248,12 @@ impl Desk {
 impl Drop for Desk {
     fn drop(&mut self) {
         // In a child of fork nobody may be left to let go of the engine's locks.
-        if self.owes
+        if !self.is_settled()
             && self.process == getpid()
             && let Some(engine) = self.engine.upgrade()
         {
             self.settle(&engine);
+            self.come_back(&engine);
         }
     }
 }

@@ -88,12 +88,14 @@ impl Engine {
     pub(crate) fn gather(&self, state: &mut State) {
         self.fast.gate.shut();
         self.seize_if(state, |_| true);
+        state.seize_berths_of(None);
     }
 
     /// The same of what is under way with one peer, before the state changes what calls from it or to it were checked by.
     pub(crate) fn gather_with(&self, state: &mut State, peer: ProcessId) {
         self.shut_ways_with(peer);
         self.seize_if(state, |cell| cell.is_with(peer));
+        state.seize_berths_of(Some(peer));
     }
 
     /// Makes calls of ours known to the state that have led to one with these callers. They wait: none begins meanwhile that

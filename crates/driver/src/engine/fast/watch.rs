@@ -1,4 +1,11 @@
 //! A looper of the uapi front end that attends a real-time caller's lane, on the fast path.
+//!
+//! From its second transaction on it takes no lock, which ordinary threads may hold for what strangers cause: what it takes in lies in
+//! its [`Berth`], and what others change of it, its [`Standing`] says. It is then *past* the state, until it has news or its
+//! program wants anything else of the device: [`Engine::settle`].
+//!
+//! **Invariant**: the state says that a thread is past ([`State::go_past`]) as long as its watch does, but for one whose transaction has been
+//! seized, which finds that with its answer.
 
 use super::cell::Cell;
 use super::desk::{Attended, Subject};
@@ -6,28 +13,77 @@ use super::{Buffered, Seat, Taken};
 use crate::engine::Engine;
 use crate::engine::duty::Duty;
 use crate::state::State;
+use crate::state::buffer::Offset;
 use crate::state::thread::Waiting;
-use crate::state::transaction::{Incoming, Via};
+use crate::state::transaction::{Berth, Incoming, Via};
 use crate::state::work::Tid;
+use crate::user::Source;
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
+use baton_shm::standing::Standing;
+use baton_shm::sync::Ordering;
 use std::sync::Arc;
 
 /// The lane, and what the thread knows of its client.
 pub(super) struct Watch {
     duty: Arc<Duty>,
     seat: Seat<Subject>,
+    past: Past,
+}
+
+/// What the thread has of the state's.
+pub(super) struct Past {
+    via: Via,
+    /// Where its next message lies, if that is set aside.
+    pub berth: Option<Arc<Berth>>,
+    /// It is past the state: there it hears of news.
+    pub standing: Option<Arc<Standing>>,
+    /// It has sent something since, of which the state does not know.
+    has_sent: bool,
+}
+
+impl Past {
+    /// Goes past the state, if nothing is to be asked there, once there is a berth.
+    pub fn begin(&mut self, engine: &Engine, state: &mut State, tid: Tid) {
+        self.berth.take_if(|berth| berth.is_gone());
+        // What waits for room gets it first.
+        if self.berth.is_none() && !engine.any_full.load(Ordering::Relaxed) {
+            let peer = engine.channel(self.via.channel).map(|channel| channel.peer);
+            self.berth = peer.and_then(|peer| state.set_berth_aside(tid, peer));
+        }
+        self.standing = match &self.berth {
+            Some(_) => state.go_past(tid, self.via),
+            None => None,
+        };
+    }
+
+    /// With the state's lock: what the thread does from now on is the state's to know.
+    fn end(&mut self, state: &mut State, tid: Tid) {
+        if self.standing.take().is_some() {
+            state.set_waiting(tid, Waiting::No);
+        }
+        if std::mem::take(&mut self.has_sent) {
+            state.has_sent(tid);
+        }
+    }
+
+    /// Whether it is past the state, and there is no news.
+    #[inline(always)]
+    fn holds(&self) -> bool {
+        self.standing.as_ref().is_some_and(|standing| !standing.has_news())
+    }
 }
 
 impl Watch {
     /// At a lane that the thread attends already.
     pub fn new(engine: &Engine, via: Via) -> Option<Watch> {
-        Some(Watch { duty: engine.duty(via)?, seat: Seat::new() })
+        let past = Past { via, berth: None, standing: None, has_sent: false };
+        Some(Watch { duty: engine.duty(via)?, seat: Seat::new(), past })
     }
 
     /// Which lane.
     pub fn via(&self) -> Via {
-        self.duty.via()
+        self.past.via
     }
 
     /// See [`Seat::learn`].
@@ -45,33 +101,60 @@ impl Watch {
         let lane = self.duty.areas().ok()?;
         Some(Taken { cell: self.cell()?, channel: &self.duty.channel, lane, via: self.via() })
     }
+
+    /// Whether the thread is past the state.
+    pub fn is_past(&self) -> bool {
+        self.past.standing.is_some()
+    }
+
+    /// It is so no more.
+    pub fn come_back(&mut self, engine: &Engine, tid: Tid) {
+        if self.is_past() {
+            let mut state = engine.lock();
+            self.past.end(&mut state, tid);
+            engine.unlock(state);
+        }
+    }
+
+    /// Frees what lies in the thread's berth. False if that is another buffer, or the state's to do.
+    #[inline]
+    pub fn free(&self, buffer: Offset) -> bool {
+        let own = self.past.berth.as_ref().filter(|berth| berth.buffer == buffer);
+        self.is_past() && own.is_some_and(|berth| berth.end())
+    }
 }
 
 impl Engine {
     /// Waits for a transaction of the one shape on the lane.
     pub(super) fn attend_watch(&self, tid: Tid, watch: &mut Watch) -> Attended {
-        let (duty, seat) = (&*watch.duty, &mut watch.seat);
+        let Watch { duty, seat, past } = watch;
         let Ok(areas) = duty.areas() else { return Attended::No };
-        let mut state = self.lock();
-        if state.attends(tid) != Some(duty.via()) {
-            return Attended::Over;
-        }
         let wanted = self.is_closed() || duty.is_over() || duty.is_news();
-        if wanted || seat.is_stale(self, &duty.channel) || !state.is_free(tid) {
-            return Attended::No;
+        let may_wait = !wanted && !seat.is_stale(self, &duty.channel);
+        let arrived = may_wait && past.standing.as_ref().is_some_and(|standing| standing.arrive());
+        if !arrived {
+            let mut state = self.lock();
+            past.end(&mut state, tid);
+            if state.attends(tid) != Some(duty.via()) {
+                return Attended::Over;
+            }
+            if !may_wait || !state.is_free(tid) {
+                return Attended::No;
+            }
+            state.set_waiting(tid, Waiting::Lane(duty.via()));
         }
-        state.set_waiting(tid, Waiting::Lane(duty.via()));
-        drop(state);
         let seen = match areas.inbox().look() {
             Seen::Nothing => {
-                let seen = areas.inbox().wait(None);
+                let standing = past.standing.as_ref();
+                let has_news = || standing.is_some_and(|standing| standing.has_news());
+                let seen = areas.inbox().wait_unless(None, has_news);
                 self.stay_with_caller(duty);
                 seen
             }
             seen => Ok(seen),
         };
         if seen == Ok(Seen::Message) {
-            let mut receiver = Buffered::new(tid);
+            let mut receiver = Buffered::of_duty(tid, past);
             let lane = duty.lane as usize;
             let taken = seat.take(self, &duty.channel, lane, &mut receiver);
             if let Some((brought, (_, subject))) = receiver.brought.zip(taken) {
@@ -79,10 +162,31 @@ impl Engine {
             }
         }
         let mut state = self.lock();
+        past.end(&mut state, tid);
         state.set_waiting(tid, Waiting::No);
         match seen {
             Err(Wait::Interrupted) if !state.has_work(tid, false) => Attended::Interrupted,
             _ => Attended::No,
         }
+    }
+
+    /// See [`Engine::answer_fast`].
+    pub(super) fn answer_watch(
+        &self,
+        tid: Tid,
+        watch: &mut Watch,
+        named: (u32, u32),
+        source: Source,
+    ) -> Option<bool> {
+        let taken = watch.taken()?;
+        if !watch.past.holds() {
+            return self.answer_taken(tid, taken, named, source);
+        }
+        if taken.has_left() || !taken.leave(self) {
+            return None;
+        }
+        taken.post(self, source.bytes(), named, |area, at| source.copy_to(area, at));
+        watch.past.has_sent = true;
+        Some(false)
     }
 }

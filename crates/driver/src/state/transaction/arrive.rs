@@ -50,7 +50,7 @@ impl State {
         one_way: Option<ChannelId>,
     ) -> Result<Room, Verdict> {
         let bytes = message_bytes(message, label.unwrap_or(0));
-        match self.buffers.allocate(bytes, one_way.is_some()) {
+        match self.allocate(bytes, one_way.is_some()) {
             Ok(buffer) => {
                 let label = label.map(|label| buffer + bytes - label.next_multiple_of(8));
                 self.contents.insert(buffer, Buffer { bytes, one_way, ..Buffer::default() });

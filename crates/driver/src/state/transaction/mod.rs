@@ -8,9 +8,12 @@
 mod adopt;
 mod answer;
 mod arrive;
+mod berth;
 mod depart;
 mod plain;
 mod release;
+
+pub use berth::{BERTH_BYTES, Berth};
 
 use super::buffer::Offset;
 use super::work::Turn;

@@ -31,12 +31,11 @@ impl State {
     /// Room for a plain message, with its node held if it has one. `None` if there is none.
     pub fn take_plain_room(&mut self, data_bytes: usize, node: Option<NodeId>) -> Option<Offset> {
         let bytes = allocation_bytes(data_bytes, 0, 0, 0);
-        let target = match node {
-            Some(node) => Some(self.nodes.get_mut(node)?),
-            None => None,
-        };
-        let buffer = self.buffers.allocate(bytes, false).ok()?;
-        if let Some(target) = target {
+        if let Some(node) = node {
+            self.nodes.get(node)?;
+        }
+        let buffer = self.allocate(bytes, false).ok()?;
+        if let Some(target) = node.and_then(|node| self.nodes.get_mut(node)) {
             target.local.strong += 1;
         }
         self.contents.insert(buffer, Buffer { node, bytes, delivered: true, ..Buffer::default() });

@@ -1,0 +1,125 @@
+//! What a real-time caller of a raw server waits for.
+
+use super::Device;
+use crate::engine::tests::broker;
+use crate::engine::tid;
+use crate::process::{Parcel, Process};
+use crate::thread;
+use baton_abi::uapi::*;
+use bytemuck::{Zeroable, bytes_of, pod_read_unaligned};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Where the program says that it has mapped its receive buffer.
+const BASE: usize = 0x7000_0000_0000;
+const RECEIVE_BYTES: usize = 1 << 20;
+/// Half of them may be on duty.
+const LOOPERS: usize = 3;
+const PRIORITY: i32 = 30;
+/// Calls until one is served as it should be.
+const PATIENCE: usize = 5_000_000;
+/// Calls after which both ends know each other.
+const WARM_UP: usize = 20;
+/// How often the caller's server may have news in a bad moment.
+const ATTEMPTS: usize = 5;
+
+fn is_real_time() -> bool {
+    thread::is_real_time()
+}
+
+fn become_real_time() -> bool {
+    let parameters = libc::sched_param { sched_priority: PRIORITY };
+    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
+}
+
+/// A looper, which answers whether it has a real-time priority.
+fn serve(device: &Device) {
+    let mut commands = BC_ENTER_LOOPER.to_ne_bytes().to_vec();
+    let mut answer: [u8; 4];
+    loop {
+        let mut read = [0u8; 256];
+        let mut exchange = WriteRead {
+            write_size: commands.len() as u64,
+            write_consumed: 0,
+            write_buffer: commands.as_ptr() as u64,
+            read_size: read.len() as u64,
+            read_consumed: 0,
+            read_buffer: read.as_mut_ptr() as u64,
+        };
+        match device.ioctl(BINDER_WRITE_READ, std::ptr::from_mut(&mut exchange) as usize, false) {
+            Ok(_) => {}
+            Err(Errno::BADF) => return,
+            Err(errno) => panic!("{errno}"),
+        }
+        commands.clear();
+        let mut at = 0;
+        while at < exchange.read_consumed as usize {
+            let command: u32 = pod_read_unaligned(&read[at..at + 4]);
+            let bytes = payload_bytes(command);
+            if command == BR_TRANSACTION {
+                let told: TransactionData = pod_read_unaligned(&read[at + 4..at + 4 + bytes]);
+                answer = u32::from(is_real_time()).to_ne_bytes();
+                let (data_size, buffer) = (4, answer.as_ptr() as u64);
+                let reply = TransactionData { data_size, buffer, ..TransactionData::zeroed() };
+                commands.extend(BC_FREE_BUFFER.to_ne_bytes());
+                commands.extend(told.buffer.to_ne_bytes());
+                commands.extend(BC_REPLY.to_ne_bytes());
+                commands.extend(bytes_of(&reply));
+            }
+            at += 4 + bytes;
+        }
+    }
+}
+
+/// Nobody holds the state for long, but ordinary threads hold it for what strangers cause, and as often as those like.
+#[test]
+fn a_steady_real_time_call_waits_for_nobody_who_has_the_state() {
+    if !std::thread::spawn(become_real_time).join().unwrap() {
+        println!("skipped: this machine lets us have no real-time priority");
+        return;
+    }
+    let (broker, _directory) = broker();
+    let server = Device::open("binder", broker.socket()).unwrap();
+    server.mapped(BASE, RECEIVE_BYTES);
+    server.ioctl(BINDER_SET_CONTEXT_MGR, 0, false).unwrap();
+    let loopers: Vec<_> = (0..LOOPERS)
+        .map(|_| {
+            let server = Arc::clone(&server);
+            std::thread::spawn(move || serve(&server))
+        })
+        .collect();
+    let client = Process::open("binder", broker.socket()).unwrap();
+    let manager = client.context_manager().unwrap();
+    let (ask, asked) = mpsc::channel::<usize>();
+    let (tell, told) = mpsc::channel();
+    let caller = std::thread::spawn(move || {
+        assert!(become_real_time());
+        let call = || client.call(&manager, 1, &Parcel::new()).unwrap().data() == [1, 0, 0, 0];
+        for calls in asked {
+            // The last of them is the one that counts.
+            assert!((0..PATIENCE).filter(|_| call()).take(calls).count() == calls);
+            tell.send(()).unwrap();
+        }
+        client.close();
+    });
+    let is_served = (0..ATTEMPTS).any(|_| {
+        ask.send(WARM_UP).unwrap();
+        told.recv().unwrap();
+        let state = server.engine.lock();
+        ask.send(1).unwrap();
+        let served = told.recv_timeout(Duration::from_secs(1)).is_ok();
+        drop(state);
+        if !served {
+            told.recv().unwrap();
+        }
+        served
+    });
+    drop(ask);
+    caller.join().unwrap();
+    server.engine.close();
+    loopers.into_iter().for_each(|looper| looper.join().unwrap());
+    assert!(is_served, "each has waited for thread {}, which had the state", tid());
+}
