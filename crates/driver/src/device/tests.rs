@@ -1,15 +1,19 @@
 //! What a real-time caller of a raw server waits for.
 
 use super::Device;
+use crate::engine::Engine;
 use crate::engine::tests::broker;
-use crate::engine::tid;
 use crate::process::{Parcel, Process};
+use crate::state::State;
 use crate::thread;
+use baton_abi::control::ProcessId;
 use baton_abi::uapi::*;
+use baton_broker::Running;
 use bytemuck::{Zeroable, bytes_of, pod_read_unaligned};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Where the program says that it has mapped its receive buffer.
@@ -24,10 +28,6 @@ const PATIENCE: usize = 5_000_000;
 const WARM_UP: usize = 20;
 /// How often the caller's server may have news in a bad moment.
 const ATTEMPTS: usize = 5;
-
-fn is_real_time() -> bool {
-    thread::is_real_time()
-}
 
 fn become_real_time() -> bool {
     let parameters = libc::sched_param { sched_priority: PRIORITY };
@@ -61,7 +61,7 @@ fn serve(device: &Device) {
             let bytes = payload_bytes(command);
             if command == BR_TRANSACTION {
                 let told: TransactionData = pod_read_unaligned(&read[at + 4..at + 4 + bytes]);
-                answer = u32::from(is_real_time()).to_ne_bytes();
+                answer = u32::from(thread::is_real_time()).to_ne_bytes();
                 let (data_size, buffer) = (4, answer.as_ptr() as u64);
                 let reply = TransactionData { data_size, buffer, ..TransactionData::zeroed() };
                 commands.extend(BC_FREE_BUFFER.to_ne_bytes());
@@ -74,24 +74,32 @@ fn serve(device: &Device) {
     }
 }
 
-/// Nobody holds the state for long, but ordinary threads hold it for what strangers cause, and as often as those like.
-#[test]
-fn a_steady_real_time_call_waits_for_nobody_who_has_the_state() {
+/// A server, and a caller at a real-time priority of another process, for all that they know of each other.
+struct Stage {
+    server: Arc<Device>,
+    loopers: Vec<JoinHandle<()>>,
+    caller: JoinHandle<()>,
+    /// So many calls that are served at that priority.
+    ask: mpsc::Sender<usize>,
+    told: mpsc::Receiver<()>,
+    _broker: (Running, tempfile::TempDir),
+}
+
+fn stage() -> Option<Stage> {
     if !std::thread::spawn(become_real_time).join().unwrap() {
         println!("skipped: this machine lets us have no real-time priority");
-        return;
+        return None;
     }
-    let (broker, _directory) = broker();
-    let server = Device::open("binder", broker.socket()).unwrap();
+    let broker = broker();
+    let server = Device::open("binder", broker.0.socket()).unwrap();
     server.mapped(BASE, RECEIVE_BYTES);
     server.ioctl(BINDER_SET_CONTEXT_MGR, 0, false).unwrap();
-    let loopers: Vec<_> = (0..LOOPERS)
-        .map(|_| {
-            let server = Arc::clone(&server);
-            std::thread::spawn(move || serve(&server))
-        })
-        .collect();
-    let client = Process::open("binder", broker.socket()).unwrap();
+    let looper = |_| {
+        let server = Arc::clone(&server);
+        std::thread::spawn(move || serve(&server))
+    };
+    let loopers = (0..LOOPERS).map(looper).collect();
+    let client = Process::open("binder", broker.0.socket()).unwrap();
     let manager = client.context_manager().unwrap();
     let (ask, asked) = mpsc::channel::<usize>();
     let (tell, told) = mpsc::channel();
@@ -99,27 +107,73 @@ fn a_steady_real_time_call_waits_for_nobody_who_has_the_state() {
         assert!(become_real_time());
         let call = || client.call(&manager, 1, &Parcel::new()).unwrap().data() == [1, 0, 0, 0];
         for calls in asked {
-            // The last of them is the one that counts.
             assert!((0..PATIENCE).filter(|_| call()).take(calls).count() == calls);
             tell.send(()).unwrap();
         }
         client.close();
     });
+    Some(Stage { server, loopers, caller, ask, told, _broker: broker })
+}
+
+impl Stage {
+    /// The looper is past the state, if it has no news since.
+    fn warm_up(&self) {
+        self.ask.send(WARM_UP).unwrap();
+        self.told.recv().unwrap();
+    }
+
+    fn end(self) {
+        drop(self.ask);
+        self.caller.join().unwrap();
+        self.server.engine.close();
+        self.loopers.into_iter().for_each(|looper| looper.join().unwrap());
+    }
+}
+
+/// Nobody holds the state for long, but ordinary threads hold it for what strangers cause, and as often as those like.
+#[test]
+fn a_steady_real_time_call_waits_for_nobody_who_has_the_state() {
+    let Some(stage) = stage() else { return };
     let is_served = (0..ATTEMPTS).any(|_| {
-        ask.send(WARM_UP).unwrap();
-        told.recv().unwrap();
-        let state = server.engine.lock();
-        ask.send(1).unwrap();
-        let served = told.recv_timeout(Duration::from_secs(1)).is_ok();
+        stage.warm_up();
+        let state = stage.server.engine.lock();
+        stage.ask.send(1).unwrap();
+        let served = stage.told.recv_timeout(Duration::from_secs(1)).is_ok();
         drop(state);
         if !served {
-            told.recv().unwrap();
+            stage.told.recv().unwrap();
         }
         served
     });
-    drop(ask);
-    caller.join().unwrap();
-    server.engine.close();
-    loopers.into_iter().for_each(|looper| looper.join().unwrap());
-    assert!(is_served, "each has waited for thread {}, which had the state", tid());
+    stage.end();
+    assert!(is_served, "each has waited for who had the state");
+}
+
+/// What a berth's messages were checked by no longer holds.
+#[test]
+fn who_shuts_a_callers_way_takes_its_berth() {
+    let Some(stage) = stage() else { return };
+    let engine = &stage.server.engine;
+    let berths = |state: &State| state.buffers.used().1 - state.room().1;
+    type Shut = fn(&Engine, &mut State, ProcessId);
+    let shuts: [(&str, Shut, usize); 3] = [
+        ("another's", |engine, state, _| engine.gather_with(state, ProcessId(u64::MAX)), 1),
+        ("its own", |engine, state, peer| engine.gather_with(state, peer), 0),
+        ("everybody's", |engine, state, _| engine.gather(state), 0),
+    ];
+    for (name, shut, left) in shuts {
+        let mut state = loop {
+            stage.warm_up();
+            // A looper that has been relieved has none.
+            let state = engine.lock();
+            if berths(&state) == 1 {
+                break state;
+            }
+        };
+        let peer = *state.peers.keys().next().unwrap();
+        shut(engine, &mut state, peer);
+        assert_eq!(berths(&state), left, "{name}");
+        engine.unlock(state);
+    }
+    stage.end();
 }

@@ -405,7 +405,10 @@ mod tests {
             let mut state = pool(4);
             state.offer_lane(via(0));
             assert_eq!(state.go_on_duty(1), Some(via(0)));
+            state.buffers.map(1 << 20);
+            let berth = state.set_berth_aside(1, ProcessId(2)).unwrap();
             way(&mut state);
+            assert!(berth.is_gone(), "{name}");
             assert_eq!(unattended(&mut state), [(via(0), 1)], "{name}");
             assert_eq!(state.attends(1), None, "{name}");
             let taken = [2, 5].into_iter().find_map(|tid| {
