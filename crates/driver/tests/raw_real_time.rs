@@ -15,7 +15,7 @@ use program::{Commands, Message, Program};
 use rustix::io::Errno;
 use scheduling::{become_real_time, bytes, may_be_real_time, rank};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use support::Broker;
@@ -62,6 +62,10 @@ struct Shared {
     tid: AtomicU32,
     interrupted: AtomicU32,
     one_ways: AtomicU32,
+    /// After each answer its thread asks for what came of it, at a real-time priority.
+    asks: AtomicBool,
+    /// Answers of which it was told, and others.
+    told: [AtomicU32; 2],
 }
 
 impl Shared {
@@ -118,6 +122,11 @@ impl Server {
                 Err(_) => return,
             };
             next = none();
+            let has_answered = returned.commands().contains(&BR_TRANSACTION_COMPLETE);
+            if has_answered && self.shared.asks.load(Ordering::SeqCst) && rank() != ORDINARY {
+                let is_told = self.last_transaction() != 0;
+                self.shared.told[usize::from(!is_told)].fetch_add(1, Ordering::SeqCst);
+            }
             if returned.commands().contains(&BR_SPAWN_LOOPER) {
                 self.shared.spawned.fetch_add(1, Ordering::SeqCst);
                 self.start_looper(BC_REGISTER_LOOPER);
@@ -129,6 +138,15 @@ impl Server {
                 }
             }
         }
+    }
+
+    /// The number of the calling thread's, 0 if it has asked since.
+    fn last_transaction(&self) -> u32 {
+        let mut error = ExtendedError { id: 0, command: 0, param: 0 };
+        let at = std::ptr::from_mut(&mut error) as usize;
+        self.program.device.ioctl(BINDER_GET_EXTENDED_ERROR, at, false).unwrap();
+        assert_eq!(error.command, BR_OK);
+        error.id
     }
 
     /// What the thread does next, unless it ends.
@@ -371,6 +389,19 @@ fn whatever_a_real_time_caller_sends_arrives() {
         }
         stage.call_until(RANK, [libc::SCHED_FIFO, 25]);
     });
+}
+
+#[test]
+fn a_looper_on_duty_is_told_of_its_last_answer() {
+    let Some(stage) = stage(1) else { return };
+    stage.at(libc::SCHED_FIFO, 30, || {
+        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+        (0..10).for_each(|_| drop(stage.call(RANK)));
+        stage.server.shared.asks.store(true, Ordering::SeqCst);
+        (0..100).for_each(|_| drop(stage.call(RANK)));
+    });
+    let [told, others] = stage.server.shared.told.each_ref().map(|n| n.load(Ordering::SeqCst));
+    assert!(told > 0 && others == 0, "{told} of which it was told, {others} others");
 }
 
 #[test]
