@@ -246,9 +246,6 @@ impl State {
             self.duties.spared = 0;
             return Round::Another;
         }
-        if self.pool.requested == 0 && self.may_grow() {
-            self.ask_those_past();
-        }
         if self.has_process_work() { Round::Missed(self.pool_of_others()) } else { Round::Another }
     }
 
@@ -268,15 +265,6 @@ impl State {
         if !are_at_work || self.duties.spared > MOST_SPARED {
             self.duties.spared = 0;
             self.relieve_idle();
-        }
-    }
-
-    /// Nobody else may come by who would ask its program for one more looper.
-    fn ask_those_past(&mut self) {
-        for tid in self.duties.attended.values() {
-            if let Some(thread) = self.threads.get(*tid) {
-                thread.standing.tell();
-            }
         }
     }
 
@@ -492,21 +480,6 @@ mod tests {
         assert_eq!(state.patrol(), Round::Missed(vec![2]));
         state.end_round(true);
         assert_eq!(state.attends(1), Some(via(0)), "from then on it is counted anew");
-    }
-
-    /// A thread that asks nobody hears that its program is to be asked for one more looper, if it may have one.
-    #[test]
-    fn who_goes_past_the_state_is_told_that_more_loopers_are_wanted() {
-        for (max, hears) in [(0, false), (1, true)] {
-            let mut state = pool(2);
-            state.pool.max = max;
-            state.offer_lane(via(0));
-            state.go_on_duty(1);
-            let standing = state.go_past(1, via(0)).unwrap();
-            assert!(!standing.has_news());
-            state.patrol();
-            assert_eq!(standing.has_news(), hears, "of {max}");
-        }
     }
 
     #[test]
