@@ -64,8 +64,13 @@ fn kept(file: &str) -> usize {
     total
 }
 
+/// One that serves: before that nobody has a looper of its own there.
 fn server(broker: &Broker) -> Process {
-    manage(broker, |request| Ok(Parcel::from(request.data())))
+    let server = manage(broker, |request| Ok(Parcel::from(request.data())));
+    let (first, manager) = client_of(broker);
+    drop(first.call(&manager, 1, &Parcel::new()).unwrap());
+    first.close();
+    server
 }
 
 fn a_lane_stays_in_memory_as_long_as_it_is_a_real_time_threads() {
