@@ -168,9 +168,12 @@ impl Bars<'_> {
             divide(name, at(way, Aim::Here), at(way, Aim::Elsewhere), P99, bar)
         };
         let (typed, raw, idle) = (name("elsewhere"), name("elsewhere_raw"), name("idle"));
+        let bar = Bar::AtMost(2.0);
+        // A quick run leaves it out.
+        let raw_bar = at(Way::BatonUapi, Aim::Here).is_ok().then_some(bar);
         [
-            over_elsewhere(&typed, Way::BatonTyped, Some(Bar::AtMost(2.0))),
-            over_elsewhere(&raw, Way::BatonUapi, None),
+            over_elsewhere(&typed, Way::BatonTyped, Some(bar)),
+            over_elsewhere(&raw, Way::BatonUapi, raw_bar),
             divide(&idle, at(Way::BatonTyped, Aim::Here), of(Way::BatonTyped, None), P99, None),
         ]
     }
