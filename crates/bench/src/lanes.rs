@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 /// Lanes, all but one idle.
 const LANES: [usize; 2] = [2, 256];
 const CASE: &str = "idle-lanes";
+/// Calls before a round, at least: after 1024 of one client's the others are looked at no more.
+const LEAST_WARM_UP: u32 = 2048;
 const SYSTEM: System = System::BatonTyped;
 
 /// What was measured, or why not.
@@ -69,7 +71,7 @@ fn take(
         }
     }
     for placement in setting.placements() {
-        let n_warm_up = (n_calls / 10).max(1);
+        let n_warm_up = (n_calls / 10).max(LEAST_WARM_UP);
         let (payload_bytes, delay_us) = (SMALL_BYTES, 0);
         let placed = Some(placement);
         let chunk = Chunk { placement: placed, payload_bytes, n_warm_up, n_calls, delay_us };
