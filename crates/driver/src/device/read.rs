@@ -53,6 +53,8 @@ impl Device {
                 Attended::No => break,
             }
         }
+        // It may be past the state still, and what it does from now on is the state's to know.
+        self.engine.settle();
         Exchanged::ByState(self.read_state(tid, exchange, nonblocking, called))
     }
 

@@ -5,6 +5,8 @@ use crate::engine::Engine;
 use crate::engine::tests::broker;
 use crate::process::{Parcel, Process};
 use crate::state::State;
+use crate::state::thread::Thread;
+use crate::state::work::Tid;
 use crate::thread;
 use baton_abi::control::ProcessId;
 use baton_abi::uapi::*;
@@ -12,6 +14,7 @@ use baton_broker::Running;
 use bytemuck::{Zeroable, bytes_of, pod_read_unaligned};
 use rustix::io::Errno;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -22,10 +25,14 @@ const RECEIVE_BYTES: usize = 1 << 20;
 /// Half of them may be on duty.
 const LOOPERS: usize = 3;
 const PRIORITY: i32 = 30;
+/// Room of a read that is not for the fast path.
+const SHORT: u64 = 8 + size_of::<TransactionDataSecctx>() as u64;
 /// Calls until one is served as it should be.
 const PATIENCE: usize = 5_000_000;
 /// Calls after which both ends know each other.
 const WARM_UP: usize = 20;
+/// Looks until a looper is taken for one that has been relieved.
+const LOOKS: usize = 100_000;
 /// How often the caller's server may have news in a bad moment.
 const ATTEMPTS: usize = 5;
 
@@ -35,22 +42,35 @@ fn become_real_time() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
 }
 
+/// What loopers do for once.
+#[derive(Default)]
+struct Odd {
+    /// At 2 the next read does not wait; the one after has little room.
+    reads: AtomicU32,
+    /// A read has ended with a signal.
+    is_interrupted: AtomicBool,
+}
+
 /// A looper, which answers whether it has a real-time priority.
-fn serve(device: &Device) {
+fn serve(device: &Device, odd: &Odd) {
     let mut commands = BC_ENTER_LOOPER.to_ne_bytes().to_vec();
     let mut answer: [u8; 4];
     loop {
         let mut read = [0u8; 256];
+        let turn =
+            odd.reads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |odd| odd.checked_sub(1));
         let mut exchange = WriteRead {
             write_size: commands.len() as u64,
             write_consumed: 0,
             write_buffer: commands.as_ptr() as u64,
-            read_size: read.len() as u64,
+            read_size: if turn == Ok(1) { SHORT } else { read.len() as u64 },
             read_consumed: 0,
             read_buffer: read.as_mut_ptr() as u64,
         };
-        match device.ioctl(BINDER_WRITE_READ, std::ptr::from_mut(&mut exchange) as usize, false) {
-            Ok(_) => {}
+        let argument = std::ptr::from_mut(&mut exchange) as usize;
+        match device.ioctl(BINDER_WRITE_READ, argument, turn == Ok(2)) {
+            Ok(_) | Err(Errno::AGAIN) => {}
+            Err(Errno::INTR) => odd.is_interrupted.store(true, Ordering::Release),
             Err(Errno::BADF) => return,
             Err(errno) => panic!("{errno}"),
         }
@@ -77,6 +97,7 @@ fn serve(device: &Device) {
 /// A server, and a caller at a real-time priority of another process, for all that they know of each other.
 struct Stage {
     server: Arc<Device>,
+    odd: Arc<Odd>,
     loopers: Vec<JoinHandle<()>>,
     caller: JoinHandle<()>,
     /// So many calls that are served at that priority.
@@ -94,9 +115,10 @@ fn stage() -> Option<Stage> {
     let server = Device::open("binder", broker.0.socket()).unwrap();
     server.mapped(BASE, RECEIVE_BYTES);
     server.ioctl(BINDER_SET_CONTEXT_MGR, 0, false).unwrap();
+    let odd = Arc::<Odd>::default();
     let looper = |_| {
-        let server = Arc::clone(&server);
-        std::thread::spawn(move || serve(&server))
+        let (server, odd) = (Arc::clone(&server), Arc::clone(&odd));
+        std::thread::spawn(move || serve(&server, &odd))
     };
     let loopers = (0..LOOPERS).map(looper).collect();
     let client = Process::open("binder", broker.0.socket()).unwrap();
@@ -112,7 +134,7 @@ fn stage() -> Option<Stage> {
         }
         client.close();
     });
-    Some(Stage { server, loopers, caller, ask, told, _broker: broker })
+    Some(Stage { server, odd, loopers, caller, ask, told, _broker: broker })
 }
 
 impl Stage {
@@ -176,4 +198,46 @@ fn who_shuts_a_callers_way_takes_its_berth() {
         engine.unlock(state);
     }
     stage.end();
+}
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+/// A read that is not for the fast path, of one who is past the state, ends with a signal. Whoever has something for it later
+/// has to know that it waits.
+#[test]
+fn a_thread_past_the_state_is_known_to_wait_after_a_read_that_was_interrupted() {
+    let Some(stage) = stage() else { return };
+    // SAFETY: plain data, of which zero is valid; the handler touches nothing. Waits end at it.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+        assert_eq!(libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut()), 0);
+    }
+    // Of the thread on duty: whether the state takes it for one that waits, and by itself.
+    let seen = || {
+        std::thread::yield_now();
+        let state = stage.server.engine.lock();
+        let of = |(tid, thread): (Tid, &Thread)| {
+            Some((tid, thread.waits_on(thread.attends?), thread.is_past))
+        };
+        state.threads.iter().find_map(of)
+    };
+    let waiting = |_| seen().filter(|&(_, waits, is_past)| waits && !is_past);
+    let (tid, ..) = (0..ATTEMPTS)
+        .find_map(|_| {
+            stage.warm_up();
+            stage.odd.reads.store(2, Ordering::Relaxed);
+            stage.ask.send(1).unwrap();
+            stage.told.recv().unwrap();
+            (0..LOOKS).find_map(waiting)
+        })
+        .expect("it waits by the general path");
+    while !stage.odd.is_interrupted.load(Ordering::Acquire) {
+        // SAFETY: a signal for a thread of this process. One that comes before it sleeps changes nothing.
+        unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), tid, libc::SIGUSR2) };
+        std::thread::yield_now();
+    }
+    let is_known = (0..PATIENCE).any(|_| matches!(seen(), Some((_, true, _))));
+    stage.end();
+    assert!(is_known, "it sleeps, and the state does not know");
 }
