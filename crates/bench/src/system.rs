@@ -1,9 +1,9 @@
 //! What can be measured.
 
 use crate::processors::Placement;
-use crate::ratios::LARGE_BYTES;
+use crate::ratios::{LARGE_BYTES, SMALL_BYTES};
 use crate::service::Service;
-use crate::systems::{futex, hosted, loan, pipe, typed, uapi, unix};
+use crate::systems::{futex, hosted, line, loan, pipe, typed, uapi, unix};
 use baton_host::Stays;
 use std::io;
 use std::path::Path;
@@ -35,7 +35,9 @@ pub type Accept = Box<dyn FnOnce() -> io::Result<Box<dyn Server>>>;
 pub enum System {
     /// Baton's typed API.
     BatonTyped,
-    /// The same call, to a service that is a thread of a host's kernel.
+    /// A call of a function of the typed API, by a line.
+    BatonLine,
+    /// The same call as the first, to a service that is a thread of a host's kernel.
     BatonHosted,
     /// The same of a service that may call others outside, and is so always served by the kernel's own thread.
     BatonHostedLeaving,
@@ -79,8 +81,9 @@ pub enum System {
 
 impl System {
     /// All, ours first.
-    pub const ALL: [System; 21] = [
+    pub const ALL: [System; 22] = [
         System::BatonTyped,
+        System::BatonLine,
         System::BatonHosted,
         System::BatonHostedLeaving,
         System::BatonLoan,
@@ -116,6 +119,7 @@ impl System {
     pub fn name(self) -> &'static str {
         match self {
             System::BatonTyped => "baton-typed",
+            System::BatonLine => "baton-line",
             System::BatonHosted => "baton-hosted",
             System::BatonHostedLeaving => "baton-hosted-leaving",
             System::BatonLoan => "baton-loan",
@@ -149,6 +153,7 @@ impl System {
         !matches!(
             self,
             System::BatonTyped
+                | System::BatonLine
                 | System::BatonHosted
                 | System::BatonHostedLeaving
                 | System::BatonLoan
@@ -183,6 +188,7 @@ impl System {
     pub fn carries(self, payload_bytes: usize) -> bool {
         match self {
             System::BatonLoan | System::Memcpy => payload_bytes >= LARGE_BYTES,
+            System::BatonLine => payload_bytes == SMALL_BYTES,
             _ => true,
         }
     }
@@ -200,6 +206,7 @@ impl System {
     pub fn connect(self, directory: &Path, broker: &Path) -> io::Result<Box<dyn Client>> {
         Ok(match self {
             System::BatonTyped => Box::new(typed::connect(broker)?),
+            System::BatonLine => Box::new(line::connect(broker)?),
             System::BatonHosted | System::BatonHostedLeaving => {
                 Box::new(typed::connect_in(broker, self.name())?)
             }
@@ -247,6 +254,7 @@ impl System {
         }
         Ok(match self {
             System::BatonTyped => ready(typed::listen(broker, service, 1)?),
+            System::BatonLine => ready(line::listen(broker)?),
             System::BatonHosted => ready(hosted::listen(broker, self.name(), Stays(hosted::echo))?),
             System::BatonHostedLeaving => ready(hosted::listen(broker, self.name(), hosted::echo)?),
             System::BatonLoan => ready(loan::listen(broker)?),

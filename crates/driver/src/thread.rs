@@ -53,13 +53,14 @@ thread_local!(static RANK: Cell<(u32, Option<Rank>)> = const { Cell::new((u32::M
 
 /// The calling thread's rank, if it runs at a real-time priority: as it was when it first asked, after the
 /// last [`ranks_changed`], or at [`rank_again`].
-#[inline]
+#[inline(always)]
 pub fn rank() -> Option<Rank> {
     let (at, known) = RANK.get();
     if at == rank_changes() { known } else { rank_again() }
 }
 
 /// The same, asked of the system.
+#[inline(never)]
 pub fn rank_again() -> Option<Rank> {
     let at = rank_changes();
     let mut parameters = libc::sched_param { sched_priority: 0 };

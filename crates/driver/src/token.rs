@@ -13,46 +13,71 @@ use std::cell::{Cell, RefCell};
 /// As many as the generator makes at once.
 const AT_ONCE: usize = 32;
 
-thread_local! {
-    static STOCK: Cell<[u64; AT_ONCE]> = const { Cell::new([0; AT_ONCE]) };
+/// Some in stock.
+#[derive(Debug)]
+pub struct Stock {
+    numbers: [u64; AT_ONCE],
     /// How many of them nobody has been given.
-    static LEFT: Cell<usize> = const { Cell::new(0) };
-    /// Whose they are: a child of fork has a copy of its parent's.
-    static OWNER: Cell<u32> = const { Cell::new(0) };
-    static SOURCE: RefCell<Option<ChaCha8Rng>> = const { RefCell::new(None) };
+    left: usize,
 }
 
-/// One that nobody has been given before, but for a signal handler in the middle of this. An error is
-/// the kernel's: it has no randomness yet.
+thread_local! {
+    static STOCK: RefCell<Stock> = const { RefCell::new(Stock::new()) };
+    /// Whose it is: a child of fork has a copy of its parent's.
+    static OWNER: Cell<u32> = const { Cell::new(0) };
+    /// With whose that is.
+    static SOURCE: RefCell<Option<(u32, ChaCha8Rng)>> = const { RefCell::new(None) };
+}
+
+/// One that nobody has been given before. An error is the kernel's: it has no randomness yet.
 #[inline]
 pub fn next() -> Result<u64, Errno> {
-    if LEFT.get() == 0 || OWNER.get() != tid() {
-        return refill();
-    }
-    let left = LEFT.get() - 1;
-    LEFT.set(left);
-    Ok(STOCK.with(|stock| stock.as_array_of_cells()[left % AT_ONCE].get()))
-}
-
-/// The first of a new stock.
-#[cold]
-fn refill() -> Result<u64, Errno> {
-    SOURCE.with(|source| {
-        let Ok(mut source) = source.try_borrow_mut() else {
+    STOCK.with(|stock| {
+        let Ok(mut stock) = stock.try_borrow_mut() else {
             // A signal handler, in the middle of this.
             return Ok(u64::from_ne_bytes(random()?));
         };
-        let source = match &mut *source {
-            Some(source) if OWNER.get() == tid() => source,
-            none_of_ours => none_of_ours.insert(ChaCha8Rng::from_seed(random()?)),
-        };
-        let mut stock = [0; AT_ONCE];
-        source.fill_bytes(bytemuck::cast_slice_mut(&mut stock));
-        STOCK.set(stock);
-        OWNER.set(tid());
-        LEFT.set(AT_ONCE - 1);
-        Ok(stock[AT_ONCE - 1])
+        if OWNER.get() != tid() {
+            stock.left = 0;
+            OWNER.set(tid());
+        }
+        stock.next()
     })
+}
+
+impl Stock {
+    /// Nothing yet.
+    pub const fn new() -> Stock {
+        Stock { numbers: [0; AT_ONCE], left: 0 }
+    }
+
+    /// See [`next`]. One that a child of fork has of its parent gives what its parent's does.
+    #[inline(always)]
+    pub fn next(&mut self) -> Result<u64, Errno> {
+        if self.left == 0 {
+            self.refill()?;
+        }
+        self.left -= 1;
+        Ok(self.numbers[self.left % AT_ONCE])
+    }
+
+    #[cold]
+    fn refill(&mut self) -> Result<(), Errno> {
+        SOURCE.with(|source| {
+            let Ok(mut source) = source.try_borrow_mut() else {
+                self.numbers[0] = u64::from_ne_bytes(random()?);
+                self.left = 1;
+                return Ok(());
+            };
+            let (_, source) = match &mut *source {
+                Some(own) if own.0 == tid() => own,
+                none_of_ours => none_of_ours.insert((tid(), ChaCha8Rng::from_seed(random()?))),
+            };
+            source.fill_bytes(bytemuck::cast_slice_mut(&mut self.numbers));
+            self.left = AT_ONCE;
+            Ok(())
+        })
+    }
 }
 
 /// The kernel's.
@@ -73,15 +98,17 @@ mod tests {
     /// More than a stock.
     const MANY: usize = 3 * AT_ONCE + 1;
 
+    /// By turns from the thread's stock and from one apart.
     fn many() -> HashSet<u64> {
-        (0..MANY).map(|_| next().unwrap()).collect()
+        let mut apart = Stock::new();
+        (0..MANY).flat_map(|_| [apart.next().unwrap(), next().unwrap()]).collect()
     }
 
     #[test]
     fn none_is_given_twice() {
         let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(many)).collect();
         let given: HashSet<u64> = threads.into_iter().flat_map(|t| t.join().unwrap()).collect();
-        assert_eq!(given.len(), 4 * MANY);
+        assert_eq!(given.len(), 4 * 2 * MANY);
     }
 
     #[test]
@@ -91,6 +118,7 @@ mod tests {
         // SAFETY: the child writes some numbers and ends; it takes no lock that another thread may have held.
         let child = unsafe { libc::fork() };
         if child == 0 {
+            let _ = Stock::new().next();
             for _ in 0..MANY {
                 let _ = rustix::io::write(&theirs, &next().unwrap_or(0).to_ne_bytes());
             }

@@ -80,7 +80,17 @@ impl<'a> Mailbox<'a> {
     pub fn post(self) -> Reader {
         // Release pairs with the acquire in `look` and `wait`. An addition says what there was in one instruction; an
         // `or` that does so reads the word first, and that fetches its line from the reader twice.
-        let before = self.word.fetch_add(FULL, Ordering::AcqRel);
+        match self.word.fetch_add(FULL, Ordering::AcqRel) {
+            // Whom nobody need wake, in one comparison each.
+            0 => Reader::Elsewhere,
+            WATCHED => Reader::Watching,
+            before => self.post_to(before),
+        }
+    }
+
+    /// A message has been posted to a reader of whom there is more to say.
+    #[inline]
+    fn post_to(self, before: u32) -> Reader {
         if before & FULL != 0 {
             return self.post_again(before);
         }

@@ -2,6 +2,7 @@
 
 pub mod futex;
 pub mod hosted;
+pub mod line;
 pub mod loan;
 pub mod pipe;
 pub mod stream;

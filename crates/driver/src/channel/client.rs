@@ -142,7 +142,7 @@ impl Channel {
     /// How far the call on this lane has come.
     pub fn set_progress(&self, lane: usize, progress: Progress) {
         // Release pairs with the acquire in `was_taken`: a message that counts as posted is.
-        self.progress[lane].store(progress as u8, Ordering::Release);
+        self.progress[lane % LANES].store(progress as u8, Ordering::Release);
     }
 
     /// Whether a looper was woken for the call on this lane.

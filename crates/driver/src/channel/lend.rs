@@ -54,7 +54,8 @@ impl Channel {
         self.lending.load(Ordering::Relaxed) != 0
     }
 
-    fn lends(&self, lane: u32) -> bool {
+    /// Whether calls on this lane do, or, at the server's end, are to.
+    pub fn lends(&self, lane: u32) -> bool {
         self.lending.load(Ordering::Relaxed) >> lane & 1 == 1
     }
 

@@ -16,6 +16,7 @@
 //!
 //! **Invariant**: a lane is attended while a thread is on duty there, and at no other time.
 
+use super::manner::Manners;
 use super::{Engine, tid};
 use crate::channel::{Channel, Lane};
 use crate::state::State;
@@ -268,21 +269,24 @@ impl Engine {
     }
 
     #[inline]
+    fn wait_on_duty(&self, duty: &Duty, areas: Lane<'_>, manners: &Manners) -> Seen {
+        manners.next(self, &duty.channel, duty.lane);
+        if self.lets_by(manners, &duty.channel, duty.lane, || areas.arrived()) {
+            return Seen::Message;
+        }
+        manners.sleep();
+        let seen = areas.inbox().wait(None).unwrap_or(Seen::Nothing);
+        self.stay_with_caller(duty);
+        duty.channel.show_processor();
+        seen
+    }
+
+    #[inline]
     fn serve_lane(&self, duty: &Duty, areas: Lane<'_>, serve: &mut impl FnMut() -> bool) {
+        let manners = Manners::new();
         loop {
             let seen = match areas.inbox().look() {
-                Seen::Nothing
-                    if self.is_to_let_by(&duty.channel, duty.lane, duty.channel.placed())
-                        && self.let_by(&duty.channel, duty.lane, || areas.arrived()) =>
-                {
-                    Seen::Message
-                }
-                Seen::Nothing => {
-                    let seen = areas.inbox().wait(None).unwrap_or(Seen::Nothing);
-                    self.stay_with_caller(duty);
-                    duty.channel.show_processor();
-                    seen
-                }
+                Seen::Nothing => self.wait_on_duty(duty, areas, &manners),
                 seen => seen,
             };
             duty.borrow();

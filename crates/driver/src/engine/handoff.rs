@@ -13,7 +13,7 @@
 //! waits for long sleeps. That it pays is found out for each lane, in waits:
 //!
 //! ```text
-//!   what it waits for is there           the next wait tries again
+//!   what it waits for is there           the next wait tries again, and half as many are left out after that
 //!   it is not: the peer was away         one wait is left out, then two, four, ..., 64
 //!   it is, but has taken long:           256 are, then 512, ..., 65,536
 //!     others want the processor, too
@@ -29,9 +29,9 @@
 //! is left of its period by a yield, and does not.
 
 use super::Engine;
-use crate::channel::{Channel, Placed};
+use super::manner::{Manner, Manners};
+use crate::channel::Channel;
 use crate::clock::stamp;
-use crate::thread::may_yield;
 use baton_shm::sync::Ordering;
 use std::sync::atomic::AtomicU32;
 
@@ -40,7 +40,7 @@ const AWAY: u32 = 64;
 /// Fewest and most that are left out because others wanted the processor: to try may cost some milliseconds.
 const CROWDED: (u32, u32) = (256, 1 << 16);
 /// So much later what has come should have. A counter of 2 to 4 GHz has counted so far in 65 to 130 us, the clock in 260.
-const LONG: u64 = 1 << 18;
+const LONG: i64 = 1 << 18;
 
 /// Whether it has paid lately. Threads that share one may both be heard, or either.
 #[derive(Debug, Default)]
@@ -52,23 +52,19 @@ pub struct Handoff {
 }
 
 impl Handoff {
-    /// Whether this wait is one to try it.
-    #[inline(always)]
-    fn is_due(&self) -> bool {
+    /// How many of so many waits are to be left out, one after the other. If there is none, it is to be tried.
+    pub(super) fn leave_out(&self, waits: u32) -> u32 {
         let left_out = self.left_out.load(Ordering::Relaxed);
-        if left_out == 0 {
-            return true;
-        }
-        self.left_out.store(left_out - 1, Ordering::Relaxed);
-        false
+        let now = left_out.min(waits);
+        self.left_out.store(left_out - now, Ordering::Relaxed);
+        now
     }
 
-    #[inline(always)]
-    fn has_paid(&self) {
+    /// It has, so often in a row.
+    #[cold]
+    fn has_paid(&self, often: u32) {
         let pause = self.pause.load(Ordering::Relaxed);
-        if pause != 0 {
-            self.pause.store(pause / 2, Ordering::Relaxed);
-        }
+        self.pause.store(pause.checked_shr(often).unwrap_or(0), Ordering::Relaxed);
     }
 
     #[cold]
@@ -82,31 +78,33 @@ impl Handoff {
 }
 
 impl Engine {
-    /// Whether the calling thread, which waits for something on a lane, is to let the other end's by, which is so placed.
+    /// Lets the other end's thread by, if that is the manner of this wait on the lane. `sent` says whether there is something
+    /// now, and since when it could have been. True if there is.
     #[inline(always)]
-    pub(super) fn is_to_let_by(&self, channel: &Channel, lane: u32, placed: Placed) -> bool {
-        placed == Placed::Together && channel.handoff(lane).is_due() && may_yield()
-    }
-
-    /// Lets it by. `sent` says whether there is something now, and since when it could have been. True if there is.
-    #[inline(always)]
-    pub(super) fn let_by(
+    pub(super) fn lets_by(
         &self,
+        manners: &Manners,
         channel: &Channel,
         lane: u32,
         sent: impl FnOnce() -> Option<u64>,
     ) -> bool {
+        if manners.manner() != Manner::LetBy {
+            return false;
+        }
+        rustix::thread::sched_yield();
         let handoff = channel.handoff(lane);
-        std::thread::yield_now();
         let Some(sent) = sent() else {
+            handoff.has_paid(manners.held());
             handoff.has_not_paid((1, AWAY));
             return false;
         };
-        // A stamp may be its sender's word: one that lies is slept for.
-        if stamp(self.broker.stamps).saturating_sub(sent) > LONG {
+        // A stamp may be its sender's word: one that lies is slept for. One that is ahead of ours is not late.
+        if stamp(self.broker.stamps).wrapping_sub(sent).cast_signed() > LONG {
+            handoff.has_paid(manners.held());
             handoff.has_not_paid(CROWDED);
-        } else {
-            handoff.has_paid();
+            manners.forget();
+        } else if manners.is_last() {
+            handoff.has_paid(manners.held() + 1);
         }
         true
     }
@@ -117,7 +115,7 @@ mod tests {
     use super::*;
 
     fn paid(handoff: &Handoff) {
-        handoff.has_paid();
+        handoff.has_paid(1);
     }
 
     fn away(handoff: &Handoff) {
@@ -132,7 +130,7 @@ mod tests {
     fn tries(handoff: &Handoff, waits: u32, ends: fn(&Handoff)) -> u32 {
         let mut tried = 0;
         for _ in 0..waits {
-            if handoff.is_due() {
+            if handoff.leave_out(1) == 0 {
                 ends(handoff);
                 tried += 1;
             }

@@ -19,6 +19,7 @@ mod follow;
 pub(crate) mod handoff;
 mod leave;
 pub(crate) mod loan;
+mod manner;
 mod rejoin;
 pub(crate) mod reserve;
 mod residence;

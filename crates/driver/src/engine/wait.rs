@@ -3,6 +3,7 @@
 use super::Engine;
 use super::accept::Look;
 use super::fast::{Served, Server};
+use super::manner::{Manner, Manners};
 use super::spin::{Spun, may_spin};
 use crate::channel::{Channel, HOT_REQUESTS, Lane, Placed};
 use crate::clock::{now_ns, stamp};
@@ -98,7 +99,13 @@ impl Engine {
             let lane = channel.lane(via.lane as usize)?;
             state.set_waiting(tid, Waiting::Lane(via));
             drop(state);
-            self.await_answer(&channel, via.lane, lane, stamp(self.broker.stamps))
+            let manners = Manners::of_one(self, &channel, via.lane);
+            let posted = stamp(self.broker.stamps);
+            let is_there = || (!lane.inbox().is_empty()).then_some(posted);
+            match self.lets_by(&manners, &channel, via.lane, is_there) {
+                true => Ok(Seen::Message),
+                false => self.await_answer(&channel, via.lane, lane, &manners),
+            }
         } else if process_work {
             state.set_waiting(tid, Waiting::Bell);
             // Acquire pairs with the release in `wake_looper`.
@@ -125,32 +132,28 @@ impl Engine {
         }
     }
 
-    /// Waits for something on the lane of a call, which was posted at that time.
-    #[inline(always)]
+    /// Waits for something on the lane of a call.
+    #[inline(never)]
     pub(super) fn await_answer(
         &self,
         channel: &Channel,
         number: u32,
         lane: Lane<'_>,
-        posted: u64,
+        manners: &Manners,
     ) -> Result<Seen, Wait> {
         if let Some(seen) = channel.lend(number, lane) {
             return Ok(seen);
         }
-        let placed = channel.placed();
-        let is_there = || (!lane.inbox().is_empty()).then_some(posted);
-        if self.is_to_let_by(channel, number, placed) && self.let_by(channel, number, is_there) {
-            return Ok(Seen::Message);
-        }
         let longest = self.settings.longest_spin_ns;
         let mut since = None;
-        if may_spin(&self.settings, placed == Placed::Apart) {
+        if manners.manner() == Manner::Spin {
             let look = || Some(lane.inbox().look()).filter(|seen| *seen != Seen::Nothing);
             match channel.answers.spin(longest, look) {
                 Spun::Saw(seen) => return Ok(seen),
                 Spun::Since(start) => since = Some(start),
             }
         }
+        manners.sleep();
         let outcome = sleep_for_answer(channel, number, lane);
         if let Some(start) = since {
             channel.answers.learn(now_ns() - start, longest);
@@ -208,8 +211,7 @@ impl Engine {
     ) -> (Wait, Option<(usize, u32)>) {
         if let [channel] = warm
             && let Some((_, number)) = last()
-            && self.is_to_let_by(channel, number, channel.placed())
-            && self.let_caller_by(channel, number)
+            && self.lets_caller_by(channel, number)
         {
             return (Wait::Woken, last());
         }
@@ -243,10 +245,14 @@ impl Engine {
 
     /// Lets the caller by that was served last, and watches its lane meanwhile. True if there is a message on it, of which
     /// nobody else may know.
-    fn let_caller_by(&self, channel: &Channel, number: u32) -> bool {
+    fn lets_caller_by(&self, channel: &Channel, number: u32) -> bool {
         let Ok(lane) = channel.lane(number as usize) else { return false };
+        let manners = Manners::of_one(self, channel, number);
+        if manners.manner() != Manner::LetBy {
+            return false;
+        }
         lane.inbox().watch();
-        self.let_by(channel, number, || lane.arrived());
+        self.lets_by(&manners, channel, number, || lane.arrived());
         lane.inbox().unwatch()
     }
 

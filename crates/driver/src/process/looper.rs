@@ -1,9 +1,10 @@
 //! Threads that serve: all day as a looper, or for as long as their own call has no answer.
 
+use super::handler::{Given, Handler, SHORT_BYTES};
 use super::received::Place;
-use super::{Handler, Parcel, Process, Received, Request};
+use super::{Parcel, Process, Received, Request};
 use crate::engine::fast::{
-    Answered, INLINE_BYTES, Seats, Served, Server, Taken, Warm, while_serving,
+    Answered, Dwelling, INLINE_BYTES, Seats, Served, Server, Taken, Warm, while_serving,
 };
 use crate::engine::tid;
 use crate::level::{self, Wanted};
@@ -16,6 +17,7 @@ use baton_shm::lock::Guard;
 use baton_shm::mailbox::Seen;
 use rustix::io::Errno;
 use std::any::Any;
+use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
@@ -118,7 +120,7 @@ impl Process {
         let (mut is_ours, mut answered) = (false, Answered::No);
         let ended = while_serving(|| {
             caught(|| {
-                let answer = handler(request);
+                let answer = handler.serve(request);
                 is_ours = true;
                 answered = self.answer_taken(taken, &answer);
             })
@@ -127,6 +129,54 @@ impl Process {
             Ok(()) => answered,
             Err(panic) if is_ours => std::panic::resume_unwind(ManuallyDrop::into_inner(panic)),
             Err(_) => self.answer_taken(taken, &Err(Errno::FAULT)),
+        }
+    }
+
+    /// Serves what comes at a lane until there is anything else to do, and says how the wait for it has ended. `serves` is
+    /// true while the program's code runs.
+    #[inline(always)]
+    fn serve_at(
+        &self,
+        dwelling: &mut Dwelling<'_, Arc<Handler>>,
+        request: &mut Request<'_>,
+        serves: &Cell<bool>,
+    ) -> Wait {
+        loop {
+            match dwelling.wait() {
+                Ok(Seen::Message) => {}
+                Ok(Seen::Nothing) if !dwelling.is_disturbed() => continue,
+                Ok(_) => return Wait::Woken,
+                Err(ended) => return ended,
+            }
+            let Some((posted, handler)) = dwelling.find() else { return Wait::Woken };
+            if let Handler::Function(function) = &**handler
+                && let Some((code, data, bytes)) = posted.short()
+            {
+                if !dwelling.take(&posted, &mut Given) {
+                    return Wait::Woken;
+                }
+                let mut short = [0; SHORT_BYTES];
+                serves.set(true);
+                let answer = while_serving(|| function.call((code, &data, bytes), &mut short));
+                serves.set(false);
+                match answer {
+                    Ok(()) if dwelling.answer(&short, function.answer_bytes) == Answered::Yes => {
+                        continue;
+                    }
+                    Ok(()) => self.reply(&Ok(Parcel::from(&short[..function.answer_bytes]))),
+                    Err(errno) => _ = self.answer_taken(dwelling.taken(), &Err(errno)),
+                }
+                return Wait::Woken;
+            }
+            if !dwelling.take(&posted, request.received.here()) {
+                return Wait::Woken;
+            }
+            serves.set(true);
+            let answer = while_serving(|| handler.serve(request));
+            serves.set(false);
+            if self.answer_taken(dwelling.taken(), &answer) == Answered::No {
+                return Wait::Woken;
+            }
         }
     }
 
@@ -177,22 +227,20 @@ impl Server for Looper<'_> {
     }
 
     fn dwell(&mut self, warm: &Warm, any_work: u32) -> Option<Wait> {
-        let inner = &self.process.inner;
-        let mut dwelling = self.seats.dwell(&inner.engine, warm, any_work)?;
-        loop {
-            match dwelling.wait() {
-                Ok(Seen::Message) => {}
-                Ok(Seen::Nothing) if !dwelling.is_disturbed() => continue,
-                Ok(_) => return Some(Wait::Woken),
-                Err(ended) => return Some(ended),
+        let Looper { process, seats } = self;
+        let mut dwelling = seats.dwell(&process.inner.engine, warm, any_work)?;
+        let mut request = Request { received: Received::awaited(&process.inner) };
+        let (serves, mut outcome) = (Cell::new(false), Wait::Woken);
+        // One guard for all that is served there.
+        let ended = caught(|| outcome = process.serve_at(&mut dwelling, &mut request, &serves));
+        match ended {
+            Ok(()) => {}
+            Err(_) if serves.get() => {
+                process.answer_taken(dwelling.taken(), &Err(Errno::FAULT));
             }
-            let mut request = Request { received: Received::awaited(inner) };
-            let handler = dwelling.take(request.received.here());
-            let Some(handler) = handler else { return Some(Wait::Woken) };
-            if self.process.serve_taken(dwelling.taken(), handler, &request) == Answered::No {
-                return Some(Wait::Woken);
-            }
+            Err(panic) => std::panic::resume_unwind(ManuallyDrop::into_inner(panic)),
         }
+        Some(outcome)
     }
 
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
@@ -222,7 +270,7 @@ fn at_level<T>(wanted: Wanted, body: impl FnOnce() -> T) -> T {
 
 fn handle(handler: &Arc<Handler>, request: &Request<'_>) -> Result<Parcel, Errno> {
     let mut answer = Err(Errno::FAULT);
-    let _ = while_serving(|| caught(|| answer = handler(request)));
+    let _ = while_serving(|| caught(|| answer = handler.serve(request)));
     answer
 }
 

@@ -8,8 +8,10 @@
 //! been sent cannot be taken back, and its late answer must not be taken for the next one's.
 
 mod handle;
+mod handler;
 mod lane_looper;
 mod least;
+mod line;
 mod loan;
 mod looper;
 mod options;
@@ -19,7 +21,9 @@ mod received;
 mod urgency;
 
 pub use handle::Handle;
+pub use handler::SHORT_BYTES;
 pub use least::Least;
+pub use line::Line;
 pub use loan::Loan;
 pub use options::Options;
 pub use parcel::Parcel;
@@ -39,6 +43,8 @@ use baton_abi::control::Strength;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
 use baton_shm::lock::Lock;
+use bytemuck::Pod;
+use handler::{Function, Handler};
 use received::Place;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -48,7 +54,6 @@ use std::sync::Arc;
 /// Size of the receive buffer, as libbinder has it.
 pub const RECEIVE_BYTES: usize = (1 << 20) - 8192;
 
-type Handler = dyn Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync;
 type Recipient = Box<dyn FnOnce() + Send>;
 type Recipients = HashMap<u64, Vec<Recipient>>;
 
@@ -116,6 +121,29 @@ impl Process {
         least: Least,
         handler: impl Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync + 'static,
     ) -> Object {
+        self.add(least, Handler::Parcels(Box::new(handler)))
+    }
+
+    /// An object that is a function of one plain value: `function` has the call's code and the value, which is all that the call
+    /// brings; one of another size it never sees (`EINVAL`). Its answer has at most [`SHORT_BYTES`]. Anybody may call it, and
+    /// [`Line::call`] does so with the least ado. Errors and panics are as those of [`Process::add_object`].
+    pub fn add_function<Value: Pod, Answer: Pod>(
+        &self,
+        function: impl Fn(u32, Value) -> Result<Answer, Errno> + Send + Sync + 'static,
+    ) -> Object {
+        self.add_function_at(Least::default(), function)
+    }
+
+    /// The same, of a function that asks for a level at least at which it is served.
+    pub fn add_function_at<Value: Pod, Answer: Pod>(
+        &self,
+        least: Least,
+        function: impl Fn(u32, Value) -> Result<Answer, Errno> + Send + Sync + 'static,
+    ) -> Object {
+        self.add(least, Handler::Function(Function::new(function)))
+    }
+
+    fn add(&self, least: Least, handler: Handler) -> Object {
         let ptr = self.inner.engine.lock().next_number();
         self.inner.objects.lock().insert(ptr, Arc::new(handler));
         Object { ptr, flags: FLAT_BINDER_FLAG_ACCEPTS_FDS | least.flags() }

@@ -45,7 +45,7 @@ impl<'a> Buffered<'a> {
 
     /// Takes a request in without the state.
     fn take_past(&mut self, engine: &Engine, request: &Posted<'_>) -> Result<bool, ByState> {
-        let (message, bytes) = (request.message, request.message.data_bytes as usize);
+        let (message, bytes) = (&request.message, request.message.data_bytes as usize);
         let past = self.past.as_ref().ok_or(ByState)?;
         let (Some(standing), Some(berth)) = (&past.standing, &past.berth) else {
             return Err(ByState);
@@ -98,7 +98,7 @@ impl Receiver for Buffered<'_> {
         if let Ok(taken) = self.take_past(engine, request) {
             return taken;
         }
-        let (message, bytes) = (request.message, request.message.data_bytes as usize);
+        let (message, bytes) = (&request.message, request.message.data_bytes as usize);
         let mut state = engine.lock();
         let node = NodeId(message.node);
         let Some(buffer) = state.take_plain_room(bytes, Some(node)) else { return false };
@@ -160,10 +160,10 @@ impl Engine {
 }
 
 fn lying_for(request: &Posted<'_>, buffer: Offset) -> Lying {
-    let (pid, uid) = request.sender;
+    let &(pid, uid) = request.sender;
     // A caller that has left has no number any more.
     let sender = (if request.taken.lane.outbox().is_closed() { 0 } else { pid }, uid);
-    Lying { sender, ..lying(buffer, request.message) }
+    Lying { sender, ..lying(buffer, &request.message) }
 }
 
 fn lying(buffer: Offset, message: &Message) -> Lying {

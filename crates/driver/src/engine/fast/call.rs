@@ -1,7 +1,8 @@
 //! A call by the fast path.
 
-use super::cell::{Cell, Inside};
+use super::cell::Cell;
 use super::local::{self, Local, Route};
+use super::own_lane::Inside;
 use super::{INLINE_BYTES, Receiver, is_plain};
 use crate::channel::{Channel, Lane, Progress};
 use crate::clock::stamp;
@@ -98,12 +99,11 @@ fn has_room(channel: &Channel, bytes: usize) -> bool {
 
 /// The state has the call, and the lane with it.
 #[cold]
-fn leave(local: &mut Local, handle: u32, body: Body<'_>, seen: Result<Seen, Wait>) -> Outcome {
+fn leave(local: &mut Local, handle: u32, body: Body<'_>) {
     match body {
         Body::Bytes(_) | Body::Program(_) => local.leave_lane(handle),
         Body::Loan(loan) => loan.leave(),
     }
-    Outcome::Adopted(seen)
 }
 
 impl Engine {
@@ -120,7 +120,7 @@ impl Engine {
         if body.bytes() > INLINE_BYTES || local::is_serving() || self.has_events() {
             return Outcome::No;
         }
-        let call = |local: &mut Local| self.call_by(local, handle, named, body, receiver);
+        let call = |local: &mut Local| Some(self.call_by(local, handle, named, body, receiver));
         local::with(self, call).unwrap_or(Outcome::No)
     }
 
@@ -129,44 +129,61 @@ impl Engine {
         &self,
         local: &mut Local,
         handle: u32,
-        (code, flags): (u32, u32),
+        named: (u32, u32),
         body: Body<'_>,
         receiver: &mut impl Receiver,
-    ) -> Option<Outcome> {
-        let (cell, route) = local.way(self, handle)?;
-        let via = match body {
-            Body::Bytes(_) | Body::Program(_) => route.lane.via(),
-            Body::Loan(loan) => loan.plain_lane(route.lane.via().channel)?,
+    ) -> Outcome {
+        let outcome = match (local.way(handle), token::next()) {
+            (Some((cell, route)), Ok(token)) => {
+                self.call_on((cell, route), token, named, body, receiver)
+            }
+            _ => Outcome::No,
         };
-        let token = token::next().ok()?;
+        match outcome {
+            Outcome::Answered => {}
+            Outcome::Adopted(_) => leave(local, handle, body),
+            Outcome::No => local.forget_stale(self),
+        }
+        outcome
+    }
+
+    /// Calls by a way that is not known to be stale. The lane is the state's if the call is.
+    #[inline(always)]
+    pub(super) fn call_on(
+        &self,
+        (cell, route): (&Cell, &Route),
+        token: u64,
+        named: (u32, u32),
+        body: Body<'_>,
+        receiver: &mut impl Receiver,
+    ) -> Outcome {
+        let own = route.lane.via();
+        let via = match body {
+            Body::Bytes(_) | Body::Program(_) => Some(own),
+            Body::Loan(loan) => loan.plain_lane(own.channel),
+        };
+        let Some(via) = via else { return Outcome::No };
         // Before anyone can seize it, who takes it off again.
         self.set_open(cell, true);
-        let by = (route.lane.way(self), route.epoch);
-        let inside = cell.begin_call(by, (via, route.lane.peer), handle, token);
+        let inside = route.lane.enter(self, cell, via.lane, (route.handle, token));
         let made = match &inside {
-            Some(inside) => self.call_inside(
-                inside,
-                (cell, route),
-                via.lane,
-                token,
-                (code, flags),
-                body,
-                receiver,
-            ),
+            Some(inside) => {
+                self.call_inside(inside, (cell, route), via.lane, token, named, body, receiver)
+            }
             None => Made::NotAtAll,
         };
         let seen = match made {
-            Made::Answered => return Some(Outcome::Answered),
+            Made::Answered => return Outcome::Answered,
             Made::Unanswered(seen) => {
                 self.hand_over(cell);
                 seen
             }
-            Made::NotAtAll if self.turn_back(cell, via) => return Some(Outcome::No),
+            Made::NotAtAll if self.turn_back(cell, via) => return Outcome::No,
             Made::NotAtAll => Ok(Seen::Nudge),
         };
         // Not before the state has the call.
         drop(inside);
-        Some(leave(local, handle, body, seen))
+        Outcome::Adopted(seen)
     }
 
     #[inline(always)]
@@ -184,7 +201,7 @@ impl Engine {
         body: Body<'_>,
         receiver: &mut impl Receiver,
     ) -> Made {
-        let (channel, own) = route.lane.channel(inside);
+        let (channel, own) = inside.channel();
         let lane = match body {
             Body::Bytes(_) | Body::Program(_) => own,
             Body::Loan(loan) => loan.areas(),
@@ -206,16 +223,21 @@ impl Engine {
             ..Message::default()
         };
         channel.show_nice(number as usize, route.nice);
-        if route.lane.is_to_be_placed() {
-            channel.show_processor();
-        }
+        let manners = &route.lane.manners;
+        manners.next(self, channel, number);
         let caller = ChainEntry { process: self.identity.process.0, token };
         body.write(lane.outgoing(), &caller);
         let reader = lane.post(&request, |_| {});
         channel.tell_of_request(number as usize, reader, false);
-        let seen = self.await_answer(channel, number, lane, request.stamp);
-        if seen != Ok(Seen::Message) || !self.take_answer((cell, inside), lane, receiver) {
-            return Made::Unanswered(seen);
+        let is_there = || (!lane.inbox().is_empty()).then_some(request.stamp);
+        if !self.lets_by(manners, channel, number, is_there) {
+            let seen = self.await_answer(channel, number, lane, manners);
+            if seen != Ok(Seen::Message) {
+                return Made::Unanswered(seen);
+            }
+        }
+        if !self.take_answer((cell, inside), lane, receiver) {
+            return Made::Unanswered(Ok(Seen::Message));
         }
         channel.set_progress(number as usize, Progress::Departed);
         Made::Answered
@@ -243,7 +265,7 @@ impl Engine {
         receiver: &mut impl Receiver,
     ) -> bool {
         let message = lane.header();
-        if !is_plain(&message, Kind::Reply, 0) || self.has_events() {
+        if !receiver.fits(&message) || !is_plain(&message, Kind::Reply, 0) || self.has_events() {
             return false;
         }
         let answer = Plain { inside, message: &message, area: lane.incoming() };

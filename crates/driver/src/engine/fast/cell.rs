@@ -50,34 +50,6 @@ impl Slot {
     }
 }
 
-/// The thread may use the channel of its call as long as this is there.
-pub(super) struct Inside<'a> {
-    cell: &'a Cell,
-    epoch: u64,
-    channel: ChannelId,
-}
-
-impl Inside<'_> {
-    /// The call is over. False if the state has it.
-    #[inline(always)]
-    pub fn end_call(&self) -> bool {
-        self.cell.pass.end()
-    }
-
-    /// Whether it has entered for this channel, by this epoch.
-    #[inline(always)]
-    pub fn is_by(&self, epoch: u64, channel: ChannelId) -> bool {
-        (self.epoch, self.channel) == (epoch, channel)
-    }
-}
-
-impl Drop for Inside<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.cell.pass.come_out();
-    }
-}
-
 /// What was under way.
 #[derive(Debug)]
 pub(super) enum Errand {
@@ -99,39 +71,51 @@ impl Cell {
         }
     }
 
-    fn note(&self, via: Via, peer: ProcessId, handle: u32, token: u64) {
+    /// What the thread begins from now on is on this lane.
+    #[inline(always)]
+    pub fn come_to(&self, via: Via, peer: ProcessId) {
         // Relaxed: `Pass::enter` releases them.
         self.channel.store(via.channel.0, Ordering::Relaxed);
         self.lane.store(via.lane, Ordering::Relaxed);
         self.peer.store(peer.0, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn note(&self, handle: u32, token: u64) {
         self.handle.store(handle, Ordering::Relaxed);
         self.token.store(token, Ordering::Relaxed);
     }
 
-    /// Begins a call. `None` if a gate has been shut since the epoch: see [`Cell::leave`].
+    /// Begins a call on the lane to which the thread has come, and is inside from then on. False if a gate has been shut since
+    /// the epoch: see [`Cell::leave`].
     #[inline(always)]
-    pub fn begin_call(
-        &self,
-        (way, epoch): (Way<'_>, u64),
-        (via, peer): (Via, ProcessId),
-        handle: u32,
-        token: u64,
-    ) -> Option<Inside<'_>> {
-        self.note(via, peer, handle, token);
-        let entered = self.pass.enter(way, epoch, CALLING);
-        // Not `then_some`: one that is dropped comes out, and what a keeper has made of the call is lost.
-        entered.then(|| Inside { cell: self, epoch, channel: via.channel })
+    pub fn begin_call(&self, (way, epoch): (Way<'_>, u64), handle: u32, token: u64) -> bool {
+        self.note(handle, token);
+        self.pass.enter(way, epoch, CALLING)
     }
 
-    /// Begins to serve. False if a gate has been shut since the epoch: see [`Cell::leave`].
+    /// The call is over. False if the state has it.
+    #[inline(always)]
+    pub fn end_call(&self) -> bool {
+        self.pass.end()
+    }
+
+    /// The thread is inside no more.
+    #[inline(always)]
+    pub fn come_out(&self) {
+        self.pass.come_out();
+    }
+
+    /// Begins to serve on the lane to which the thread has come. False if a gate has been shut since the epoch: see
+    /// [`Cell::leave`].
+    #[inline(always)]
     pub fn begin_service(
         &self,
         (way, epoch): (Way<'_>, u64),
-        (via, peer): (Via, ProcessId),
         accepts_fds: bool,
         caller: u64,
     ) -> bool {
-        self.note(via, peer, u32::from(accepts_fds), caller);
+        self.note(u32::from(accepts_fds), caller);
         self.pass.enter(way, epoch, SERVING)
     }
 
@@ -192,7 +176,8 @@ mod tests {
         let cell = Cell::new(1, None);
         let via = Via { channel: ChannelId(1), lane: 2 };
         own.shut();
-        assert!(cell.begin_call((way, known), (via, ProcessId(3)), 4, 5).is_none());
+        cell.come_to(via, ProcessId(3));
+        assert!(!cell.begin_call((way, known), 4, 5));
         let seized = cell.seize();
         assert!(
             matches!(&seized, Some(Errand::Calling(calling)) if (calling.via, calling.token) == (via, 5)),

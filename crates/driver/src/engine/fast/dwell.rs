@@ -16,28 +16,36 @@
 //! **Invariant**: whoever dwells at a lane serves it, whether there is a request or not: nobody else takes one there, nor
 //! attends it. See [ADR 0036](../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
 
-use super::seats::Client;
-use super::serve::Taken;
-use super::{PLACED_EVERY, Receiver};
-use crate::channel::Placed;
+use super::seats::{Client, Known};
+use super::serve::{Posted, Taken};
+use super::{Answered, Receiver};
 use crate::clock::now_ns;
 use crate::engine::Engine;
-use crate::engine::spin::{Spun, may_spin};
+use crate::engine::manner::{Manner, Manners};
+use crate::engine::spin::Spun;
 use baton_abi::lane::front;
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
+use baton_shm::mapping::View;
 use baton_shm::sync::Ordering;
+use std::cell::Cell;
 
 /// A lane at which the calling looper dwells until this is dropped.
 pub(crate) struct Dwelling<'a, T> {
     engine: &'a Engine,
     at: Taken<'a>,
     client: &'a Client<T>,
+    /// The node that was called last.
+    known: Cell<Option<&'a Known<T>>>,
     any_work: u32,
     /// It is the looper of the process that may spin.
     spins: bool,
-    waits: u32,
+    manners: Manners,
+    sleeps: u32,
 }
+
+/// Sleeps between two looks at where the caller runs.
+const FOLLOWS_EVERY: u32 = 8;
 
 impl<'a, T> Dwelling<'a, T> {
     /// By what holds while the client's epoch and `any_work` stand. `None` if somebody is at the lane.
@@ -51,7 +59,9 @@ impl<'a, T> Dwelling<'a, T> {
             return None;
         }
         engine.front.word(front::SLEEPERS).fetch_add(1, Ordering::SeqCst);
-        Some(Dwelling { engine, at, client, any_work, spins: false, waits: 0 })
+        let (known, spins, manners, sleeps) = (Cell::new(None), false, Manners::new(), 0);
+        at.cell.come_to(at.via, at.channel.peer);
+        Some(Dwelling { engine, at, client, known, any_work, spins, manners, sleeps })
     }
 
     /// What it has taken in last.
@@ -62,16 +72,21 @@ impl<'a, T> Dwelling<'a, T> {
     /// Waits for a message, or for anything else.
     #[inline(always)]
     pub fn wait(&mut self) -> Result<Seen, Wait> {
-        let Dwelling { engine, at: Taken { channel, lane, via, .. }, any_work, .. } = *self;
-        let is_wanted = || engine.any_work.load(Ordering::SeqCst) != any_work;
-        let placed = channel.placed();
-        let lets_by = engine.is_to_let_by(channel, via.lane, placed);
-        if lets_by && engine.let_by(channel, via.lane, || lane.arrived()) {
+        let Dwelling { engine, at: Taken { channel, lane, via, .. }, .. } = *self;
+        self.manners.next(engine, channel, via.lane);
+        if engine.lets_by(&self.manners, channel, via.lane, || lane.arrived()) {
             return Ok(Seen::Message);
         }
+        self.spin_or_sleep()
+    }
+
+    #[inline(never)]
+    fn spin_or_sleep(&mut self) -> Result<Seen, Wait> {
+        let Dwelling { engine, at: Taken { channel, lane, via, .. }, any_work, .. } = *self;
+        let is_wanted = || engine.any_work.load(Ordering::SeqCst) != any_work;
         let longest = engine.settings.longest_spin_ns;
         let mut since = None;
-        if may_spin(&engine.settings, placed == Placed::Apart) && self.may_spin() {
+        if self.manners.manner() == Manner::Spin && self.may_spin() {
             let spun = engine.gaps.spin(longest, || match lane.inbox().look() {
                 Seen::Nothing => (channel.has_news() || is_wanted()).then_some(Seen::Nothing),
                 seen => Some(seen),
@@ -81,13 +96,15 @@ impl<'a, T> Dwelling<'a, T> {
                 Spun::Since(start) => since = Some(start),
             }
         }
+        self.manners.sleep();
         let seen = channel.sleep_dwelling(lane, via.lane, is_wanted);
         if let Some(start) = since {
             engine.gaps.learn(now_ns() - start, longest);
         }
-        if self.waits.is_multiple_of(PLACED_EVERY) {
+        if self.sleeps.is_multiple_of(FOLLOWS_EVERY) {
             engine.follow(&[channel]);
         }
+        self.sleeps = self.sleeps.wrapping_add(1);
         seen
     }
 
@@ -96,29 +113,52 @@ impl<'a, T> Dwelling<'a, T> {
         self.spins
     }
 
-    /// Takes the message in, and says what serves it. What it brought goes to `receiver`. `None` if it is not a
-    /// transaction of the one shape, or there is anything else.
+    /// The message that has come, and what serves it. `None` if it is not a transaction of the one shape, or there is
+    /// anything else.
     #[inline(always)]
-    pub fn take(&mut self, receiver: &mut impl Receiver) -> Option<&'a T> {
-        let Dwelling { engine, at, client, .. } = *self;
-        if self.is_disturbed() {
+    pub fn find(&self) -> Option<(Posted<'a>, &'a T)> {
+        if self.is_wanted() || self.has_others() {
             return None;
         }
-        let served = client.take_in(engine, at, receiver)?;
-        at.lane.inbox().clear_watched();
-        self.waits = self.waits.wrapping_add(1);
-        if self.waits.is_multiple_of(PLACED_EVERY) {
-            at.channel.show_processor();
+        let known = |node| self.client.known_again(node, &self.known);
+        let (posted, object) = self.client.find(self.at, known)?;
+        Some((Posted { dwells: true, ..posted }, object))
+    }
+
+    /// Takes it in. What it brought goes to `receiver`. False if it is to be left where it is.
+    #[inline(always)]
+    pub fn take(&self, posted: &Posted<'a>, receiver: &mut impl Receiver) -> bool {
+        let taken = receiver.fits(&posted.message) && receiver.take_request(self.engine, posted);
+        if taken {
+            self.at.lane.inbox().clear_watched();
         }
-        Some(served)
+        taken
+    }
+
+    /// Answers it with the first so many of these bytes: see [`Taken::answer`].
+    #[inline(always)]
+    pub fn answer<const BYTES: usize>(&self, data: &[u8; BYTES], bytes: usize) -> Answered {
+        if !self.at.leave(self.engine) {
+            return Answered::No;
+        }
+        // All of them: see `Posted::short`.
+        let body = |area: View<'_>, at| area.write(at, data);
+        self.at.post_on(self.engine, bytes, (0, 0), body);
+        Answered::Yes
     }
 
     /// Whether there is anything to do but what comes on this lane.
     #[inline(always)]
     pub fn is_disturbed(&self) -> bool {
-        let Dwelling { engine, at, client, any_work, .. } = *self;
-        let wanted = engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events();
-        wanted || engine.way(at.channel).epoch() != client.epoch() || self.has_others()
+        let Dwelling { engine, at, client, .. } = *self;
+        let is_stale = engine.way(at.channel).epoch() != client.epoch();
+        self.is_wanted() || is_stale || self.has_others()
+    }
+
+    #[inline(always)]
+    fn is_wanted(&self) -> bool {
+        let Dwelling { engine, any_work, .. } = *self;
+        engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events()
     }
 
     /// Whether anything has come but on this lane.

@@ -54,6 +54,7 @@ impl Inline {
         if self.bytes <= SHORT_BYTES {
             // All of it, whatever lies behind: a copy of a fixed size is a load and a store.
             map.read(at, &mut self.short);
+            self.long = None;
         } else {
             self.long = Some(Spare::filled(map, at, self.bytes));
         }
@@ -84,8 +85,8 @@ impl Receiver for Inline {
             return false;
         }
         // The point of no return.
-        self.fill(request.message, request.taken.lane.incoming(), DATA_AT);
-        self.sender = request.sender;
+        self.fill(&request.message, request.taken.lane.incoming(), DATA_AT);
+        self.sender = *request.sender;
         true
     }
 }

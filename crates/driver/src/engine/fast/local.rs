@@ -29,11 +29,11 @@ pub(super) struct Local {
 }
 
 /// The way that a call went.
+#[derive(Clone)]
 pub(super) struct Route {
     pub handle: u32,
     pub node: NodeId,
     pub lane: Rc<OwnLane>,
-    pub epoch: u64,
     /// The thread's nice value.
     pub nice: i32,
     /// [`rank_changes`]: a thread of another rank has other lanes.
@@ -41,10 +41,15 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Whether something has been shut on this way since it was learnt, or the thread has another rank.
+    /// Whether the thread's rank may be another than it was.
     #[inline(always)]
+    pub fn is_of_other_rank(&self) -> bool {
+        self.ranks != rank_changes()
+    }
+
+    /// Whether calls cannot go this way any more.
     fn is_stale(&self, engine: &Engine) -> bool {
-        self.lane.way(engine).epoch() != self.epoch || self.ranks != rank_changes()
+        self.lane.is_stale(engine) || self.is_of_other_rank()
     }
 }
 
@@ -57,15 +62,20 @@ impl Local {
         self.engine == engine.number
     }
 
-    /// The thread's cell and its route by this handle, if what it has learnt still holds.
+    /// The thread's cell and its route by this handle, which may be stale.
     #[inline]
-    pub fn way(&mut self, engine: &Engine, handle: u32) -> Option<(&Cell, &Route)> {
-        let place = &mut self.routes[handle as usize % ROUTES];
-        if place.as_ref()?.is_stale(engine) {
-            *place = None;
+    pub fn way(&self, handle: u32) -> Option<(&Arc<Cell>, &Route)> {
+        let route = self.routes[handle as usize % ROUTES].as_ref();
+        let route = route.filter(|route| route.handle == handle && !route.is_of_other_rank())?;
+        Some((self.cell.as_ref()?, route))
+    }
+
+    /// Calls go by what the thread knows no more, where that is stale.
+    #[cold]
+    pub fn forget_stale(&mut self, engine: &Engine) {
+        for route in &mut self.routes {
+            route.take_if(|route| route.is_stale(engine));
         }
-        let route = place.as_ref().filter(|route| route.handle == handle)?;
-        Some((self.cell.as_deref()?, route))
     }
 
     /// From now on calls by the handle go by this lane, or by the one that the thread has there.
@@ -77,9 +87,7 @@ impl Local {
         number: u32,
     ) {
         let (epoch, ranks) = (engine.way(channel).epoch(), rank_changes());
-        for route in &mut self.routes {
-            route.take_if(|route| route.is_stale(engine));
-        }
+        self.forget_stale(engine);
         let mut lanes = self.routes.iter().flatten().map(|route| &route.lane);
         let lane = match lanes.find(|lane| lane.is_on(channel)) {
             Some(lane) => Rc::clone(lane),
@@ -89,7 +97,7 @@ impl Local {
             },
         };
         self.routes[handle as usize % ROUTES] =
-            Some(Route { handle, node, lane, epoch, nice: nice(), ranks });
+            Some(Route { handle, node, lane, nice: nice(), ranks });
     }
 
     /// The lane is the state's, with the call that is on it.
@@ -100,7 +108,8 @@ impl Local {
         }
     }
 
-    fn leave(&mut self, lane: &Rc<OwnLane>) {
+    /// The same of this lane.
+    pub fn leave(&mut self, lane: &Rc<OwnLane>) {
         lane.is_no_more();
         for route in &mut self.routes {
             route.take_if(|route| Rc::ptr_eq(&route.lane, lane));

@@ -21,6 +21,7 @@ mod cell;
 mod desk;
 mod dwell;
 mod inline;
+mod line;
 mod local;
 mod own_lane;
 mod seat;
@@ -34,6 +35,7 @@ pub(crate) use call::{Body, Outcome, Plain};
 pub(crate) use desk::{Attended, Subject};
 pub(crate) use dwell::Dwelling;
 pub(crate) use inline::Inline;
+pub(crate) use line::Line;
 pub(crate) use local::while_serving;
 pub(crate) use seat::Seat;
 pub(crate) use seats::Seats;
@@ -48,17 +50,21 @@ use baton_shm::gate::{Gate, Way};
 use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
 use cell::{Cell, Errand, Slot};
+use std::mem::offset_of;
 use std::sync::Weak;
 
 /// Most bytes of data that the fast path carries.
 pub const INLINE_BYTES: usize = 64 << 10;
 
-/// Calls on a lane between two looks at where its caller and its looper run.
-const PLACED_EVERY: u32 = 8;
-
 /// Where plain messages go: to memory of the thread's own, or to the receive buffer. Either makes the
 /// message the thread's, and is false if it leaves it where it is.
 pub(crate) trait Receiver {
+    /// Whether there is a place for it.
+    #[inline(always)]
+    fn fits(&self, message: &Message) -> bool {
+        message.data_bytes as usize <= INLINE_BYTES
+    }
+
     /// An answer: [`Plain::leave`], and copy it.
     fn take_answer(&mut self, engine: &Engine, answer: &Plain<'_>) -> bool;
 
@@ -73,13 +79,16 @@ pub(crate) struct Fast {
     cells: Lock<Vec<Weak<Cell>>>,
 }
 
-/// Whether a message is of the one shape, of this kind and with so many callers in its chain.
+/// Whether a message is of the one shape, whatever its length, of this kind and with so many callers in its chain.
 #[inline(always)]
 fn is_plain(message: &Message, kind: Kind, chain: u16) -> bool {
-    let objects = message.offsets_bytes | message.buffers_bytes | u32::from(message.fds);
-    // One comparison of what must be nothing.
-    let other = message.kind ^ kind as u32 | u32::from(message.chain ^ chain) | objects;
-    u64::from(other) | message.ticket == 0 && message.data_bytes as usize <= INLINE_BYTES
+    let shape = Message { chain, ..Message::default() };
+    // What counts objects and callers is one word, whose comparison is one with those of what must be nothing.
+    let words = |message: &Message| bytemuck::cast::<Message, [u64; 8]>(*message);
+    const COUNTS: usize = offset_of!(Message, buffers_bytes) / 8;
+    let counts = words(message)[COUNTS] ^ words(&shape)[COUNTS];
+    let other = u64::from(message.kind ^ kind as u32) | u64::from(message.offsets_bytes);
+    counts | other | message.ticket == 0
 }
 
 impl Engine {

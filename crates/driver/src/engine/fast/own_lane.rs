@@ -12,19 +12,25 @@
 //!                                              yes: asks again later        no: lets it go
 //! ```
 
-use super::PLACED_EVERY;
-use super::cell::Inside;
+use super::cell;
 use crate::channel::{Channel, Lane, Progress};
 use crate::engine::Engine;
+use crate::engine::manner::Manners;
 use crate::state::transaction::Via;
 use baton_abi::control::ProcessId;
 use baton_shm::gate::{Gate, Way};
 use std::cell::Cell;
+use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
+
+/// No epoch that a gate comes to.
+const NEVER: u64 = u64::MAX;
 
 /// The lane.
 pub(super) struct OwnLane {
     channel: Weak<Channel>,
+    /// Where that is, while there is one.
+    at: NonNull<Channel>,
     /// The channel's.
     gate: Arc<Gate>,
     via: Via,
@@ -32,10 +38,16 @@ pub(super) struct OwnLane {
     areas: Lane<'static>,
     /// Who is at the other end.
     pub peer: ProcessId,
-    /// When the engine had the channel.
-    epoch: u64,
-    is_ours: Cell<bool>,
-    calls: Cell<u32>,
+    /// When the engine had the channel; [`NEVER`] if the lane is the thread's no more.
+    epoch: Cell<u64>,
+    /// How the thread's waits on it go.
+    pub manners: Manners,
+}
+
+/// The thread may use the lane's channel as long as this is there.
+pub(super) struct Inside<'a> {
+    cell: &'a cell::Cell,
+    lane: &'a OwnLane,
 }
 
 impl OwnLane {
@@ -50,9 +62,10 @@ impl OwnLane {
         let areas = channel.lane(number as usize).ok()?;
         // SAFETY: lent by `channel` only, which gives the channel too.
         let areas = unsafe { std::mem::transmute::<Lane<'_>, Lane<'static>>(areas) };
-        let (is_ours, calls) = (Cell::new(true), Cell::new(0));
-        let (channel, gate) = (Arc::downgrade(channel), Arc::clone(&channel.gate));
-        Some(OwnLane { channel, gate, via, areas, peer, epoch, is_ours, calls })
+        let (epoch, manners) = (Cell::new(epoch), Manners::new());
+        let (at, gate) = (NonNull::from(&**channel), Arc::clone(&channel.gate));
+        let channel = Arc::downgrade(channel);
+        Some(OwnLane { channel, at, gate, via, areas, peer, epoch, manners })
     }
 
     /// Which it is.
@@ -62,45 +75,67 @@ impl OwnLane {
 
     /// What stands on a plain call's way by it.
     #[inline(always)]
-    pub fn way<'a>(&'a self, engine: &'a Engine) -> Way<'a> {
+    fn way<'a>(&'a self, engine: &'a Engine) -> Way<'a> {
         Way(&engine.fast.gate, &self.gate)
+    }
+
+    /// Whether something has been shut on its way since it was taken: nobody can enter by it any more.
+    pub fn is_stale(&self, engine: &Engine) -> bool {
+        self.way(engine).epoch() != self.epoch.get()
+    }
+
+    /// Begins a call on one of its channel's lanes. `None` if it is stale: see [`cell::Cell::leave`].
+    #[inline(always)]
+    pub fn enter<'a>(
+        &'a self,
+        engine: &Engine,
+        cell: &'a cell::Cell,
+        number: u32,
+        (handle, token): (u32, u64),
+    ) -> Option<Inside<'a>> {
+        cell.come_to(Via { channel: self.via.channel, lane: number }, self.peer);
+        let entered = cell.begin_call((self.way(engine), self.epoch.get()), handle, token);
+        // Not `then_some`: one that is dropped comes out, and what a keeper has made of the call is lost.
+        entered.then(|| Inside { cell, lane: self })
     }
 
     /// Whether it is one of this channel's.
     pub fn is_on(&self, channel: &Channel) -> bool {
-        std::ptr::eq(self.channel.as_ptr(), channel)
+        std::ptr::eq(self.at.as_ptr(), channel)
     }
 
     /// It is the state's, or the next thread's.
     pub fn is_no_more(&self) {
-        self.is_ours.set(false);
+        self.epoch.set(NEVER);
+    }
+}
+
+impl Inside<'_> {
+    /// The channel, and the lane's areas.
+    #[inline(always)]
+    pub fn channel(&self) -> (&Channel, Lane<'_>) {
+        // SAFETY: at the epoch by which it has entered the engine had the channel on its lists. Off them it keeps it until no
+        // cell says that its thread is inside for this channel (`Engine::bury`), and nobody enters by that epoch any more.
+        (unsafe { self.lane.at.as_ref() }, self.lane.areas)
     }
 
-    /// Its channel, and its areas.
-    ///
-    /// # Panics
-    /// If the thread has entered for another channel, or by another epoch.
+    /// The call is over. False if the state has it.
     #[inline(always)]
-    pub fn channel<'a>(&'a self, inside: &'a Inside<'_>) -> (&'a Channel, Lane<'a>) {
-        assert!(inside.is_by(self.epoch, self.via.channel), "another lane's channel");
-        // SAFETY: at that epoch the engine had the channel on its lists. Off them it keeps it until no cell says that
-        // its thread is inside for this channel (`Engine::bury`), and nobody enters by that epoch any more.
-        let channel = unsafe { &*self.channel.as_ptr() };
-        (channel, self.areas)
+    pub fn end_call(&self) -> bool {
+        self.cell.end_call()
     }
+}
 
-    /// Whether it is time to say where the thread runs.
+impl Drop for Inside<'_> {
     #[inline(always)]
-    pub fn is_to_be_placed(&self) -> bool {
-        let calls = self.calls.get();
-        self.calls.set(calls.wrapping_add(1));
-        calls.is_multiple_of(PLACED_EVERY)
+    fn drop(&mut self) {
+        self.cell.come_out();
     }
 }
 
 impl Drop for OwnLane {
     fn drop(&mut self) {
-        if self.is_ours.get()
+        if self.epoch.get() != NEVER
             && let Some(channel) = self.channel.upgrade()
         {
             channel.give_lane(self.via.lane);

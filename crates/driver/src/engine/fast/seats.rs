@@ -48,7 +48,7 @@ const NO_NICE: i32 = i32::MIN;
 
 /// A node that a client calls.
 #[derive(Clone)]
-struct Known<T> {
+pub(super) struct Known<T> {
     node: NodeId,
     /// What serves it.
     object: T,
@@ -97,7 +97,20 @@ impl<T> Client<T> {
 
     #[inline]
     fn known(&self, node: u64) -> Option<&Known<T>> {
-        self.nodes[node as usize % NODES].as_ref().filter(|known| known.node.0 == node)
+        self.nodes[node as usize % NODES].as_ref().filter(|known| known.is(node))
+    }
+
+    /// The same, where it is mostly the one that it was the last time.
+    #[inline(always)]
+    pub fn known_again<'a>(
+        &'a self,
+        node: u64,
+        last: &Value<Option<&'a Known<T>>>,
+    ) -> Option<&'a Known<T>> {
+        match last.get() {
+            Some(known) if known.is(node) => Some(known),
+            _ => self.known(node).inspect(|known| last.set(Some(known))),
+        }
     }
 }
 
@@ -338,25 +351,43 @@ impl<T> Client<T> {
         taken: Taken<'_>,
         receiver: &mut impl Receiver,
     ) -> Option<&T> {
-        let lane = taken.lane;
-        let message = &lane.header();
-        let others = message.flags & (TF_ONE_WAY | TF_CLEAR_BUF);
-        if !is_plain(message, Kind::Request, 1) || others != 0 || lane.inbox().is_empty() {
+        if taken.lane.inbox().is_empty() {
             return None;
         }
-        let known = self.known(message.node)?;
+        let (posted, object) = self.find(taken, |node| self.known(node))?;
+        (receiver.fits(&posted.message) && receiver.take_request(engine, &posted)).then_some(object)
+    }
+
+    /// The message on a lane, if it is a request of the one shape, and what serves it: `known` has the client's nodes.
+    #[inline(always)]
+    pub fn find<'a, 'b: 'a>(
+        &'b self,
+        taken: Taken<'a>,
+        known: impl FnOnce(u64) -> Option<&'b Known<T>>,
+    ) -> Option<(Posted<'a>, &'b T)> {
+        let message = taken.lane.header();
+        let others = message.flags & (TF_ONE_WAY | TF_CLEAR_BUF);
+        if !is_plain(&message, Kind::Request, 1) || others != 0 {
+            return None;
+        }
+        let known = known(message.node)?;
         if message.param != known.nice && !known.is_level_of(message.param) {
             return None;
         }
         let mut caller = ChainEntry::default();
-        lane.incoming().read(size_of::<Message>(), bytes_of_mut(&mut caller));
-        let (caller, sender, epoch) = (caller.token, self.sender, self.epoch);
-        let posted = Posted { taken, epoch, sender, caller, message };
-        receiver.take_request(engine, &posted).then_some(&known.object)
+        taken.lane.incoming().read(size_of::<Message>(), bytes_of_mut(&mut caller));
+        let (caller, sender, epoch) = (caller.token, &self.sender, self.epoch);
+        let posted = Posted { taken, epoch, sender, caller, message, dwells: false };
+        Some((posted, &known.object))
     }
 }
 
 impl<T> Known<T> {
+    #[inline(always)]
+    fn is(&self, node: u64) -> bool {
+        self.node.0 == node
+    }
+
     /// Whether a caller at this nice value is served at the level at which the looper is.
     #[cold]
     fn is_level_of(&self, nice: i32) -> bool {

@@ -47,9 +47,11 @@ pub(crate) struct Posted<'a> {
     /// What it will be.
     pub(super) taken: Taken<'a>,
     pub(super) epoch: u64,
-    pub(super) sender: (u32, u32),
+    pub(super) sender: &'a (u32, u32),
     pub(super) caller: u64,
-    pub(super) message: &'a Message,
+    pub(super) message: Message,
+    /// The thread has come to the lane before.
+    pub(super) dwells: bool,
 }
 
 /// Where a plain request's data lies in its area.
@@ -79,14 +81,26 @@ impl Posted<'_> {
     pub fn begin(&self, engine: &Engine) -> bool {
         let accepts_fds = self.message.flags & TF_ACCEPT_FDS != 0;
         let Taken { cell, channel, via, .. } = self.taken;
-        let (by, to) = ((engine.way(channel), self.epoch), (via, channel.peer));
         // Before anyone can seize it, who takes it off again.
         engine.set_open(cell, true);
-        let begun = cell.begin_service(by, to, accepts_fds, self.caller);
+        if !self.dwells {
+            cell.come_to(via, channel.peer);
+        }
+        let begun = cell.begin_service((engine.way(channel), self.epoch), accepts_fds, self.caller);
         if begun {
             engine.count_received(cell);
         }
         begun
+    }
+
+    /// Its data, if that is at most so long: all that lies there, and how many of these bytes it is. Its code with it.
+    #[inline(always)]
+    pub fn short<const BYTES: usize>(&self) -> Option<(u32, [u8; BYTES], usize)> {
+        let bytes = self.message.data_bytes as usize;
+        let mut data = [0; BYTES];
+        // Whatever lies behind: a copy of a fixed size is a load and a store.
+        self.taken.lane.incoming().read(DATA_AT, &mut data);
+        (bytes <= BYTES).then_some((self.message.code, data, bytes))
     }
 
     /// Leaves it where it is.
@@ -98,6 +112,14 @@ impl Posted<'_> {
 }
 
 impl Engine {
+    #[cold]
+    fn has_lost_caller(&self, channel: &Channel, via: Via) {
+        channel.repay(via.lane);
+        let mut state = self.lock();
+        self.caller_has_left(&mut state, tid(), via);
+        self.unlock(state);
+    }
+
     #[cold]
     fn turn_back_service(&self, cell: &Cell) {
         if cell.leave() {
@@ -114,16 +136,16 @@ impl Taken<'_> {
     /// Answers with bytes, in the place of which the caller may find an error of its own.
     #[inline(always)]
     pub fn answer(&self, engine: &Engine, data: &[u8]) -> Answered {
-        if !self.cell.leave() {
+        if !self.leave(engine) {
             return Answered::No;
         }
-        engine.set_open(self.cell, false);
         self.post(engine, data.len(), (0, 0), |area, at| area.write(at, data));
         Answered::Yes
     }
 
     /// The same for a looper that goes back to its program. Nothing is posted if this is false: then
     /// the transaction is the state's.
+    #[inline(always)]
     pub fn leave(&self, engine: &Engine) -> bool {
         let is_ours = self.cell.leave();
         if is_ours {
@@ -143,23 +165,31 @@ impl Taken<'_> {
         &self,
         engine: &Engine,
         bytes: usize,
-        (code, flags): (u32, u32),
+        named: (u32, u32),
         body: impl FnOnce(View<'_>, usize),
     ) {
         self.channel.end_serving(self.via.lane);
+        self.post_on(engine, bytes, named, body);
+    }
+
+    /// The same by one who serves the lane on.
+    #[inline(always)]
+    pub(super) fn post_on(
+        &self,
+        engine: &Engine,
+        bytes: usize,
+        (code, flags): (u32, u32),
+        body: impl FnOnce(View<'_>, usize),
+    ) {
         let (kind, data_bytes) = (Kind::Reply as u32, bytes as u32);
         let message = Message { kind, code, flags, data_bytes, ..Message::default() };
         let reader = self.lane.post(&message, |area| body(area, size_of::<Message>()));
-        self.channel.repay(self.via.lane);
         match reader {
             Reader::Polling => self.channel.ring_socket(),
-            Reader::Closed => {
-                let mut state = engine.lock();
-                engine.caller_has_left(&mut state, tid(), self.via);
-                engine.unlock(state);
-            }
+            Reader::Closed => return engine.has_lost_caller(self.channel, self.via),
             Reader::Woken | Reader::Watching | Reader::Attending | Reader::Elsewhere => {}
         }
+        self.channel.repay(self.via.lane);
     }
 
     /// The answer is not for the fast path: the transaction becomes the state's.

@@ -1,0 +1,265 @@
+//! Calls of plain values: by lines and without, of functions and of objects that answer with parcels.
+mod support;
+
+use baton_driver::process::{CallError, Handle, Object, Parcel, Process, priority_changed};
+use bytemuck::{Pod, Zeroable};
+use rustix::io::Errno;
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use support::Broker;
+
+/// Calls after which a looper dwells at its only caller's lane, and more.
+const MANY: u32 = 200;
+
+/// A function answers with twice the value, ...
+const DOUBLE: u32 = 0;
+/// when it is let go, ...
+const HOLD: u32 = 1;
+/// with an error, ...
+const REFUSE: u32 = 2;
+/// or not at all.
+const PANIC: u32 = 3;
+
+struct Stage {
+    broker: Broker,
+    server: Process,
+    entered: Mutex<mpsc::Receiver<()>>,
+    leave: mpsc::Sender<()>,
+}
+
+/// A server that has the object which `make` makes of what its handler does.
+fn stage(make: impl FnOnce(&Process, Body) -> Object) -> Stage {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let (enter, entered) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    let may_leave = Mutex::new(may_leave);
+    let body = move |code: u32, value: u32| {
+        match code {
+            HOLD => {
+                enter.send(()).unwrap();
+                may_leave.lock().unwrap().recv().unwrap();
+            }
+            REFUSE => return Err(Errno::DOM),
+            PANIC => panic!("as the test wants"),
+            _ => {}
+        }
+        Ok(value.wrapping_mul(2))
+    };
+    let object = make(&server, Box::new(body));
+    server.become_context_manager(object).unwrap();
+    let serving = server.clone();
+    thread::spawn(move || serving.serve());
+    Stage { broker, server, entered: Mutex::new(entered), leave }
+}
+
+type Body = Box<dyn Fn(u32, u32) -> Result<u32, Errno> + Send + Sync>;
+
+fn function(server: &Process, body: Body) -> Object {
+    server.add_function(body)
+}
+
+fn parcels(server: &Process, body: Body) -> Object {
+    server.add_object(move |request| {
+        let value = bytemuck::try_pod_read_unaligned(request.data()).map_err(|_| Errno::INVAL)?;
+        Ok(Parcel::from(&body(request.code(), value)?.to_ne_bytes()[..]))
+    })
+}
+
+impl Stage {
+    fn client(&self) -> (Process, Handle) {
+        let client = Process::open("binder", &self.broker.socket).unwrap();
+        let manager = client.context_manager().unwrap();
+        (client, manager)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.server.close();
+    }
+}
+
+fn each_kind(test: fn(Stage)) {
+    test(stage(function));
+    test(stage(parcels));
+}
+
+/// A parcel's call of the same.
+fn call(client: &Process, manager: &Handle, code: u32, value: &[u8]) -> Result<u32, CallError> {
+    let answer = client.call(manager, code, &Parcel::from(value))?;
+    Ok(bytemuck::pod_read_unaligned(answer.data()))
+}
+
+#[test]
+fn values_go_there_and_back_whoever_calls() {
+    each_kind(|stage| {
+        let (client, manager) = stage.client();
+        let mut line = client.line(&manager).unwrap();
+        for value in 0..MANY {
+            assert_eq!(line.call(DOUBLE, &value), Ok(2 * value));
+            if value % 16 == 0 {
+                assert_eq!(call(&client, &manager, DOUBLE, &value.to_ne_bytes()), Ok(2 * value));
+            }
+        }
+    });
+}
+
+#[test]
+fn two_lines_of_a_thread_share_its_lane() {
+    each_kind(|stage| {
+        let (client, manager) = stage.client();
+        let [mut one, mut other] = [(); 2].map(|()| client.line(&manager).unwrap());
+        for value in 0..MANY {
+            assert_eq!(one.call(DOUBLE, &value), Ok(2 * value));
+            assert_eq!(other.call(DOUBLE, &(value + 1)), Ok(2 * value + 2));
+        }
+    });
+}
+
+#[test]
+fn what_the_program_refuses_fails_and_the_next_call_does_not() {
+    each_kind(|stage| {
+        let (client, manager) = stage.client();
+        let mut line = client.line(&manager).unwrap();
+        for value in 0..MANY {
+            let (code, wanted) = match value % 50 {
+                30 => (REFUSE, Err(CallError::Failed(Errno::DOM))),
+                40 => (PANIC, Err(CallError::Failed(Errno::FAULT))),
+                _ => (DOUBLE, Ok(2 * value)),
+            };
+            assert_eq!(line.call(code, &value), wanted);
+        }
+        // After so many that are served at one go, too.
+        (0..MANY).for_each(|value| assert_eq!(line.call(DOUBLE, &value), Ok(2 * value)));
+        let panics: Result<u32, _> = line.call(PANIC, &0_u32);
+        assert_eq!(panics, Err(CallError::Failed(Errno::FAULT)));
+        assert_eq!(line.call(DOUBLE, &4), Ok(8));
+    });
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+struct Long([u64; 16]);
+
+#[test]
+fn values_of_another_length_are_refused() {
+    each_kind(|stage| {
+        let (client, manager) = stage.client();
+        let mut line = client.line(&manager).unwrap();
+        let refused = CallError::Failed(Errno::INVAL);
+        for value in 0..MANY {
+            match value % 50 {
+                20 => assert_eq!(line.call::<u64, u32>(DOUBLE, &1), Err(refused)),
+                30 => assert_eq!(line.call::<Long, u32>(DOUBLE, &Long([0; 16])), Err(refused)),
+                // What is answered is another thing than what is asked for.
+                40 => assert_eq!(
+                    line.call::<u32, u64>(DOUBLE, &value),
+                    Err(CallError::Failed(Errno::PROTO))
+                ),
+                _ => assert_eq!(line.call(DOUBLE, &value), Ok(2 * value)),
+            }
+            if value % 64 == 0 {
+                assert_eq!(call(&client, &manager, DOUBLE, &[]), Err(refused));
+            }
+        }
+    });
+}
+
+#[test]
+fn long_values_go_by_a_line_as_well() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let object = server.add_object(|request| Ok(request.data().into()));
+    server.become_context_manager(object).unwrap();
+    let serving = server.clone();
+    thread::spawn(move || serving.serve());
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let mut line = client.line(&manager).unwrap();
+    for number in 0..u64::from(MANY) {
+        let value = Long(std::array::from_fn(|index| number * index as u64));
+        assert_eq!(line.call(0, &value), Ok(value));
+        assert_eq!(line.call(0, &()), Ok(()));
+    }
+    server.close();
+}
+
+#[test]
+fn a_line_outlives_a_change_of_priority() {
+    each_kind(|stage| {
+        let (client, manager) = stage.client();
+        let mut line = client.line(&manager).unwrap();
+        for value in 0..MANY {
+            assert_eq!(line.call(DOUBLE, &value), Ok(2 * value));
+            if value % 16 == 0 {
+                priority_changed();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_server_that_goes_fails_the_call_and_those_after_it() {
+    each_kind(|stage| {
+        let (client, manager) = stage.client();
+        let mut line = client.line(&manager).unwrap();
+        (0..MANY).for_each(|value| assert_eq!(line.call(DOUBLE, &value), Ok(2 * value)));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                stage.entered.lock().unwrap().recv().unwrap();
+                stage.server.close();
+            });
+            assert_eq!(line.call::<u32, u32>(HOLD, &1), Err(CallError::Dead));
+        });
+        stage.leave.send(()).unwrap();
+        assert_eq!(line.call::<u32, u32>(DOUBLE, &1), Err(CallError::Dead));
+        drop(line);
+        client.close();
+        assert_eq!(client.line(&manager).err(), Some(CallError::Failed(Errno::BADF)));
+    });
+}
+
+#[test]
+fn a_call_back_comes_to_the_thread_that_waits_for_its_line() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let (serving, callback) = (server.clone(), Mutex::new(None));
+    let object = server.add_object(move |request| {
+        let mut callback = callback.lock().unwrap();
+        if let Some(handle) = request.received.handle(0) {
+            *callback = Some(handle);
+            return Ok(Parcel::new());
+        }
+        let failed = |_| Errno::IO;
+        let mut line = serving.line(callback.as_ref().unwrap()).map_err(failed)?;
+        let value: u32 = bytemuck::pod_read_unaligned(request.data());
+        let answer: u32 = line.call(7, &value).map_err(failed)?;
+        Ok(answer.to_ne_bytes()[..].into())
+    });
+    server.become_context_manager(object).unwrap();
+    let serving = server.clone();
+    thread::spawn(move || serving.serve());
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let ours = thread::current().id();
+    let object = client.add_function(move |_, value: u32| {
+        // Nobody else serves in the client.
+        assert_eq!(thread::current().id(), ours);
+        Ok(value + 1)
+    });
+    let mut parcel = Parcel::new();
+    parcel.write_object(object);
+    client.call(&manager, 0, &parcel).unwrap();
+    let mut line = client.line(&manager).unwrap();
+    (0..MANY).for_each(|value| assert_eq!(line.call(0, &value), Ok(value + 1)));
+    server.close();
+}
+
+#[test]
+fn a_line_to_another_processs_handle_is_refused() {
+    let stage = stage(function);
+    let (_, manager) = stage.client();
+    let (other, _) = stage.client();
+    assert_eq!(other.line(&manager).err(), Some(CallError::Failed(Errno::INVAL)));
+}
