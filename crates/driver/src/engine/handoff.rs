@@ -15,7 +15,7 @@
 //! ```text
 //!   what it waits for is there           the next wait tries again, and half as many are left out after that
 //!   it is not: the peer was away         one wait is left out, then two, four, ..., 64
-//!   it is, but has taken long:           256 are, then 512, ..., 65,536
+//!   it is, but has taken long:           one is for each 4096 counts, then twice as many, ..., 65,536
 //!     others want the processor, too
 //! ```
 //!
@@ -37,10 +37,10 @@ use std::sync::atomic::AtomicU32;
 
 /// Most waits that are left out because the peer was away: to try costs a system call.
 const AWAY: u32 = 64;
-/// Fewest and most that are left out because others wanted the processor: to try may cost some milliseconds.
-const CROWDED: (u32, u32) = (256, 1 << 16);
-/// So much later what has come should have. A counter of 2 to 4 GHz has counted so far in 65 to 130 us, the clock in 260.
-const LONG: i64 = 1 << 18;
+/// Most that are left out because others wanted the processor: to try may cost some milliseconds.
+const CROWDED: u32 = 1 << 16;
+/// So much later what has come should have. A counter of 2 to 4 GHz has counted so far in 130 to 260 us, the clock in 520.
+const LONG: i64 = 1 << 19;
 
 /// Whether it has paid lately. Threads that share one may both be heard, or either.
 #[derive(Debug, Default)]
@@ -77,6 +77,13 @@ impl Handoff {
     }
 }
 
+/// Fewest and most waits that are left out after one that has taken so long: one for each microsecond or two, by which others cost
+/// some tenths of a call.
+#[cold]
+fn crowded(taken: i64) -> (u32, u32) {
+    ((taken >> 12).min(CROWDED.into()) as u32, CROWDED)
+}
+
 impl Engine {
     /// Lets the other end's thread by, if that is the manner of this wait on the lane. `sent` says whether there is something
     /// now, and since when it could have been. True if there is.
@@ -99,9 +106,10 @@ impl Engine {
             return false;
         };
         // A stamp may be its sender's word: one that lies is slept for. One that is ahead of ours is not late.
-        if stamp(self.broker.stamps).wrapping_sub(sent).cast_signed() > LONG {
+        let taken = stamp(self.broker.stamps).wrapping_sub(sent).cast_signed();
+        if taken > LONG {
             handoff.has_paid(manners.held());
-            handoff.has_not_paid(CROWDED);
+            handoff.has_not_paid(crowded(taken));
             manners.forget();
         } else if manners.is_last() {
             handoff.has_paid(manners.held() + 1);
@@ -122,8 +130,8 @@ mod tests {
         handoff.has_not_paid((1, AWAY));
     }
 
-    fn crowded(handoff: &Handoff) {
-        handoff.has_not_paid(CROWDED);
+    fn late(handoff: &Handoff) {
+        handoff.has_not_paid(crowded(1 << 20));
     }
 
     /// How many of so many waits try it, each of which ends so.
@@ -147,8 +155,8 @@ mod tests {
         assert_eq!(tries(&handoff, 10 * 65, away), 10);
         assert_eq!(tries(&handoff, 100, paid), 100, "at once, once it pays again");
         // 256, 512, ..., 65,536 after nine, then that after each.
-        assert_eq!(tries(&handoff, 9 + 511 * 256, crowded), 9);
-        assert_eq!(tries(&handoff, 2 * 65_537, crowded), 2);
+        assert_eq!(tries(&handoff, 9 + 511 * 256, late), 9);
+        assert_eq!(tries(&handoff, 2 * 65_537, late), 2);
         assert_eq!(tries(&handoff, 2 * 65_537, away), 2, "it stays rare until it pays");
         assert_eq!(tries(&handoff, 100, paid), 100);
     }
