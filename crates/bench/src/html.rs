@@ -26,11 +26,15 @@ svg { width: 100%; } svg text { fill: var(--ink); font-size: 10px; }
 svg text.minor { opacity: 0.55; } svg line { stroke: var(--faint); }
 svg line.minor { stroke-dasharray: 2 3; }
 .curve { fill: none; stroke: currentColor; stroke-width: 1.4; stroke-linejoin: round; }
-.curve.baton-typed, .curve.baton-loan, .curve.baton-uapi-libc, .curve.baton-uapi-trap { stroke-width: 2.6; }
+.curve.baton-typed, .curve.baton-line, .curve.baton-hosted, .curve.baton-hosted-leaving,
+.curve.baton-loan, .curve.baton-uapi-libc, .curve.baton-uapi-trap { stroke-width: 2.6; }
 .legend span { margin-right: 1.2em; white-space: nowrap; }
 .legend i { display: inline-block; width: 1.6em; height: 0.28em; margin-right: 0.4em;
   vertical-align: middle; background: currentColor; }
-.baton-typed { color: #d1351b; } .baton-uapi-libc { color: #ef8a17; }
+.baton-typed { color: #d1351b; } .baton-uapi-libc { color: #ef8a17; } .baton-line { color: #e75480; }
+.baton-hosted { color: #9c4a1a; } .baton-hosted-leaving { color: #b58863; }
+.zeromq { color: #0b6e4f; } .iceoryx2 { color: #00a6a6; } .grpc { color: #3949ab; } .capnp { color: #5e8c31; }
+.dbus-daemon { color: #5c6bc0; } .dbus-broker { color: #9fa8da; } .zenoh { color: #26c6da; }
 .baton-uapi-trap { color: #c9a400; } .futex { color: #6b7280; } .futex-spin { color: #9aa3ad; }
 .pipe { color: #12875c; } .unix { color: #1f66c1; } .unix-seqpacket { color: #55a8e8; }
 .level { fill: none; stroke: currentColor; stroke-width: 1; stroke-dasharray: 6 4; }
@@ -176,4 +180,17 @@ fn of_lanes(idle: &Idle) -> String {
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_system_has_a_colour() {
+        for system in System::ALL {
+            let rule = format!(".{} {{ color: ", system.name());
+            assert!(STYLE.contains(&rule), "{rule}");
+        }
+    }
 }
