@@ -347,7 +347,8 @@ fn a_caller_that_ends_leaves_no_looper() {
     let server = server(&broker.socket);
     let client = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
-    let before = loopers(std::process::id());
+    // Of the tests before, too.
+    await_loopers(std::process::id(), 0);
     let (calling, handle) = (client.clone(), manager.clone());
     let caller = thread::spawn(move || {
         assert!(become_real_time(libc::SCHED_FIFO, 30));
@@ -355,7 +356,7 @@ fn a_caller_that_ends_leaves_no_looper() {
     });
     caller.join().unwrap();
     await_lanes(&broker.socket, 0);
-    await_loopers(std::process::id(), before);
+    await_loopers(std::process::id(), 0);
     // Its lane is anybody's, and the pool serves it.
     call_until(&client, &manager, RANK, [libc::SCHED_OTHER, 0]);
     server.close();
