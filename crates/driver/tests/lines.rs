@@ -1,9 +1,12 @@
 //! Calls of plain values: by lines and without, of functions and of objects that answer with parcels.
+#[path = "support/service.rs"]
+mod service;
 mod support;
 
 use baton_driver::process::{CallError, Handle, Object, Parcel, Process, priority_changed};
 use bytemuck::{Pod, Zeroable};
 use rustix::io::Errno;
+use service::{client_of, manage};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use support::Broker;
@@ -47,10 +50,14 @@ fn stage(make: impl FnOnce(&Process, Body) -> Object) -> Stage {
         Ok(value.wrapping_mul(2))
     };
     let object = make(&server, Box::new(body));
+    serve(&server, object);
+    Stage { broker, server, entered: Mutex::new(entered), leave }
+}
+
+fn serve(server: &Process, object: Object) {
     server.become_context_manager(object).unwrap();
     let serving = server.clone();
     thread::spawn(move || serving.serve());
-    Stage { broker, server, entered: Mutex::new(entered), leave }
 }
 
 type Body = Box<dyn Fn(u32, u32) -> Result<u32, Errno> + Send + Sync>;
@@ -66,23 +73,17 @@ fn parcels(server: &Process, body: Body) -> Object {
     })
 }
 
-impl Stage {
-    fn client(&self) -> (Process, Handle) {
-        let client = Process::open("binder", &self.broker.socket).unwrap();
-        let manager = client.context_manager().unwrap();
-        (client, manager)
-    }
-}
-
 impl Drop for Stage {
     fn drop(&mut self) {
         self.server.close();
     }
 }
 
-fn each_kind(test: fn(Stage)) {
-    test(stage(function));
-    test(stage(parcels));
+fn each_kind(test: fn(&Stage, &Process, &Handle)) {
+    for stage in [stage(function), stage(parcels)] {
+        let (client, manager) = client_of(&stage.broker);
+        test(&stage, &client, &manager);
+    }
 }
 
 /// A parcel's call of the same.
@@ -93,13 +94,12 @@ fn call(client: &Process, manager: &Handle, code: u32, value: &[u8]) -> Result<u
 
 #[test]
 fn values_go_there_and_back_whoever_calls() {
-    each_kind(|stage| {
-        let (client, manager) = stage.client();
-        let mut line = client.line(&manager).unwrap();
+    each_kind(|_, client, manager| {
+        let mut line = client.line(manager).unwrap();
         for value in 0..MANY {
             assert_eq!(line.call(DOUBLE, &value), Ok(2 * value));
             if value % 16 == 0 {
-                assert_eq!(call(&client, &manager, DOUBLE, &value.to_ne_bytes()), Ok(2 * value));
+                assert_eq!(call(client, manager, DOUBLE, &value.to_ne_bytes()), Ok(2 * value));
             }
         }
     });
@@ -107,9 +107,8 @@ fn values_go_there_and_back_whoever_calls() {
 
 #[test]
 fn two_lines_of_a_thread_share_its_lane() {
-    each_kind(|stage| {
-        let (client, manager) = stage.client();
-        let [mut one, mut other] = [(); 2].map(|()| client.line(&manager).unwrap());
+    each_kind(|_, client, manager| {
+        let [mut one, mut other] = [(); 2].map(|()| client.line(manager).unwrap());
         for value in 0..MANY {
             assert_eq!(one.call(DOUBLE, &value), Ok(2 * value));
             assert_eq!(other.call(DOUBLE, &(value + 1)), Ok(2 * value + 2));
@@ -119,9 +118,8 @@ fn two_lines_of_a_thread_share_its_lane() {
 
 #[test]
 fn what_the_program_refuses_fails_and_the_next_call_does_not() {
-    each_kind(|stage| {
-        let (client, manager) = stage.client();
-        let mut line = client.line(&manager).unwrap();
+    each_kind(|_, client, manager| {
+        let mut line = client.line(manager).unwrap();
         for value in 0..MANY {
             let (code, wanted) = match value % 50 {
                 30 => (REFUSE, Err(CallError::Failed(Errno::DOM))),
@@ -144,9 +142,8 @@ struct Long([u64; 16]);
 
 #[test]
 fn values_of_another_length_are_refused() {
-    each_kind(|stage| {
-        let (client, manager) = stage.client();
-        let mut line = client.line(&manager).unwrap();
+    each_kind(|_, client, manager| {
+        let mut line = client.line(manager).unwrap();
         let refused = CallError::Failed(Errno::INVAL);
         for value in 0..MANY {
             match value % 50 {
@@ -160,22 +157,38 @@ fn values_of_another_length_are_refused() {
                 _ => assert_eq!(line.call(DOUBLE, &value), Ok(2 * value)),
             }
             if value % 64 == 0 {
-                assert_eq!(call(&client, &manager, DOUBLE, &[]), Err(refused));
+                assert_eq!(call(client, manager, DOUBLE, &[]), Err(refused));
             }
         }
     });
 }
 
 #[test]
-fn long_values_go_by_a_line_as_well() {
+fn a_function_sees_no_part_of_a_longer_value() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
-    let object = server.add_object(|request| Ok(request.data().into()));
-    server.become_context_manager(object).unwrap();
-    let serving = server.clone();
-    thread::spawn(move || serving.serve());
-    let client = Process::open("binder", &broker.socket).unwrap();
-    let manager = client.context_manager().unwrap();
+    let object = server.add_function(|_, value: [u64; 4]| Ok(value));
+    serve(&server, object);
+    let (client, manager) = client_of(&broker);
+    let mut line = client.line(&manager).unwrap();
+    let refused: Result<[u64; 4], _> = Err(CallError::Failed(Errno::INVAL));
+    for number in 0..u64::from(MANY) {
+        assert_eq!(line.call(0, &[number; 4]), Ok([number; 4]));
+        if number % 70 == 69 {
+            assert_eq!(line.call(0, &[number; 5]), refused);
+        }
+    }
+    // After so many that are served at one go.
+    (0..100_u64).for_each(|number| assert_eq!(line.call(0, &[number; 4]), Ok([number; 4])));
+    assert_eq!(line.call(0, &[1_u64; 5]), refused);
+    server.close();
+}
+
+#[test]
+fn long_values_go_by_a_line_as_well() {
+    let broker = Broker::start();
+    let server = manage(&broker, |request| Ok(request.data().into()));
+    let (client, manager) = client_of(&broker);
     let mut line = client.line(&manager).unwrap();
     for number in 0..u64::from(MANY) {
         let value = Long(std::array::from_fn(|index| number * index as u64));
@@ -187,9 +200,8 @@ fn long_values_go_by_a_line_as_well() {
 
 #[test]
 fn a_line_outlives_a_change_of_priority() {
-    each_kind(|stage| {
-        let (client, manager) = stage.client();
-        let mut line = client.line(&manager).unwrap();
+    each_kind(|_, client, manager| {
+        let mut line = client.line(manager).unwrap();
         for value in 0..MANY {
             assert_eq!(line.call(DOUBLE, &value), Ok(2 * value));
             if value % 16 == 0 {
@@ -201,9 +213,8 @@ fn a_line_outlives_a_change_of_priority() {
 
 #[test]
 fn a_server_that_goes_fails_the_call_and_those_after_it() {
-    each_kind(|stage| {
-        let (client, manager) = stage.client();
-        let mut line = client.line(&manager).unwrap();
+    each_kind(|stage, client, manager| {
+        let mut line = client.line(manager).unwrap();
         (0..MANY).for_each(|value| assert_eq!(line.call(DOUBLE, &value), Ok(2 * value)));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -216,32 +227,27 @@ fn a_server_that_goes_fails_the_call_and_those_after_it() {
         assert_eq!(line.call::<u32, u32>(DOUBLE, &1), Err(CallError::Dead));
         drop(line);
         client.close();
-        assert_eq!(client.line(&manager).err(), Some(CallError::Failed(Errno::BADF)));
+        assert_eq!(client.line(manager).err(), Some(CallError::Failed(Errno::BADF)));
     });
 }
 
 #[test]
 fn a_call_back_comes_to_the_thread_that_waits_for_its_line() {
     let broker = Broker::start();
-    let server = Process::open("binder", &broker.socket).unwrap();
-    let (serving, callback) = (server.clone(), Mutex::new(None));
-    let object = server.add_object(move |request| {
+    let callback = Mutex::new(None);
+    let server = manage(&broker, move |request| {
         let mut callback = callback.lock().unwrap();
         if let Some(handle) = request.received.handle(0) {
             *callback = Some(handle);
             return Ok(Parcel::new());
         }
-        let failed = |_| Errno::IO;
+        let (serving, failed) = (request.received.process(), |_| Errno::IO);
         let mut line = serving.line(callback.as_ref().unwrap()).map_err(failed)?;
         let value: u32 = bytemuck::pod_read_unaligned(request.data());
         let answer: u32 = line.call(7, &value).map_err(failed)?;
         Ok(answer.to_ne_bytes()[..].into())
     });
-    server.become_context_manager(object).unwrap();
-    let serving = server.clone();
-    thread::spawn(move || serving.serve());
-    let client = Process::open("binder", &broker.socket).unwrap();
-    let manager = client.context_manager().unwrap();
+    let (client, manager) = client_of(&broker);
     let ours = thread::current().id();
     let object = client.add_function(move |_, value: u32| {
         // Nobody else serves in the client.
@@ -259,7 +265,6 @@ fn a_call_back_comes_to_the_thread_that_waits_for_its_line() {
 #[test]
 fn a_line_to_another_processs_handle_is_refused() {
     let stage = stage(function);
-    let (_, manager) = stage.client();
-    let (other, _) = stage.client();
+    let [(_, manager), (other, _)] = [(); 2].map(|()| client_of(&stage.broker));
     assert_eq!(other.line(&manager).err(), Some(CallError::Failed(Errno::INVAL)));
 }
