@@ -150,6 +150,10 @@ fn values_of_another_length_are_refused() {
                 20 => assert_eq!(line.call::<u64, u32>(DOUBLE, &1), Err(refused)),
                 30 => assert_eq!(line.call::<Long, u32>(DOUBLE, &Long([0; 16])), Err(refused)),
                 // What is answered is another thing than what is asked for.
+                35 => assert_eq!(
+                    line.call::<u32, u16>(DOUBLE, &value),
+                    Err(CallError::Failed(Errno::PROTO))
+                ),
                 40 => assert_eq!(
                     line.call::<u32, u64>(DOUBLE, &value),
                     Err(CallError::Failed(Errno::PROTO))

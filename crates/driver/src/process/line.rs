@@ -115,6 +115,14 @@ mod tests {
     /// Calls after which a looper dwells at its only caller's lane, and more.
     const MANY: u32 = 200;
 
+    /// Whether a call goes the line's own way.
+    fn by_itself(line: &mut Line<'_>) -> bool {
+        let way = line.way.as_mut().expect("it has one");
+        let (mut answer, data) = (Awaited(0_u32), bytes_of(&1_u32));
+        let outcome = line.engine.call_by_line(way, (0, TF_ACCEPT_FDS), data, &mut answer);
+        matches!(outcome, Outcome::Answered)
+    }
+
     /// At either end, in the middle of a call that both know each other for.
     #[test]
     fn a_call_that_becomes_the_states_is_answered() {
@@ -151,12 +159,13 @@ mod tests {
         }
         // It has found its way again.
         (0..MANY).for_each(|value| assert_eq!(line.call(0, &value), Ok(value + 1)));
-        let way = line.way.as_mut().map(|way| {
-            let mut answer = Awaited(0_u32);
-            let data = bytes_of(&1_u32);
-            line.engine.call_by_line(way, (0, TF_ACCEPT_FDS), data, &mut answer)
-        });
-        assert!(matches!(way, Some(Outcome::Answered)), "by the line");
+        assert!(by_itself(&mut line), "by the line");
+        // What is not for a line is the state's, and so is the lane that it shares with others.
+        let mut other = client.line(&manager).unwrap();
+        assert_eq!(other.call(0, &1_u32), Ok(2_u32));
+        let failed = CallError::Failed(Errno::PROTO);
+        assert_eq!(other.call::<u32, u64>(0, &1), Err(failed));
+        assert!(!by_itself(&mut line), "by a lane that is another's");
         server.close();
         looper.join().unwrap();
     }
