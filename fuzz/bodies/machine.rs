@@ -150,7 +150,8 @@ impl Hostile {
         page.word(front::BUFFER_BYTES).store(1 << 20, Ordering::Release);
         page.word(front::ONE_WAY_FREE).store(1 << 19, Ordering::Release);
         let connection = dial();
-        let hello = Request::Hello { version: VERSION, context: context.to_owned() };
+        let hello =
+            Request::Hello { version: VERSION, context: context.to_owned(), channels: 4096 };
         let tally = baton_shm::mapping::create("tally", TALLY_BYTES).expect("a page");
         let pages = [front.as_fd(), tally.as_fd()];
         send(&connection, &encode(&hello), &pages, SendFlags::empty()).expect("it reads");

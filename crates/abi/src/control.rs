@@ -21,7 +21,7 @@ use crate::claim::Claim;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Largest packet, in bytes, that either side sends.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction, so that its ticket fits one packet.
@@ -156,6 +156,9 @@ pub enum Request {
         version: u32,
         /// Name of the context that was opened.
         context: String,
+        /// Channels for which the engine has descriptors, as server. The broker gives each user of
+        /// clients a share of them.
+        channels: u32,
     },
     /// First message of a connection that only looks. Answer: [`Reply::Done`]. After it only
     /// [`Request::Report`], [`Request::AddContext`] and [`Request::Contexts`] are answered.
@@ -208,6 +211,13 @@ pub enum Request {
     OpenChannel {
         /// The owner.
         target: ProcessId,
+    },
+    /// The asker gives up its end of a channel, or could not take its descriptors. The broker
+    /// forgets the channel; its socket, which is closed, tells the other end. No answer, and
+    /// nothing happens if the asker has no such channel.
+    CloseChannel {
+        /// At either end.
+        channel: ChannelId,
     },
     /// References to the node of a handle, of all processes together. `EPERM` unless the asker is
     /// the context manager. Answer: [`Reply::Counts`].
@@ -266,6 +276,8 @@ pub enum Request {
         version: u32,
         /// As it came with [`Reply::Welcome`].
         card: Vec<u8>,
+        /// As in [`Request::Hello`].
+        channels: u32,
     },
     /// What a returning engine had. No answer; as many of these as it takes.
     Claim {

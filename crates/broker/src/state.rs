@@ -156,6 +156,10 @@ impl State {
                 self.frozen_touched(from, target, two_way);
                 return None;
             }
+            Request::CloseChannel { channel } => {
+                self.close_channel(from, channel);
+                return None;
+            }
             Request::Barrier { number } => {
                 out.push(Effect::Event { to: from, event: Event::Barrier { number } });
                 return None;
@@ -306,6 +310,14 @@ impl State {
             self.channels_of(client).remove(server, channel);
             self.channels_of(server).remove(client, channel);
             self.refund(client, Resource::Channels, 1);
+        }
+    }
+
+    fn close_channel(&mut self, from: ProcessId, channel: ChannelId) {
+        let ends = self.channels_of(from).iter().find(|(id, ..)| *id == channel);
+        if let Some((_, peer, is_server)) = ends {
+            let (client, server) = if is_server { (peer, from) } else { (from, peer) };
+            self.channel_failed(channel, client, server);
         }
     }
 

@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
 fn hello() -> Request {
-    Request::Hello { version: VERSION, context: "binder".into() }
+    Request::Hello { version: VERSION, context: "binder".into(), channels: 4096 }
 }
 
 fn memfd(bytes: usize, seals: SealFlags) -> OwnedFd {
@@ -72,9 +72,9 @@ fn a_greeting_that_does_not_fit_is_refused() {
     let daemon = Running::start(Config::at(directory.socket())).unwrap();
     let (page, tally) = (front_page(), tally_page());
     let pages = [page.as_fd(), tally.as_fd()];
-    let unknown = Request::Hello { version: VERSION, context: "nothing".into() };
+    let unknown = Request::Hello { version: VERSION, context: "nothing".into(), channels: 4096 };
     assert_refused(&daemon, unknown, &pages, Errno::NOENT);
-    let newer = Request::Hello { version: VERSION + 1, context: "binder".into() };
+    let newer = Request::Hello { version: VERSION + 1, context: "binder".into(), channels: 4096 };
     assert_refused(&daemon, newer, &pages, Errno::PROTONOSUPPORT);
     let older = Request::Observe { version: VERSION - 1 };
     assert_refused(&daemon, older, &[], Errno::PROTONOSUPPORT);

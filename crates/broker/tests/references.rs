@@ -247,7 +247,7 @@ fn a_barrier_comes_back() {
 #[test]
 fn a_second_greeting_is_a_violation() {
     let (mut core, _, [client]) = Core::with_manager();
-    let hello = Request::Hello { version: VERSION, context: "binder".into() };
+    let hello = Request::Hello { version: VERSION, context: "binder".into(), channels: 4096 };
     for greeting in [hello, Request::Observe { version: VERSION }] {
         assert_eq!(core.ask(client, greeting), None);
         assert_eq!(core.effects(), [violation(client, Violation::Greeting)]);

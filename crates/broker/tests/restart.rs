@@ -149,7 +149,7 @@ fn a_front_page_that_others_could_write_is_refused() {
     first.stop().unwrap();
     let second = start(&directory);
     let page = front_page();
-    let resume = Request::Resume { version: VERSION, card: engine.card.clone() };
+    let resume = Request::Resume { version: VERSION, card: engine.card.clone(), channels: 4096 };
     let greeted = |descriptors: &[_]| {
         let reply = greet(connect(second.socket()).unwrap(), &resume, descriptors);
         reply.map(|(reply, _)| reply)

@@ -64,7 +64,8 @@ impl Broker {
         pages: [OwnedFd; 2],
     ) -> Result<(Broker, Identity), OpenError> {
         let requests = dial(socket)?;
-        let hello = Request::Hello { version: VERSION, context: context.to_owned() };
+        let channels = channels();
+        let hello = Request::Hello { version: VERSION, context: context.to_owned(), channels };
         let failed = |errno| OpenError::System { operation: "talk to the broker", errno };
         let carried = pages.each_ref().map(AsFd::as_fd);
         send(&requests, &encode(&hello), &carried, SendFlags::empty()).map_err(failed)?;
@@ -113,7 +114,8 @@ impl Broker {
         if sockopt::socket_peercred(&socket)?.uid != self.uid {
             return Err(Errno::PERM);
         }
-        let resume = Request::Resume { version: VERSION, card: self.card.clone() };
+        let (card, channels) = (self.card.clone(), channels());
+        let resume = Request::Resume { version: VERSION, card, channels };
         let carried = self.pages.each_ref().map(AsFd::as_fd);
         send(&socket, &encode(&resume), &carried, SendFlags::empty())?;
         Ok(socket)
@@ -212,6 +214,12 @@ impl Link {
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
         }
     }
+}
+
+/// Channels for which this process has descriptors as server: two for each, of half the table.
+fn channels() -> u32 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(u32::MAX, |limit| u32::try_from(limit / 4).unwrap_or(u32::MAX))
 }
 
 /// Connects to the broker's socket, and makes sure of who listens: its directory may be one that

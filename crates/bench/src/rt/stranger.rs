@@ -32,7 +32,8 @@ impl Stranger {
             mapping::create("stranger-front", FRONT_BYTES)?,
             mapping::create("stranger-tally", TALLY_BYTES)?,
         ];
-        let hello = Request::Hello { version: VERSION, context: context.to_owned() };
+        let hello =
+            Request::Hello { version: VERSION, context: context.to_owned(), channels: 4096 };
         match stranger.ask_with(&hello, &pages)? {
             Reply::Welcome { .. } => Ok(stranger),
             _ => Err(io::ErrorKind::ConnectionRefused.into()),

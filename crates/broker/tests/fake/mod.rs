@@ -137,7 +137,7 @@ impl Fake {
     pub fn open(path: &Path, context: &str) -> Result<Fake, Errno> {
         let file = front_page();
         let front = Mapping::<FRONT_BYTES>::new(&file, mapping::Access::ReadWrite).unwrap();
-        let hello = Request::Hello { version: VERSION, context: context.into() };
+        let hello = Request::Hello { version: VERSION, context: context.into(), channels: 4096 };
         Fake::greet_with(path, &hello, front, [file, tally_page()])
     }
 
@@ -149,7 +149,7 @@ impl Fake {
 
     /// With a card that may be another's.
     pub fn resume_as(self, path: &Path, card: Vec<u8>) -> Result<Fake, Errno> {
-        let resume = Request::Resume { version: VERSION, card };
+        let resume = Request::Resume { version: VERSION, card, channels: 4096 };
         Fake::greet_with(path, &resume, self.front, self.pages)
     }
 

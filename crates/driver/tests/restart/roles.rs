@@ -173,7 +173,7 @@ fn bare(socket: &Path) {
     let tally = mapping::create("tally", TALLY_BYTES).expect("memory");
     let pages = [page.as_fd(), tally.as_fd()];
     let mut raw = Raw::connect(socket).expect("a broker");
-    let hello = Request::Hello { version: VERSION, context: "binder".to_owned() };
+    let hello = Request::Hello { version: VERSION, context: "binder".to_owned(), channels: 4096 };
     // Whoever closes its events is gone.
     let (Some(Reply::Welcome { card, .. }), events) = raw.ask(&hello, &pages) else {
         panic!("no welcome")
@@ -270,7 +270,7 @@ impl Raw {
         pages: [BorrowedFd<'_>; 2],
     ) -> (Raw, (Option<Reply>, Option<OwnedFd>)) {
         let raw = Raw::connect(path).expect("a broker");
-        let answer = raw.ask(&Request::Resume { version: VERSION, card }, &pages);
+        let answer = raw.ask(&Request::Resume { version: VERSION, card, channels: 4096 }, &pages);
         (raw, answer)
     }
 
