@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use rustix::thread::CpuSet;
 
 use std::cell::Cell;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Starts a thread on which no signal handler of the program runs.
@@ -103,6 +104,17 @@ pub fn set_rank(rank: Option<Rank>) -> bool {
 #[inline]
 pub fn rank_changes() -> u32 {
     RANK_CHANGES.load(Ordering::Acquire)
+}
+
+/// In children of fork, threads know nothing of their rank, nor of the ways by which their parents' called.
+pub fn forget_in_children() {
+    static HANDLER: Once = Once::new();
+    // SAFETY: the handler is a function of ours, which touches one word and nothing else.
+    HANDLER.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
+}
+
+extern "C" fn in_child() {
+    ranks_changed();
 }
 
 /// Whether the calling thread runs at a real-time priority, as [`rank`] has it.

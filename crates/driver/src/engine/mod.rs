@@ -40,6 +40,7 @@ use crate::state::work::Tid;
 use crate::state::{Effect, State};
 use baton_abi::control::{ChannelId, Identity, ProcessId};
 use baton_abi::lane::*;
+use baton_shm::forks::Maker;
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::sync::{AtomicU32, Ordering};
@@ -61,6 +62,8 @@ pub struct Engine {
     pub identity: Identity,
     /// No other engine of this process ever has it.
     number: u64,
+    /// The process that has opened it.
+    maker: Maker,
     fast: fast::Fast,
     state: Lock<State>,
     /// Held while events are taken from the broker's stream and applied.
@@ -174,6 +177,7 @@ impl Engine {
         let engine = Arc::new(Engine {
             state: Lock::new(State::new(identity.process)),
             identity,
+            maker: Maker::here(),
             number: ENGINES.fetch_add(1, Ordering::Relaxed) + 1,
             fast: fast::Fast::default(),
             events: Lock::new(()),
@@ -216,6 +220,7 @@ impl Engine {
         engine.watch(engine.stop.as_fd(), events::STOP).map_err(system("epoll_ctl"))?;
         engine.watch(engine.repeats.timer(), events::REPEAT).map_err(system("epoll_ctl"))?;
         engine.watch(engine.patrol.timer(), events::PATROL).map_err(system("epoll_ctl"))?;
+        crate::thread::forget_in_children();
         let control = Arc::clone(&engine);
         crate::thread::start("baton-control", move || control.run_control())
             .map_err(system("start the control thread"))?;
@@ -281,7 +286,13 @@ impl Engine {
 
     /// Whether [`Engine::close`] was called, or this is a child of fork.
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.load(Ordering::Acquire) || self.is_inherited()
+    }
+
+    /// Whether this is a child of fork of the process that has opened the device: it has none of the engine's memory, and
+    /// nobody may be left to let go of its locks.
+    pub fn is_inherited(&self) -> bool {
+        !self.maker.is_here()
     }
 
     /// Whether threads poll.
@@ -291,7 +302,7 @@ impl Engine {
 
     /// Closes the device: the broker is told by the end of the connection.
     pub fn close(&self) {
-        if self.closed.swap(true, Ordering::AcqRel) {
+        if self.is_inherited() || self.closed.swap(true, Ordering::AcqRel) {
             return;
         }
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
