@@ -10,7 +10,8 @@
 //! - [`scheduling`]: threads get other priorities.
 //! - [`log`]: what the driver has to say.
 //! - [`trap`]: inline system calls; [`filter`], [`image`]: which of them; [`signals`]: so that
-//!   SIGSYS stays ours. [`calls`]: system calls by number.
+//!   SIGSYS stays ours. [`stack`], [`alternate`], [`switch`]: where such a call is made; [`thread_pointer`]:
+//!   whether it can be. [`calls`]: system calls by number.
 //! - [`real`]: the C library's own functions.
 //!
 //! **Invariant**: for a path or descriptor that is not ours, every function here is the C
@@ -20,6 +21,7 @@
 //! the standard library calls does, and is passed on.
 #![cfg(all(target_os = "linux", target_env = "gnu", target_endian = "little"))]
 
+mod alternate;
 mod calls;
 mod control;
 mod detour;
@@ -35,8 +37,11 @@ mod poll;
 mod real;
 mod scheduling;
 mod signals;
+mod stack;
 mod status;
+mod switch;
 mod table;
+mod thread_pointer;
 mod trap;
 
 /// Run by the dynamic loader before the program's `main`.

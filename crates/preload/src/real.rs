@@ -7,14 +7,17 @@
 
 use libc::{
     DIR, FILE, c_char, c_int, c_long, c_uint, c_ulong, c_void, cpu_set_t, epoll_event, fd_set,
-    gid_t, id_t, mode_t, nfds_t, off_t, pid_t, pollfd, pthread_t, sched_param,
-    sigaction as SigAction, sighandler_t, sigset_t, size_t, ssize_t, stat as Stat, statx as Statx,
-    timespec, timeval, uid_t,
+    gid_t, id_t, mode_t, nfds_t, off_t, pid_t, pollfd, pthread_attr_t, pthread_t, sched_param,
+    sigaction as SigAction, sighandler_t, sigset_t, size_t, ssize_t, stack_t, stat as Stat,
+    statx as Statx, timespec, timeval, uid_t,
 };
 use std::ffi::CStr;
 use std::mem::transmute;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// `thrd_error` of C's `<threads.h>`.
+const THRD_ERROR: c_int = 2;
 
 /// Puts a value into the calling thread's `errno`.
 pub fn set_errno(errno: c_int) {
@@ -195,6 +198,14 @@ real! {
         -> c_int, else libc::ENOSYS;
     setpriority(which: c_uint, who: id_t, nice: c_int) -> c_int, else -1;
     nice(change: c_int) -> c_int, else -1;
+    sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int, else -1;
+    pthread_create(
+        thread: *mut pthread_t,
+        attributes: *const pthread_attr_t,
+        routine: size_t,
+        argument: *mut c_void
+    ) -> c_int, else libc::ENOSYS;
+    thrd_create(thread: *mut pthread_t, routine: size_t, argument: *mut c_void) -> c_int, else THRD_ERROR;
     pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int, else libc::ENOSYS;
 }
 

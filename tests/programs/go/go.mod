@@ -1,0 +1,3 @@
+module baton/tests/programs/go
+
+go 1.22
