@@ -8,6 +8,7 @@
 //! - [`files`]: descriptors come and go; [`table`]: which are ours, and what they stand for.
 //! - [`device`], [`maps`], [`poll`]: what is done with them; [`control`]: `binder-control`.
 //! - [`scheduling`]: threads get other priorities.
+//! - [`programs`]: those that are executed next.
 //! - [`log`]: what the driver has to say.
 //! - [`trap`]: inline system calls; [`filter`], [`image`]: which of them; [`signals`]: so that
 //!   SIGSYS stays ours. [`stack`], [`alternate`], [`switch`]: where such a call is made; [`thread_pointer`]:
@@ -34,6 +35,7 @@ mod maps;
 mod mounts;
 mod paths;
 mod poll;
+mod programs;
 mod real;
 mod scheduling;
 mod signals;
@@ -52,8 +54,17 @@ static CONSTRUCTOR: extern "C" fn() = construct;
 extern "C" fn construct() {
     log::begin();
     if paths::settings().trap {
-        trap::handle();
-        trap::arm_code();
+        let own = image::own();
+        if let image::Own::Hopeless(why) = own {
+            programs::tell(programs::own(), why);
+        }
+        // Go's runtime alone takes all signals for itself.
+        if !matches!(own, image::Own::Hopeless(image::Hopeless::Go)) {
+            trap::handle();
+        }
+        if let image::Own::Watched(code) = own {
+            trap::arm_code(code);
+        }
     }
     // SAFETY: the handler is a function of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

@@ -51,7 +51,7 @@
 use crate::alternate::{Alternate, RED_ZONE_BYTES};
 use crate::filter::{self, MAGIC};
 use crate::stack::{self, Header};
-use crate::{calls, device, image, real, signals, switch, table, thread_pointer};
+use crate::{calls, device, real, signals, switch, table, thread_pointer};
 use libc::{c_int, c_long, c_ulong, c_void, siginfo_t, ucontext_t};
 use std::mem::zeroed;
 use std::ops::Range;
@@ -101,13 +101,12 @@ pub fn arm() {
     }
 }
 
-/// At the start: has the kernel show us what the executable's own code does with descriptors, if
-/// the executable names a device. Later would be too late, for it may open one that way.
-pub fn arm_code() {
-    if !is_handled() {
-        return;
-    }
-    if let Some(filter) = image::code_that_names_a_device().and_then(filter::of_code) {
+/// At the start: has the kernel show us what the executable's own code does with descriptors. Later
+/// would be too late, for it may open a device that way.
+pub fn arm_code(code: Range<usize>) {
+    if is_handled()
+        && let Some(filter) = filter::of_code(code)
+    {
         let _ = filter::install(&filter);
     }
 }

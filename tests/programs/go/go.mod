@@ -1,3 +1,0 @@
-module baton/tests/programs/go
-
-go 1.22
