@@ -88,12 +88,35 @@ pub fn ranks_changed() {
     RANK_CHANGES.fetch_add(1, Ordering::AcqRel);
 }
 
-/// The calling thread gets this rank, or none, in its own right. Nobody is told. False if it may not have it.
-pub fn set_rank(rank: Option<Rank>) -> bool {
+/// What rank threads have that a thread starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Children {
+    /// That of the thread.
+    Inherit,
+    /// None (SCHED_RESET_ON_FORK).
+    Ordinary,
+}
+
+/// What threads have that the calling one starts.
+pub fn children() -> Children {
+    // SAFETY: asks about the calling thread, and touches no memory.
+    match unsafe { libc::sched_getscheduler(0) } {
+        policy if policy > 0 && policy & libc::SCHED_RESET_ON_FORK != 0 => Children::Ordinary,
+        _ => Children::Inherit,
+    }
+}
+
+/// The calling thread gets this rank, or none, in its own right. Nobody is told. False if it may not have it: without
+/// a privilege a thread may not go from [`Children::Ordinary`] to [`Children::Inherit`].
+pub fn set_rank(rank: Option<Rank>, children: Children) -> bool {
     let (policy, priority) = rank.unwrap_or((libc::SCHED_OTHER, 0));
     let parameters = libc::sched_param { sched_priority: priority };
+    let flag = match children {
+        Children::Inherit => 0,
+        Children::Ordinary => libc::SCHED_RESET_ON_FORK,
+    };
     // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
-    let set = unsafe { libc::sched_setscheduler(0, policy, &parameters) } == 0;
+    let set = unsafe { libc::sched_setscheduler(0, policy | flag, &parameters) } == 0;
     if set {
         RANK.set((rank_changes(), rank));
     }
