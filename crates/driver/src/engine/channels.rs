@@ -4,6 +4,7 @@ use super::events::CHANNELS;
 use super::reserve::Purpose;
 use super::{Channels, Engine, Grave};
 use crate::channel::Channel;
+use crate::control::descriptors;
 use crate::state::State;
 use crate::state::node::Node;
 use crate::state::transaction::Refusal;
@@ -13,6 +14,10 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Between two lines of the log about channels that could not be had.
+const LOG_PAUSE: Duration = Duration::from_secs(1);
 
 impl Channels {
     /// Those on which a process is called, oldest first.
@@ -85,8 +90,13 @@ impl Engine {
     }
 
     pub(super) fn open_channel(&self, peer: ProcessId) -> Result<Arc<Channel>, Errno> {
+        self.channels.lock().refused = None;
         self.broker.ask(&Request::OpenChannel { target: peer })?;
         self.take_events();
+        let refused = self.channels.lock().refused.take();
+        if let Some((_, errno)) = refused.filter(|(to, _)| *to == peer) {
+            return Err(errno);
+        }
         self.newest_channel_to(peer).ok_or(Errno::SRCH)
     }
 
@@ -131,17 +141,46 @@ impl Engine {
         Ok(None)
     }
 
-    pub(super) fn add_channel(&self, id: ChannelId, end: End, peer: Identity, fds: Vec<OwnedFd>) {
-        let channel = match Channel::new(id, end, peer.process, fds) {
-            Ok(channel) => Arc::new(channel),
-            Err(errno) => {
-                tracing::warn!(target: "binder", "cannot map a channel: {errno}");
-                return;
+    /// Takes a channel up, or gives it up: then its other end hears so from the broker's next
+    /// answer or from the channel's socket.
+    pub(super) fn add_channel(
+        &self,
+        id: ChannelId,
+        end: End,
+        peer: Identity,
+        fds: Result<Vec<OwnedFd>, Errno>,
+    ) {
+        let process = peer.process;
+        self.accounts.set_descriptors(descriptors());
+        let account = self.accounts.of(peer.uid);
+        let taken = fds.and_then(|fds| Channel::new(id, end, process, account, fds));
+        if let Err(errno) = taken.and_then(|channel| self.take_up(Arc::new(channel), peer)) {
+            if end == End::Client {
+                self.channels.lock().refused = Some((process, errno));
             }
-        };
+            self.broker.tell(&Request::CloseChannel { channel: id });
+            self.log_refused(process, errno);
+        }
+    }
+
+    fn log_refused(&self, peer: ProcessId, errno: Errno) {
+        let mut unlogged = self.unlogged.lock();
+        unlogged.count += 1;
+        if unlogged.written.is_some_and(|last| last.elapsed() < LOG_PAUSE) {
+            return;
+        }
+        let count = std::mem::take(&mut unlogged.count);
+        unlogged.written = Some(Instant::now());
+        drop(unlogged);
+        let pid = self.identity.pid;
+        tracing::warn!(target: "binder", "{pid}: {count} channels refused, the last one with process {}: {errno}", peer.0);
+    }
+
+    fn take_up(&self, channel: Arc<Channel>, peer: Identity) -> Result<(), Errno> {
+        let (id, end) = (channel.id, channel.end);
         let mut state = self.lock();
         if self.is_closed() {
-            return;
+            return Ok(());
         }
         // Nothing that calls were checked by: who a process is, it is from its first channel on.
         let known = state.peers.entry(peer.process).or_default();
@@ -152,12 +191,16 @@ impl Engine {
         // Edge-triggered: what has no room in the stash stays in the socket. Not before the control
         // thread finds the channel by its name: an edge comes once.
         if let Err(errno) = self.watch_edges(channel.socket(), id.0 + CHANNELS) {
-            tracing::warn!(target: "binder", "cannot watch a channel: {errno}");
+            let mut state = self.lock();
+            self.lose_channel(&mut state, &channel, None);
+            self.unlock(state);
+            return Err(errno);
         }
         if end == End::Server {
             // Those who sleep, or are about to, do not know it.
             self.wake_loopers();
         }
+        Ok(())
     }
 
     /// With why, if that is to be said.
@@ -216,7 +259,11 @@ impl Engine {
         why: Option<&'static str>,
     ) {
         self.gather_with(state, channel.peer);
-        state.fail_channel(channel.id);
+        if channel.was_taken_up() {
+            state.fail_channel(channel.id);
+        } else {
+            state.refuse_channel(channel.id);
+        }
         self.carry_out_effects(state);
         self.remove_channel(channel, why);
     }

@@ -36,6 +36,7 @@ mod warmth;
 use crate::channel::Channel;
 use crate::control::Broker;
 use crate::device::OpenError;
+use crate::state::account::Accounts;
 use crate::state::work::Tid;
 use crate::state::{Effect, State};
 use baton_abi::control::{ChannelId, Identity, ProcessId};
@@ -53,6 +54,7 @@ use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::time::Instant;
 
 /// The driver of one opened device.
 #[derive(Debug)]
@@ -63,6 +65,8 @@ pub struct Engine {
     number: u64,
     fast: fast::Fast,
     state: Lock<State>,
+    /// The state's.
+    accounts: Accounts,
     /// Held while events are taken from the broker's stream and applied.
     events: Lock<()>,
     events_taken: AtomicU32,
@@ -110,6 +114,8 @@ pub struct Engine {
     residence: residence::Residence,
     barriers: AtomicU64,
     barrier_seen: AtomicU64,
+    /// Channels that could not be had, of which the log has not heard.
+    unlogged: Lock<Unlogged>,
     closed: AtomicBool,
 }
 
@@ -119,6 +125,13 @@ pub struct Engine {
 struct Grave {
     channel: Arc<Channel>,
     why: Option<&'static str>,
+}
+
+/// A line of the log that is written once a second at most.
+#[derive(Debug, Default)]
+struct Unlogged {
+    count: u64,
+    written: Option<Instant>,
 }
 
 /// Engines so far.
@@ -133,6 +146,8 @@ struct Channels {
     warm: Arc<Vec<Arc<Channel>>>,
     /// Both ends', oldest first.
     by_peer: FxHashMap<ProcessId, Vec<Arc<Channel>>>,
+    /// The last channel that was opened to be called on and could not be had, and why.
+    refused: Option<(ProcessId, Errno)>,
 }
 
 /// The calling thread's id.
@@ -171,8 +186,12 @@ impl Engine {
         let stop = rustix::event::eventfd(0, flags).map_err(system("eventfd"))?;
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)
             .map_err(system("epoll_create"))?;
+        let state = State::new(identity.process);
+        let accounts = state.accounts.clone();
+        accounts.set_owner(identity.uid, crate::control::descriptors());
         let engine = Arc::new(Engine {
-            state: Lock::new(State::new(identity.process)),
+            state: Lock::new(state),
+            accounts,
             identity,
             number: ENGINES.fetch_add(1, Ordering::Relaxed) + 1,
             fast: fast::Fast::default(),
@@ -209,10 +228,11 @@ impl Engine {
             residence: Default::default(),
             barriers: AtomicU64::new(0),
             barrier_seen: AtomicU64::new(0),
+            unlogged: Lock::default(),
             closed: AtomicBool::new(false),
         });
         let link = engine.broker.link();
-        engine.watch(link.events(), events::EVENTS).map_err(system("epoll_ctl"))?;
+        engine.watch_events(&link).map_err(system("epoll_ctl"))?;
         engine.watch(engine.stop.as_fd(), events::STOP).map_err(system("epoll_ctl"))?;
         engine.watch(engine.repeats.timer(), events::REPEAT).map_err(system("epoll_ctl"))?;
         engine.watch(engine.patrol.timer(), events::PATROL).map_err(system("epoll_ctl"))?;

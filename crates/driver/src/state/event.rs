@@ -1,7 +1,23 @@
 //! What the broker says: its events, and the tickets that they bring.
 
 use super::State;
+use super::account::{Held, Resource};
 use baton_abi::control::{Event, Granted, ProcessId, Strength, TicketId};
+
+/// References that have come and whose message has not.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub objects: Vec<Granted>,
+    /// Its place, and its objects'. None of a question of this process's own.
+    _held: Option<[Held; 2]>,
+}
+
+/// How many tickets beyond its user's share are known of a process. Whoever names an older one has
+/// its channel ended: no honest engine has as many without their messages.
+const MAX_OVERDRAWN: usize = 1024;
+
+/// The user of a process of which no channel has told.
+const NOBODY: u32 = u32::MAX;
 
 impl State {
     /// One event of the broker's stream. Channels and who serves a lane are the runner's, and `Barrier` is its own
@@ -13,13 +29,11 @@ impl State {
                 for granted in &objects {
                     self.hold(granted);
                 }
-                self.tickets.insert((from, ticket), objects);
-                if self.disowned.remove(&(from, ticket)) {
-                    self.drop_ticket(from, ticket);
-                }
+                self.keep_ticket(from, ticket, objects);
             }
             Event::TicketCancelled { from, ticket } => {
                 self.release_ticket(from, ticket);
+                self.forget_overdrawn(from, ticket);
             }
             Event::References { node: id, strong, held, holder } => {
                 let (process, holding) = holder;
@@ -52,15 +66,65 @@ impl State {
         }
     }
 
+    fn keep_ticket(&mut self, from: ProcessId, ticket: TicketId, objects: Vec<Granted>) {
+        let dropped = self.disowned.remove(&(from, ticket)).is_some();
+        let held = match from {
+            ProcessId::BROKER => Some(None),
+            _ => self.place_for(from, objects.len()).map(Some),
+        };
+        match held {
+            Some(held) if !dropped => {
+                self.tickets.insert((from, ticket), Ticket { objects, _held: held });
+            }
+            _ => {
+                for granted in &objects {
+                    self.let_go(granted);
+                }
+                if !dropped {
+                    let overdrawn = self.overdrawn.entry(from).or_default();
+                    if overdrawn.len() < MAX_OVERDRAWN {
+                        overdrawn.insert(ticket);
+                    }
+                }
+            }
+        }
+    }
+
+    fn place_for(&self, from: ProcessId, objects: usize) -> Option<[Held; 2]> {
+        let account = self.accounts.of(self.user_of(from));
+        let ticket = account.take(Resource::Tickets, 1)?;
+        Some([ticket, account.take(Resource::Objects, objects)?])
+    }
+
+    fn user_of(&self, process: ProcessId) -> u32 {
+        self.peers.get(&process).map_or(NOBODY, |peer| peer.uid)
+    }
+
+    /// Whether this ticket was beyond its user's share.
+    pub(super) fn is_overdrawn(&self, from: ProcessId, ticket: TicketId) -> bool {
+        self.overdrawn.get(&from).is_some_and(|tickets| tickets.contains(&ticket))
+    }
+
+    /// Nobody names this ticket any more.
+    pub(super) fn forget_overdrawn(&mut self, from: ProcessId, ticket: TicketId) {
+        if let Some(tickets) = self.overdrawn.get_mut(&from) {
+            tickets.remove(&ticket);
+            if tickets.is_empty() {
+                self.overdrawn.remove(&from);
+            }
+        }
+    }
+
     /// Whose nodes' handles lose with this ticket what may be their last strong count.
     pub fn ends_with(&self, from: ProcessId, ticket: TicketId) -> Vec<ProcessId> {
         let held = self.tickets.get(&(from, ticket));
-        self.owners_of_last(held.map_or(&[], |held| held))
+        self.owners_of_last(held.map_or(&[], |held| &held.objects))
     }
 
     /// A grant on the context manager has come by this ticket: from now on it stands for handle 0.
     pub fn set_manager(&mut self, ticket: TicketId) -> bool {
         let claimed = self.tickets.remove(&(ProcessId::BROKER, ticket));
+        let claimed = claimed.map(|ticket| ticket.objects);
         let Some(&[Granted::Handle { handle, .. }]) = claimed.as_deref() else { return false };
         if self.manager.is_some() {
             // Another thread asked at the same time.
@@ -75,14 +139,18 @@ impl State {
     /// A message that nobody takes had this ticket: its references go back, now or when they come.
     pub fn drop_ticket(&mut self, from: ProcessId, ticket: TicketId) {
         let told = ticket == TicketId(0) || self.release_ticket(from, ticket);
+        self.forget_overdrawn(from, ticket);
         if !told && self.is_to_come(ticket.0) {
-            self.disowned.insert((from, ticket));
+            // Beyond the user's share it stays among its tickets when it comes.
+            let account = self.accounts.of(self.user_of(from));
+            let held = account.take(Resource::Disowned, 1);
+            self.disowned.extend(held.map(|held| ((from, ticket), held)));
         }
     }
 
     pub(super) fn release_ticket(&mut self, from: ProcessId, ticket: TicketId) -> bool {
         let Some(held) = self.tickets.remove(&(from, ticket)) else { return false };
-        for granted in &held {
+        for granted in &held.objects {
             self.let_go(granted);
         }
         true
@@ -96,7 +164,8 @@ impl State {
         for (from, ticket) in lost {
             self.release_ticket(from, ticket);
         }
-        self.disowned.retain(|(from, _)| *from != process);
+        self.disowned.retain(|(from, _), _| *from != process);
+        self.overdrawn.remove(&process);
         let handles: Vec<u32> = self
             .references
             .iter()
