@@ -93,11 +93,13 @@ impl Engine {
         self.channels.lock().refused = None;
         self.broker.ask(&Request::OpenChannel { target: peer })?;
         self.take_events();
+        // It may be refused at any moment, and is then told of before it goes.
+        let newest = self.newest_channel_to(peer);
         let refused = self.channels.lock().refused.take();
-        if let Some((_, errno)) = refused.filter(|(to, _)| *to == peer) {
-            return Err(errno);
+        match refused.filter(|(to, _)| *to == peer) {
+            Some((_, errno)) => Err(errno),
+            None => newest.ok_or(Errno::SRCH),
         }
-        self.newest_channel_to(peer).ok_or(Errno::SRCH)
     }
 
     /// A free lane to a process, on another channel if there is none.
@@ -262,6 +264,7 @@ impl Engine {
         if channel.was_taken_up() {
             state.fail_channel(channel.id);
         } else {
+            self.channels.lock().refused = Some((channel.peer, Errno::MFILE));
             state.refuse_channel(channel.id);
         }
         self.carry_out_effects(state);

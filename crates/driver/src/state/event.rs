@@ -191,3 +191,103 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Effect;
+    use crate::state::transaction::{Arrival, Verdict, Via};
+    use baton_abi::control::{ChannelId, NodeId, Request};
+    use baton_abi::lane::{Kind, Message};
+    use rustix::io::Errno;
+
+    const STRANGER: ProcessId = ProcessId(2);
+    const OTHER: ProcessId = ProcessId(3);
+
+    /// A process of root's with a peer of each of two users.
+    fn process() -> State {
+        let mut state = State::new(ProcessId(1));
+        state.buffers.map(1 << 20);
+        for (peer, uid) in [(STRANGER, 1000), (OTHER, 1001)] {
+            let known = state.peers.entry(peer).or_default();
+            (known.uid, known.label) = (uid, "label".to_owned());
+        }
+        state
+    }
+
+    /// Tickets of one peer, each with so many handles of their own; how many were kept.
+    fn send(state: &mut State, from: ProcessId, tickets: u64, objects: u64) -> usize {
+        let before = state.tickets.len();
+        for ticket in 1..=tickets {
+            let handle = |nth| {
+                let number = from.0 * 1_000_000 + ticket * objects + nth;
+                let (handle, node) = (number as u32, NodeId(nth + 1));
+                let (owner, strength) = (from, Strength::Strong);
+                Granted::Handle { handle, owner, node, strength, flags: 0 }
+            };
+            let objects = (0..objects).map(handle).collect();
+            state.event(Event::Ticket { from, ticket: TicketId(ticket), objects });
+        }
+        state.tickets.len() - before
+    }
+
+    fn claim(state: &mut State, from: ProcessId, ticket: u64) -> Result<(), Verdict> {
+        let message = Message { ticket, ..Message::default() };
+        let (via, chain) = (Via { channel: ChannelId(1), lane: 0 }, Vec::new());
+        let arrival = Arrival { via, peer: from, message: &message, chain };
+        let admitted = state.admit_reply(&arrival);
+        state.drop_claim(&arrival);
+        admitted.map(|room| state.reject(room, Vec::new(), Vec::new()))
+    }
+
+    #[test]
+    fn tickets_without_their_messages_are_bounded_by_their_user() {
+        for (tickets, objects, kept) in
+            [(5_000, 1, 5_000), (20_000, 1, 7_168), (20_000, 0, 7_168), (1_000, 64, 448)]
+        {
+            let mut state = process();
+            assert_eq!(send(&mut state, STRANGER, tickets, objects), kept);
+            let released = state.take_effects().into_iter().filter(|effect| {
+                matches!(effect, Effect::Tell(Request::Release { strong: 1, grants: 1, .. }))
+            });
+            let refused = tickets - kept as u64;
+            assert_eq!(released.count() as u64, refused * objects, "they go back at once");
+            assert_eq!(state.references.iter().count() as u64, kept as u64 * objects);
+            assert!(state.overdrawn.values().all(|tickets| tickets.len() <= MAX_OVERDRAWN));
+            assert_eq!(send(&mut state, OTHER, 100, objects), 100, "another user's");
+        }
+    }
+
+    #[test]
+    fn a_message_with_a_ticket_beyond_the_share_fails_and_the_next_one_does_not() {
+        let mut state = process();
+        let kept = send(&mut state, STRANGER, 8_000, 1) as u64;
+        assert_eq!(claim(&mut state, STRANGER, 1), Ok(()));
+        let over = Err(Verdict::Refused(Kind::Failed, Errno::DQUOT));
+        assert_eq!(claim(&mut state, STRANGER, kept + 1), over);
+        // Named twice, or by somebody else, it is a lie.
+        assert_eq!(claim(&mut state, STRANGER, kept + 1), Err(Verdict::NotYet));
+        assert_eq!(claim(&mut state, OTHER, kept + 2), Err(Verdict::NotYet));
+        assert_eq!(send(&mut state, STRANGER, 1, 1), 1, "there is room for one");
+        state.event(Event::Dead { process: STRANGER });
+        state.event(Event::Dead { process: OTHER });
+        assert!(state.is_settled());
+    }
+
+    #[test]
+    fn tickets_that_are_cancelled_or_disowned_leave_nothing() {
+        let mut state = process();
+        for ticket in 1..=10_000 {
+            let ticket = TicketId(ticket);
+            state.event(Event::Ticket { from: STRANGER, ticket, objects: Vec::new() });
+            state.event(Event::TicketCancelled { from: STRANGER, ticket });
+        }
+        assert!(state.is_settled());
+        for ticket in 1..=10_000 {
+            state.drop_ticket(STRANGER, TicketId(ticket));
+        }
+        assert_eq!(state.disowned.len(), 1_792, "no more than its user may");
+        state.event(Event::Dead { process: STRANGER });
+        assert!(state.is_settled());
+    }
+}
