@@ -2,6 +2,7 @@
 
 use super::events::CHANNELS;
 use super::reserve::Purpose;
+use super::warmth::FEW;
 use super::{Channels, Engine, Grave};
 use crate::channel::Channel;
 use crate::control::descriptors;
@@ -10,6 +11,7 @@ use crate::state::node::Node;
 use crate::state::transaction::Refusal;
 use baton_abi::control::{ChannelId, End, Identity, ProcessId, Reply, Request};
 use baton_abi::lane::front;
+use baton_shm::sync::Ordering;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::hash_map::Entry;
@@ -28,18 +30,26 @@ impl Channels {
 
     fn add(&mut self, channel: &Arc<Channel>) {
         if channel.end == End::Server {
-            Arc::make_mut(&mut self.incoming).push(Arc::clone(channel));
-            Arc::make_mut(&mut self.warm).push(Arc::clone(channel));
+            self.incoming.push(Arc::clone(channel));
+            self.count_again();
+            if self.warm.len() < FEW || !channel.cool() {
+                Arc::make_mut(&mut self.warm).push(Arc::clone(channel));
+            }
         }
         self.by_peer.entry(channel.peer).or_default().push(Arc::clone(channel));
         self.by_id.insert(channel.id, Arc::clone(channel));
     }
 
     fn remove(&mut self, channel: &Channel) -> Option<Arc<Channel>> {
-        let is_other = |other: &Arc<Channel>| other.id != channel.id;
+        let is_other = |other: &Arc<Channel>| !std::ptr::eq(&raw const **other, channel);
         if channel.end == End::Server {
-            Arc::make_mut(&mut self.incoming).retain(is_other);
-            Arc::make_mut(&mut self.warm).retain(is_other);
+            if let Some(place) = self.incoming.iter().position(|other| !is_other(other)) {
+                self.incoming.swap_remove(place);
+            }
+            self.count_again();
+            if !self.warm.iter().all(is_other) {
+                Arc::make_mut(&mut self.warm).retain(is_other);
+            }
         }
         if let Entry::Occupied(mut all) = self.by_peer.entry(channel.peer) {
             all.get_mut().retain(is_other);
@@ -49,6 +59,13 @@ impl Channels {
         }
         self.by_id.remove(&channel.id)
     }
+
+    fn count_again(&mut self) {
+        let few = if self.incoming.len() <= FEW { &self.incoming[..] } else { &[] };
+        if few.len() != self.few.len() || !few.is_empty() {
+            self.few = Arc::new(few.to_vec());
+        }
+    }
 }
 
 impl Engine {
@@ -57,10 +74,16 @@ impl Engine {
         self.channels.lock().by_id.get(&id).cloned()
     }
 
-    /// The channels on which this process is called.
-    pub(super) fn incoming(&self) -> Arc<Vec<Arc<Channel>>> {
+    /// The channels on which this process is called, one by one: it takes long where there are many.
+    pub(super) fn incoming(&self) -> Vec<Arc<Channel>> {
+        self.channels.lock().incoming.clone()
+    }
+
+    /// Those at which every look for messages goes: all if they are few, or else those that are warm.
+    pub(super) fn watched(&self) -> Arc<Vec<Arc<Channel>>> {
         let channels = self.channels.lock();
-        Arc::clone(&channels.incoming)
+        let few = channels.incoming.len() <= FEW;
+        Arc::clone(if few { &channels.few } else { &channels.warm })
     }
 
     pub(super) fn channels_with(&self, peer: ProcessId) -> Vec<Arc<Channel>> {
@@ -187,6 +210,7 @@ impl Engine {
         // Nothing that calls were checked by: who a process is, it is from its first channel on.
         let known = state.peers.entry(peer.process).or_default();
         (known.pid, known.uid, known.label) = (peer.pid, peer.uid, peer.security_context);
+        channel.wanted(self.requests.load(Ordering::Relaxed));
         self.channels.lock().add(&channel);
         // What is left takes long where there are many.
         drop(state);
@@ -198,7 +222,7 @@ impl Engine {
             self.unlock(state);
             return Err(errno);
         }
-        if end == End::Server {
+        if end == End::Server && !channel.is_cold() {
             // Those who sleep, or are about to, do not know it.
             self.wake_loopers();
         }
@@ -214,6 +238,7 @@ impl Engine {
         let removed = self.channels.lock().remove(channel);
         if channel.end == End::Server {
             self.end_duties(channel.id, None);
+            self.full.lock().retain(|full| full.id != channel.id);
             self.tell_loopers();
             // Those who sleep there choose anew.
             removed.iter().for_each(|channel| self.part_with(channel));

@@ -1,14 +1,14 @@
 //! The broker's events, and the control thread that takes them when nobody else does.
 
 use super::Engine;
-use super::accept::Candidate;
+use super::accept::{Among, Candidate};
 use super::rejoin::Comeback;
 use crate::channel::{Channel, Drained};
 use crate::control::{Gone, Link};
 use crate::state::State;
 use crate::state::transaction::Via;
 use crate::state::work::Tid;
-use baton_abi::control::{ChannelId, Event, Request};
+use baton_abi::control::{ChannelId, End, Event, Request};
 use baton_abi::lane::tally;
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
@@ -61,7 +61,7 @@ impl Engine {
                     // nobody, or was left for later.
                     if news {
                         let mut state = self.lock();
-                        self.accept(&mut state, None);
+                        self.accept(&mut state, Among::Watched);
                         self.accept_answers(&mut state);
                         self.carry_out(&mut state);
                     }
@@ -92,11 +92,10 @@ impl Engine {
             }
             Event::References { holder: (process, holding), .. } => {
                 // What came before it stands before what it leads to.
-                let (mut state, later) = self.accept_posted(None);
-                if later.is_some() && holding.is_none() {
-                    self.unlock(state);
-                    state = self.accept_posted(Some(process)).0;
-                }
+                let mut state = match holding {
+                    Some(_) => self.accept_posted(Among::Watched).0,
+                    None => self.accept_posted_by(process).0,
+                };
                 self.gather_with(&mut state, process);
                 state.event(event);
                 self.carry_out(&mut state);
@@ -104,11 +103,7 @@ impl Engine {
             Event::Dead { process } => {
                 // No more of them come.
                 let its_channels = self.channels_with(process);
-                let (mut state, later) = self.accept_posted(None);
-                if later.is_some() {
-                    self.unlock(state);
-                    state = self.accept_posted(Some(process)).0;
-                }
+                let (mut state, _) = self.accept_posted_by(process);
                 self.gather_with(&mut state, process);
                 self.accept_last_words(&mut state, process);
                 state.event(event);
@@ -145,12 +140,12 @@ impl Engine {
     ) -> Guard<'_, State> {
         loop {
             let mut state = self.pass_barrier();
-            let mut still = self.accept(&mut state, None).later();
+            let mut still = self.accept(&mut state, Among::Watched).later();
             if let Some(liar) = still.filter(|_| still == later)
                 && let Some(channel) = self.channel(liar.channel)
             {
                 self.end_channel(&mut state, &channel, "a call without a grant");
-                still = self.accept(&mut state, None).later();
+                still = self.accept(&mut state, Among::Watched).later();
             }
             if let Some(tid) = caller.take()
                 && !self.accept_answer(&mut state, tid)
@@ -250,6 +245,9 @@ impl Engine {
             if events.is_empty() {
                 unread.retain(|&channel| self.visit(channel, false));
             }
+            if events.is_empty() || events.iter().any(|event| event.data.u64() > CHANNELS) {
+                self.hear_out();
+            }
             if comeback.is_due() {
                 self.greet_broker(&mut comeback);
             }
@@ -257,11 +255,14 @@ impl Engine {
         }
     }
 
-    /// A peer has rung, sent descriptors ahead, or hung up. True if its socket is to be looked at
-    /// again some time later.
+    /// A peer has rung, sent descriptors ahead, or hung up: then what it has left comes in, or else
+    /// by the next [`Engine::hear_out`]. True if its socket is to be looked at again some time later.
     fn visit(&self, id: ChannelId, has_hung_up: bool) -> bool {
         let Some(channel) = self.channel(id) else { return false };
         let drained = channel.drain_socket();
+        if channel.end == End::Server && channel.is_wanted() {
+            self.warm_up(&channel);
+        }
         let over = drained.is_err() || has_hung_up;
         if over {
             // What it sent last may carry references of which the broker has told by now.
@@ -271,31 +272,30 @@ impl Engine {
                 drop(self.pass_barrier());
             }
         }
-        let later = if over { self.see_off(&channel) } else { self.hear_out() };
-        if later.is_some() {
-            drop(self.catch_up(later, None));
+        if over {
+            let later = self.see_off(&channel);
+            if later.is_some() {
+                drop(self.catch_up(later, None));
+            }
         }
         !over && drained == Ok(Drained::More)
     }
 
-    /// Takes in what has come, and says what of it waits for an event.
-    fn hear_out(&self) -> Option<Candidate> {
+    /// Takes in what has come.
+    fn hear_out(&self) {
         let mut state = self.lock();
-        let later = self.accept(&mut state, None).later();
+        let later = self.accept(&mut state, Among::Watched).later();
         self.accept_answers(&mut state);
         self.unlock(state);
-        later
+        if later.is_some() {
+            drop(self.catch_up(later, None));
+        }
     }
 
     /// The same of a peer that has hung up.
     fn see_off(&self, channel: &Channel) -> Option<Candidate> {
         tracing::debug!(target: "binder", "{}: process {} has hung up", self.identity.pid, channel.peer.0);
-        let (mut state, mut later) = self.accept_posted(None);
-        if later.is_some() {
-            self.unlock(state);
-            let (own, of_its_own) = self.accept_posted(Some(channel.peer));
-            (state, later) = (own, of_its_own.or(later));
-        }
+        let (mut state, later) = self.accept_posted_by(channel.peer);
         self.accept_answers(&mut state);
         self.gather_with(&mut state, channel.peer);
         self.accept_last_words(&mut state, channel.peer);

@@ -39,6 +39,7 @@ use crate::device::OpenError;
 use crate::state::account::Accounts;
 use crate::state::work::Tid;
 use crate::state::{Effect, State};
+use accept::Among;
 use baton_abi::control::{ChannelId, Identity, ProcessId};
 use baton_abi::lane::*;
 use baton_shm::lock::{Guard, Lock};
@@ -102,6 +103,8 @@ pub struct Engine {
     own_words: Lock<FxHashMap<Tid, Arc<AtomicU32>>>,
     /// Some channel's one-way transactions wait for room.
     any_full: AtomicBool,
+    /// Which.
+    full: Lock<Vec<Arc<Channel>>>,
     polling: AtomicBool,
     /// An eventfd for each thread that polls.
     pollables: Lock<FxHashMap<Tid, &'static OwnedFd>>,
@@ -140,8 +143,9 @@ static ENGINES: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug, Default)]
 struct Channels {
     by_id: FxHashMap<ChannelId, Arc<Channel>>,
-    /// Replaced as a whole: a look at all of them costs one count.
-    incoming: Arc<Vec<Arc<Channel>>>,
+    incoming: Vec<Arc<Channel>>,
+    /// The same, while they are [`warmth::FEW`]; replaced as a whole: a look at all costs one count.
+    few: Arc<Vec<Arc<Channel>>>,
     /// Those of them at which loopers look; see [`warmth`].
     warm: Arc<Vec<Arc<Channel>>>,
     /// Both ends', oldest first.
@@ -217,6 +221,7 @@ impl Engine {
             requests: AtomicU64::new(0),
             own_words: Lock::default(),
             any_full: AtomicBool::new(false),
+            full: Lock::default(),
             polling: AtomicBool::new(false),
             pollables: Lock::default(),
             epoll,
@@ -284,7 +289,7 @@ impl Engine {
             channel.lane(calling.via.lane as usize)?.inbox().set_polling(true);
         }
         self.publish(&state);
-        self.accept(&mut state, None);
+        self.accept(&mut state, Among::Watched);
         self.carry_out(&mut state);
         Ok(pollable.as_fd())
     }

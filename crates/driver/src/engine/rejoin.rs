@@ -12,6 +12,7 @@
 //! the broker goes to the new one.
 
 use super::Engine;
+use super::accept::Among;
 use super::events::GREETING;
 use crate::channel::Channel;
 use crate::control::{Greeting, Link};
@@ -70,7 +71,7 @@ impl Engine {
         self.gather(&mut state);
         self.forget_tally();
         state.broker_lost();
-        self.accept(&mut state, None);
+        self.accept(&mut state, Among::All);
         self.carry_out(&mut state);
     }
 
@@ -119,7 +120,7 @@ impl Engine {
     fn rejoin(&self, link: Arc<Link>) -> bool {
         let _events = self.events.lock();
         // What was announced in time comes in now; what comes later has lost its references.
-        let (mut state, _) = self.accept_posted(None);
+        let (mut state, _) = self.accept_posted(Among::All);
         self.gather(&mut state);
         if self.is_closed() || self.watch_events(&link).is_err() {
             return false;
