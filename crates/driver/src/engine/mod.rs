@@ -36,8 +36,10 @@ mod warmth;
 use crate::channel::Channel;
 use crate::control::Broker;
 use crate::device::OpenError;
+use crate::state::account::Accounts;
 use crate::state::work::Tid;
 use crate::state::{Effect, State};
+use accept::Among;
 use baton_abi::control::{ChannelId, Identity, ProcessId};
 use baton_abi::lane::*;
 use baton_shm::forks::Maker;
@@ -54,6 +56,7 @@ use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::time::Instant;
 
 /// The driver of one opened device.
 #[derive(Debug)]
@@ -66,6 +69,8 @@ pub struct Engine {
     maker: Maker,
     fast: fast::Fast,
     state: Lock<State>,
+    /// The state's.
+    accounts: Accounts,
     /// Held while events are taken from the broker's stream and applied.
     events: Lock<()>,
     events_taken: AtomicU32,
@@ -101,6 +106,8 @@ pub struct Engine {
     own_words: Lock<FxHashMap<Tid, Arc<AtomicU32>>>,
     /// Some channel's one-way transactions wait for room.
     any_full: AtomicBool,
+    /// Which.
+    full: Lock<Vec<Arc<Channel>>>,
     polling: AtomicBool,
     /// An eventfd for each thread that polls.
     pollables: Lock<FxHashMap<Tid, &'static OwnedFd>>,
@@ -113,6 +120,8 @@ pub struct Engine {
     residence: residence::Residence,
     barriers: AtomicU64,
     barrier_seen: AtomicU64,
+    /// Channels that could not be had, of which the log has not heard.
+    unlogged: Lock<Unlogged>,
     closed: AtomicBool,
 }
 
@@ -124,18 +133,28 @@ struct Grave {
     why: Option<&'static str>,
 }
 
+/// A line of the log that is written once a second at most.
+#[derive(Debug, Default)]
+struct Unlogged {
+    count: u64,
+    written: Option<Instant>,
+}
+
 /// Engines so far.
 static ENGINES: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug, Default)]
 struct Channels {
     by_id: FxHashMap<ChannelId, Arc<Channel>>,
-    /// Replaced as a whole: a look at all of them costs one count.
-    incoming: Arc<Vec<Arc<Channel>>>,
+    incoming: Vec<Arc<Channel>>,
+    /// The same, while they are [`warmth::FEW`]; replaced as a whole: a look at all costs one count.
+    few: Arc<Vec<Arc<Channel>>>,
     /// Those of them at which loopers look; see [`warmth`].
     warm: Arc<Vec<Arc<Channel>>>,
     /// Both ends', oldest first.
     by_peer: FxHashMap<ProcessId, Vec<Arc<Channel>>>,
+    /// The last channel that was opened to be called on and could not be had, and why.
+    refused: Option<(ProcessId, Errno)>,
 }
 
 /// The calling thread's id.
@@ -174,8 +193,12 @@ impl Engine {
         let stop = rustix::event::eventfd(0, flags).map_err(system("eventfd"))?;
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)
             .map_err(system("epoll_create"))?;
+        let state = State::new(identity.process);
+        let accounts = state.accounts.clone();
+        accounts.set_owner(identity.uid, crate::control::descriptors());
         let engine = Arc::new(Engine {
-            state: Lock::new(State::new(identity.process)),
+            state: Lock::new(state),
+            accounts,
             identity,
             maker: Maker::here(),
             number: ENGINES.fetch_add(1, Ordering::Relaxed) + 1,
@@ -202,6 +225,7 @@ impl Engine {
             requests: AtomicU64::new(0),
             own_words: Lock::default(),
             any_full: AtomicBool::new(false),
+            full: Lock::default(),
             polling: AtomicBool::new(false),
             pollables: Lock::default(),
             epoll,
@@ -213,10 +237,11 @@ impl Engine {
             residence: Default::default(),
             barriers: AtomicU64::new(0),
             barrier_seen: AtomicU64::new(0),
+            unlogged: Lock::default(),
             closed: AtomicBool::new(false),
         });
         let link = engine.broker.link();
-        engine.watch(link.events(), events::EVENTS).map_err(system("epoll_ctl"))?;
+        engine.watch_events(&link).map_err(system("epoll_ctl"))?;
         engine.watch(engine.stop.as_fd(), events::STOP).map_err(system("epoll_ctl"))?;
         engine.watch(engine.repeats.timer(), events::REPEAT).map_err(system("epoll_ctl"))?;
         engine.watch(engine.patrol.timer(), events::PATROL).map_err(system("epoll_ctl"))?;
@@ -269,7 +294,7 @@ impl Engine {
             channel.lane(calling.via.lane as usize)?.inbox().set_polling(true);
         }
         self.publish(&state);
-        self.accept(&mut state, None);
+        self.accept(&mut state, Among::Watched);
         self.carry_out(&mut state);
         Ok(pollable.as_fd())
     }
