@@ -66,6 +66,12 @@ pub struct Channel {
     asleep: AtomicU32,
     /// Server: loopers do not look here.
     cold: AtomicBool,
+    /// Server: no looper looks here, and the doorbell wakes nobody.
+    muted: AtomicBool,
+    /// Server: how often that has become so.
+    times_muted: AtomicU32,
+    /// Server: looks here that have come to nothing, less what requests have made up for.
+    fruitless: AtomicU32,
     /// The processor on which this end last said that it runs, and one.
     shown_processor: AtomicU32,
     /// Server: which of the process's requests was this client's last.
@@ -210,6 +216,9 @@ impl Channel {
             bell,
             asleep: AtomicU32::new(0),
             cold: AtomicBool::new(false),
+            muted: AtomicBool::new(false),
+            times_muted: AtomicU32::new(0),
+            fruitless: AtomicU32::new(0),
             shown_processor: AtomicU32::new(0),
             wanted_at: AtomicU64::new(0),
             answers: Pace::default(),

@@ -51,6 +51,9 @@ pub enum Drained {
 #[derive(Debug, Default)]
 pub(super) struct Sent(VecDeque<Held>);
 
+/// Messages that are read before others have their turn.
+const MOST_AT_ONCE: u32 = 64;
+
 /// No message takes less of a socket's send buffer.
 const LEAST_MESSAGE_BYTES: usize = 512;
 
@@ -169,19 +172,27 @@ impl Channel {
         }
     }
 
-    /// Reads the socket until it is empty, or there is no room for what is in it. `Err` once the
-    /// peer has closed it or misbehaved.
-    pub fn drain_socket(&self) -> Result<Drained, Errno> {
+    /// Reads the socket until it is empty, there is no room for what is in it, or it has been enough
+    /// for now; with how many doorbells there were. `Err` once the peer has closed it or misbehaved.
+    pub fn drain_socket(&self) -> Result<(Drained, u32), Errno> {
         let mut stash = self.stash.lock();
-        self.drain_into(&mut stash, None).map(|(drained, _)| drained)
+        let (mut doorbells, mut left) = (0, MOST_AT_ONCE);
+        let counted = |number| {
+            doorbells += u32::from(number == DOORBELL);
+            left -= 1;
+            left > 0
+        };
+        let (drained, _) = self.drain_into(&mut stash, None, counted)?;
+        Ok((drained, doorbells))
     }
 
     /// With the descriptors of a message that is `wanted`, if they have come to light: these need no
-    /// room here.
+    /// room here. Goes on for as long as `goes_on` says of the number that has been read.
     fn drain_into(
         &self,
         stash: &mut Stash,
         wanted: Option<u32>,
+        mut goes_on: impl FnMut(u32) -> bool,
     ) -> Result<(Drained, Option<Vec<OwnedFd>>), Errno> {
         let more = Ok((Drained::More, None));
         while !stash.ended {
@@ -222,6 +233,9 @@ impl Channel {
                 (Err(_), _) if !is_unwanted => stash.failed.push(number),
                 (Ok(_) | Err(_), _) => stash.forget(number),
             }
+            if !goes_on(number) {
+                return more;
+            }
         }
         stash.ended = true;
         Err(Errno::CONNRESET)
@@ -252,9 +266,15 @@ impl Channel {
         let number = message.fds_number;
         let mut stash = self.stash.lock();
         let known = stash.by_number.remove(&number);
+        // A peer may write as fast as this thread reads.
+        let mut left = MAX_STASHED;
+        let goes_on = |_| {
+            left -= 1;
+            left > 0
+        };
         let (drained, found) = match known {
             Some(known) => (Ok(Drained::More), Some(known.fds)),
-            None => match self.drain_into(&mut stash, Some(number)) {
+            None => match self.drain_into(&mut stash, Some(number), goes_on) {
                 Ok((drained, found)) => (Ok(drained), found),
                 Err(errno) => (Err(errno), None),
             },
