@@ -110,6 +110,8 @@ pub struct Channel {
     one_way_read: AtomicU64,
     /// Client: the server has the channel, as it says by its first message on the socket.
     taken_up: AtomicBool,
+    /// Server: one for each lane that is mapped.
+    mapped: Lock<Vec<Held>>,
     stash: Lock<socket::Stash>,
     sent: Lock<socket::Sent>,
     /// Of the peer's user, with this process.
@@ -237,6 +239,7 @@ impl Channel {
             full: AtomicBool::new(false),
             one_way_read: AtomicU64::new(0),
             taken_up: AtomicBool::new(end == End::Server),
+            mapped: Lock::default(),
             stash: Lock::default(),
             sent: Lock::default(),
             account,
@@ -341,6 +344,10 @@ impl Channel {
     #[cold]
     fn map_lane(&self, lane: usize) -> Result<&Mapping<LANE_BYTES>, Errno> {
         let at = area_at(lane, End::Server);
+        if self.end == End::Server {
+            let mut mapped = self.mapped.lock();
+            mapped.push(self.account.take(Resource::Lanes, 1).ok_or(Errno::DQUOT)?);
+        }
         let map = Mapping::part(&self.file, at, Access::ReadWrite)?;
         Ok(self.lanes[lane].get_or_init(|| map))
     }

@@ -53,6 +53,8 @@ pub(super) struct Sent(VecDeque<Held>);
 
 /// Messages that are read before others have their turn.
 const MOST_AT_ONCE: u32 = 64;
+/// On a channel that is muted: more than are forgiven.
+const MOST_OF_MUTED: u32 = 16;
 
 /// No message takes less of a socket's send buffer.
 const LEAST_MESSAGE_BYTES: usize = 512;
@@ -176,7 +178,8 @@ impl Channel {
     /// for now; with how many doorbells there were. `Err` once the peer has closed it or misbehaved.
     pub fn drain_socket(&self) -> Result<(Drained, u32), Errno> {
         let mut stash = self.stash.lock();
-        let (mut doorbells, mut left) = (0, MOST_AT_ONCE);
+        let muted = self.muted.load(Ordering::Relaxed);
+        let (mut doorbells, mut left) = (0, if muted { MOST_OF_MUTED } else { MOST_AT_ONCE });
         let counted = |number| {
             doorbells += u32::from(number == DOORBELL);
             left -= 1;

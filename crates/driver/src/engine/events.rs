@@ -298,7 +298,7 @@ impl Engine {
         if channel.end == End::Server {
             match &drained {
                 Ok((_, doorbells)) if *doorbells > 0 && !channel.has_message() => {
-                    self.count_fruitless(&channel, 1);
+                    self.count_fruitless(&channel, *doorbells);
                 }
                 _ => self.warm_up(&channel),
             }

@@ -30,7 +30,7 @@ pub(crate) const FORGIVEN: u32 = 4;
 pub(super) const ROUND: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Channels that one round looks at.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 16;
 
 /// Looks for nothing in one round that are none too many.
 const FEW_FRUITLESS: u32 = 8;
