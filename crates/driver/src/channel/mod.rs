@@ -110,7 +110,7 @@ pub struct Channel {
     one_way_read: AtomicU64,
     /// Client: the server has the channel, as it says by its first message on the socket.
     taken_up: AtomicBool,
-    /// Server: one for each lane that is mapped.
+    /// Server: one for each lane that is mapped. Held while one is.
     mapped: Lock<Vec<Held>>,
     stash: Lock<socket::Stash>,
     sent: Lock<socket::Sent>,
@@ -343,12 +343,17 @@ impl Channel {
 
     #[cold]
     fn map_lane(&self, lane: usize) -> Result<&Mapping<LANE_BYTES>, Errno> {
-        let at = area_at(lane, End::Server);
-        if self.end == End::Server {
-            let mut mapped = self.mapped.lock();
-            mapped.push(self.account.take(Resource::Lanes, 1).ok_or(Errno::DQUOT)?);
+        let mut mapped = self.mapped.lock();
+        if let Some(map) = self.lanes[lane].get() {
+            return Ok(map);
         }
+        let held = match self.end {
+            End::Client => None,
+            End::Server => Some(self.account.take(Resource::Lanes, 1).ok_or(Errno::DQUOT)?),
+        };
+        let at = area_at(lane, End::Server);
         let map = Mapping::part(&self.file, at, Access::ReadWrite)?;
+        mapped.extend(held);
         Ok(self.lanes[lane].get_or_init(|| map))
     }
 
