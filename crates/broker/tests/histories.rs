@@ -238,7 +238,7 @@ impl History {
                 let Some(channel) = self.dice.pick(&channels) else { return };
                 if self.dice.once_in(3) {
                     self.ask(who, Request::CloseChannel { channel });
-                    self.end_channel(channel);
+                    self.end_channel(who, channel);
                 }
             }
             19 => {
@@ -349,7 +349,7 @@ impl History {
         };
         let reply = self.ask(who, request);
         if let Some(channel) = closed {
-            self.end_channel(channel);
+            self.end_channel(who, channel);
         }
         let Some(engine) = self.engines.get_mut(&who) else { return };
         if let Some((number, strong, grants)) = returned
@@ -507,8 +507,11 @@ impl History {
     }
 
     /// A channel's socket is closed at one end, which the other sees.
-    fn end_channel(&mut self, channel: ChannelId) {
-        for engine in self.engines.values_mut() {
+    fn end_channel(&mut self, at: ProcessId, channel: ChannelId) {
+        let Some(engine) = self.engines.get_mut(&at) else { return };
+        let Some((_, peer)) = engine.books.channels.remove(&channel) else { return };
+        let Some(engine) = self.engines.get_mut(&peer) else { return };
+        if engine.books.channels.get(&channel).is_some_and(|(_, with)| *with == at) {
             engine.books.channels.remove(&channel);
         }
     }
@@ -629,6 +632,9 @@ impl History {
         let part = self.dice.roll(claims.len() as u64 + 1) as usize;
         let leaves = self.dice.once_in(8);
         if leaves || (!is_honest && self.dice.once_in(16)) {
+            if !is_honest {
+                self.engine(who).books = Books::of_claims(&claims[..part]);
+            }
             self.ask(who, Request::Claim { claims: claims[..part].to_vec() });
             if !leaves {
                 let nothing = if self.dice.once_in(2) {

@@ -93,7 +93,7 @@ impl Books {
         assert_ne!(owner, to, "a handle to its own node");
         let new = Held { owner, node, strong: 0, grants: 0, denied: false };
         let held = self.handles.entry(handle).or_insert(new);
-        assert_eq!((held.owner, held.node), (owner, node), "one number for two nodes");
+        assert_eq!((held.owner, held.node), (owner, node), "one number for two nodes: {handle} {held:?}");
         held.grants += 1;
         held.strong += u32::from(strength == Strength::Strong);
     }
@@ -108,8 +108,9 @@ impl Books {
             Some(strength) => told.holders.insert(process, strength),
             None => told.holders.remove(&process),
         };
-        if !held {
-            assert!(told.holders.is_empty(), "{node:?} is not held by {:?}", told.holders);
+        // The last one, if several are told of at once.
+        if told.holders.is_empty() {
+            assert!(!held, "{node:?} is held by nobody");
             self.nodes.remove(&node);
         }
         before != holding
