@@ -74,6 +74,7 @@ impl Broker {
             None => self.dismiss_guest(reader.user, id),
         }
         self.crowded.remove(&id);
+        self.unanswered.remove(&id);
         self.complain(&connection.credentials, why);
     }
 

@@ -20,6 +20,17 @@ pub(crate) struct Connection {
     pub role: Role,
     /// Its process has ended: so many more requests are read that it may have left.
     pub leaving: Option<u32>,
+    /// A reply that could not be sent yet. Until it is, no request is read.
+    pub unsent: Option<Unsent>,
+}
+
+pub(crate) struct Unsent {
+    pub bytes: Vec<u8>,
+    pub descriptor: Option<OwnedFd>,
+    /// The connection ends with it.
+    pub refusal: Option<Errno>,
+    /// How often its peer's queue was full.
+    pub n_full: u32,
 }
 
 pub(crate) enum Role {
@@ -57,16 +68,22 @@ impl Connection {
     /// Of the broker's descriptors: the socket and the pidfd.
     pub const DESCRIPTORS: u64 = 2;
 
-    /// `ESRCH` if the process that connected is gone already.
+    /// `ESRCH` if the process that connected is gone already. The socket comes back with an error.
     pub fn new(
         socket: OwnedFd,
         rights: impl FnOnce(&Credentials) -> Rights,
-    ) -> Result<Connection, Errno> {
-        let credentials = peer::credentials(&socket)?;
-        let pidfd = peer::pidfd(&socket, &credentials)?;
+    ) -> Result<Connection, (OwnedFd, Errno)> {
+        let peer = peer::credentials(&socket).and_then(|credentials| {
+            let pidfd = peer::pidfd(&socket, &credentials)?;
+            Ok((credentials, pidfd))
+        });
+        let (credentials, pidfd) = match peer {
+            Ok(peer) => peer,
+            Err(errno) => return Err((socket, errno)),
+        };
         let rights = rights(&credentials);
-        let role = Role::Stranger;
-        Ok(Connection { socket, pidfd, credentials, rights, role, leaving: None })
+        let (role, leaving, unsent) = (Role::Stranger, None, None);
+        Ok(Connection { socket, pidfd, credentials, rights, role, leaving, unsent })
     }
 
     pub fn engine(&mut self) -> Option<&mut Engine> {

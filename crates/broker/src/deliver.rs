@@ -3,7 +3,8 @@
 use crate::close::Why;
 use crate::outbox::{Backlog, Failed};
 use crate::poll::{ConnectionId, Source};
-use crate::run::Broker;
+use crate::requests::Answer;
+use crate::run::{Broker, SETTLED_AT_ONCE};
 use crate::state::Effect;
 use baton_abi::control::{ChannelId, End, Event, ProcessId};
 use baton_abi::lane::CHANNEL_BYTES;
@@ -95,6 +96,21 @@ impl Broker {
         }
     }
 
+    /// Sends replies that the system had no room for, as far as it has now.
+    pub fn answer_later(&mut self) {
+        let first: Vec<_> = self.unanswered.iter().take(SETTLED_AT_ONCE).copied().collect();
+        for id in first {
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            let Some(unsent) = connection.unsent.take() else { continue };
+            self.unanswered.remove(&id);
+            match self.send_reply(id, unsent) {
+                Ok(Answer::Given) => self.add_turn(id),
+                Ok(Answer::Waits) => {}
+                Err(why) => self.close(id, why),
+            }
+        }
+    }
+
     /// Sends what has been waiting for room in an event socket.
     pub fn flush(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -115,8 +131,10 @@ impl Broker {
         }
         let engine = self.connections.get_mut(&id).and_then(|it| it.engine());
         let Some(engine) = engine else { return Ok(()) };
-        let wanted = backlog == Backlog::Unread;
-        if std::mem::replace(&mut engine.waits_for_room, wanted) == wanted {
+        let wanted = matches!(backlog, Backlog::Unread | Backlog::Full);
+        let waited = std::mem::replace(&mut engine.waits_for_room, wanted);
+        // Asked for again, it is said at once if there is room by now.
+        if waited == wanted && backlog != Backlog::Full {
             return Ok(());
         }
         let socket = engine.outbox.socket();

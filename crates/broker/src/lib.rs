@@ -31,6 +31,7 @@ mod real_time;
 mod requests;
 mod run;
 mod running;
+mod shortage;
 mod testament;
 mod throttle;
 mod turns;

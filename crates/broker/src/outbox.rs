@@ -21,6 +21,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Descriptors that one engine may leave unread.
 pub(crate) const MAX_UNREAD: u64 = 64;
+/// Less than what the kernel counts for any packet. One that is being read counts a byte or so
+/// until its reader is done, which is after the broker was told that there is room.
+const LEAST_PACKET_BYTES: u32 = 128;
 /// What a packet takes besides its bytes, and what a descriptor counts for.
 const PACKET_BYTES: u64 = 128;
 const DESCRIPTOR_BYTES: u64 = 4096;
@@ -37,6 +40,8 @@ pub(crate) enum Backlog {
     Empty,
     /// The engine has to read.
     Unread,
+    /// The engine has to read: the socket has just said so.
+    Full,
     /// Other engines have to: the user's, or the broker's own, share of unread descriptors is used up.
     Crowded,
 }
@@ -168,7 +173,7 @@ impl Outbox {
             }
             match self.try_send(&self.packets[0])? {
                 Attempt::Done => {}
-                Attempt::Full => return Ok(Backlog::Unread),
+                Attempt::Full => return Ok(Backlog::Full),
                 Attempt::TooMany => return Ok(Backlog::Crowded),
             }
             self.unread += descriptors;
@@ -180,7 +185,8 @@ impl Outbox {
 
     /// Descriptors that have been read are counted no more.
     pub fn settle(&mut self, reader: Reader, ledger: &mut Ledger) {
-        if self.unread > 0 && peer::unread_bytes(&self.socket).is_ok_and(|bytes| bytes == 0) {
+        let is_read = |bytes| bytes < LEAST_PACKET_BYTES;
+        if self.unread > 0 && peer::unread_bytes(&self.socket).is_ok_and(is_read) {
             ledger.unread.give_back(reader.user, self.unread);
             self.unread = 0;
         }

@@ -1,5 +1,6 @@
 //! One message a packet, with descriptors beside it. Never waits.
 
+use crate::shortage::is_shortage;
 use baton_abi::control::MAX_PACKET_BYTES;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -19,8 +20,12 @@ pub(crate) enum Received {
     /// A packet, in the buffer's first bytes, and the descriptors that came with it: one greets with
     /// two, and with anything else with none.
     Packet(usize, Option<[OwnedFd; 2]>),
+    /// A packet, in the buffer's first bytes, whose descriptors this process had no room for.
+    Stripped(usize),
     /// Nothing now.
     Nothing,
+    /// The system could not say.
+    Later,
     /// The end.
     Closed,
     /// A packet that is too long or has too many descriptors.
@@ -47,6 +52,7 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
     let message = match received {
         Ok(message) => message,
         Err(Errno::AGAIN) => return Received::Nothing,
+        Err(errno) if is_shortage(errno) => return Received::Later,
         Err(_) => return Received::Closed,
     };
     let mut descriptors = Vec::new();
@@ -54,6 +60,11 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
         if let RecvAncillaryMessage::ScmRights(these) = part {
             descriptors.extend(these);
         }
+    }
+    // More than two would have left two.
+    let no_room = message.flags.contains(ReturnFlags::CTRUNC) && descriptors.len() < 2;
+    if no_room && !message.flags.contains(ReturnFlags::TRUNC) {
+        return Received::Stripped(message.bytes);
     }
     let greeting = <[OwnedFd; 2]>::try_from(descriptors);
     let wrong = greeting.as_ref().is_err_and(|others| !others.is_empty());

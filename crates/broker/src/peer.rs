@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "socket options and SIOCOUTQ, which rustix lacks")]
 
+use crate::shortage::is_shortage;
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -32,7 +33,7 @@ pub(crate) struct Credentials {
     pub started: Option<u64>,
 }
 
-/// `ERANGE` for a label that is too long.
+/// `ERANGE` for a label that is too long, and what the system lacks for a while.
 pub(crate) fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
     let peer = sockopt::socket_peercred(&socket)?;
     let pid = peer.pid.as_raw_nonzero().get().cast_unsigned();
@@ -45,7 +46,7 @@ pub(crate) fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
     let mut gids = peer_groups(&socket).unwrap_or_default();
     gids.push(peer.gid.as_raw());
     let uid = peer.uid.as_raw();
-    Ok(Credentials { pid, uid, gids, security_context, started: started(pid) })
+    Ok(Credentials { pid, uid, gids, security_context, started: look_up_start(pid)? })
 }
 
 /// A descriptor of the process that connected, which becomes readable at its end. `None` where the
@@ -68,8 +69,8 @@ pub(crate) fn pidfd(
         opened => opened?,
     };
     // Opened before this look: while the descriptor's process lives, the pid is its own.
-    let is_theirs = owners(credentials.pid).is_none_or(|uids| uids.contains(&credentials.uid));
-    if is_theirs && credentials.started == started(credentials.pid) {
+    let is_theirs = owners(credentials.pid)?.is_none_or(|uids| uids.contains(&credentials.uid));
+    if is_theirs && credentials.started == look_up_start(credentials.pid)? {
         Ok(Some(pidfd))
     } else {
         Err(Errno::SRCH)
@@ -86,10 +87,24 @@ pub(crate) fn unread_bytes(socket: impl AsFd) -> Result<u32, Errno> {
 
 /// The user ids of a process: real, effective, saved, and that of its file accesses. `None` if they
 /// are nobody's business.
-fn owners(pid: u32) -> Option<Vec<u32>> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    uids.split_whitespace().map(|uid| uid.parse().ok()).collect()
+fn owners(pid: u32) -> Result<Option<Vec<u32>>, Errno> {
+    let status = read(&format!("/proc/{pid}/status"))?.unwrap_or_default();
+    let Some(uids) = status.lines().find_map(|line| line.strip_prefix("Uid:")) else {
+        return Ok(None);
+    };
+    Ok(uids.split_whitespace().map(|uid| uid.parse().ok()).collect())
+}
+
+/// `None` if there is no such file or it is nobody's business; an error is the system's shortage,
+/// of which nothing may be concluded.
+fn read(path: &str) -> Result<Option<String>, Errno> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(errno) if is_shortage(errno) => Err(errno),
+            _ => Ok(None),
+        },
+    }
 }
 
 fn last_error() -> Errno {
@@ -102,9 +117,17 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
     started_in(&format!("/proc/{pid}/stat"))
 }
 
+/// Like [`started`], and an error if the system lacks what it takes to know.
+fn look_up_start(pid: u32) -> Result<Option<u64>, Errno> {
+    Ok(read(&format!("/proc/{pid}/stat"))?.as_deref().and_then(start_of))
+}
+
 /// The same of a process or a thread, by its `stat`.
 pub(crate) fn started_in(stat: &str) -> Option<u64> {
-    let status = std::fs::read_to_string(stat).ok()?;
+    start_of(&std::fs::read_to_string(stat).ok()?)
+}
+
+fn start_of(status: &str) -> Option<u64> {
     // The second field is the program's name, with any characters, in parentheses.
     let (_, rest) = status.rsplit_once(") ")?;
     rest.split(' ').nth(22 - 3)?.parse().ok()

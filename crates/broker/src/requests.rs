@@ -1,7 +1,7 @@
 //! Reading requests and answering them.
 
 use crate::close::Why;
-use crate::connection::{Connection, Engine, Role};
+use crate::connection::{Connection, Engine, Role, Unsent};
 use crate::deliver::socket_pair;
 use crate::front::Front;
 use crate::limits::Rights;
@@ -11,10 +11,11 @@ use crate::peer::Credentials;
 use crate::poll::{ConnectionId, Source};
 use crate::quota::{Quota, STRANGER, Standing};
 use crate::run::Broker;
+use crate::shortage::is_shortage;
 use crate::state::Newcomer;
 use crate::testament::Card;
 use baton_abi::control::{self, Account, ProcessId, Reply, Report, Request, Share, VERSION};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
 /// What an object of a transaction adds to its ticket, and to what its owner is told, at the most.
@@ -23,6 +24,25 @@ const OBJECT_BYTES: usize = 64;
 const CHANNEL_EVENT_BYTES: usize = 256;
 /// Entries of a report that cost as much as a plain request.
 const ENTRIES_FOR_ONE: usize = 16;
+
+/// How often a reply is tried that its peer leaves no room for: about a second.
+const MOST_FULL: u32 = 100;
+
+/// What came with a request.
+enum Pages {
+    None,
+    Both([OwnedFd; 2]),
+    /// Descriptors that this process had no room for.
+    Lost,
+}
+
+/// What became of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Given,
+    /// It is sent later, and no request is read before.
+    Waits,
+}
 
 impl Broker {
     /// A connection has something to be read, or its process has ended.
@@ -36,6 +56,10 @@ impl Broker {
     pub fn take_turn(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let user = connection.credentials.uid;
+        // Whoever has ended needs no reply.
+        if connection.unsent.is_some() && connection.leaving.is_none() {
+            return;
+        }
         let mut received = packet::receive(&connection.socket, &mut self.buffer);
         if let Some(left) = &mut connection.leaving {
             match left.checked_sub(1) {
@@ -47,10 +71,17 @@ impl Broker {
         let handled = match received {
             Received::Packet(bytes, pages) => {
                 match control::decode::<Request>(&self.buffer[..bytes]) {
-                    Some(request) => self.handle(id, request, pages),
+                    Some(request) => {
+                        self.handle(id, request, pages.map_or(Pages::None, Pages::Both))
+                    }
                     None => Err(Why::Malformed),
                 }
             }
+            Received::Stripped(bytes) => match control::decode::<Request>(&self.buffer[..bytes]) {
+                Some(request) => self.handle(id, request, Pages::Lost),
+                None => Err(Why::Malformed),
+            },
+            Received::Later => Ok(()),
             // It is said when more comes.
             Received::Nothing => return,
             Received::Closed => Err(Why::Ended),
@@ -63,34 +94,25 @@ impl Broker {
         self.turns.charge(user, self.cost);
     }
 
-    fn handle(
-        &mut self,
-        id: ConnectionId,
-        request: Request,
-        pages: Option<[OwnedFd; 2]>,
-    ) -> Result<(), Why> {
+    fn handle(&mut self, id: ConnectionId, request: Request, pages: Pages) -> Result<(), Why> {
         let connection = &self.connections[&id];
         match (&connection.role, pages) {
             (Role::Stranger, pages) => self.greet(id, request, pages),
-            (_, Some(_)) => Err(Why::Malformed),
-            (Role::Observer, None) => {
+            (_, Pages::Both(_) | Pages::Lost) => Err(Why::Malformed),
+            (Role::Observer, Pages::None) => {
                 let uid = connection.credentials.uid;
                 let reply = self.state.observe(uid, &request).ok_or(Why::NotAnObserver)?;
                 self.reply(id, reply, None)
             }
-            (Role::Engine(engine), None) => {
+            (Role::Engine(engine), Pages::None) => {
                 let process = engine.process;
                 self.ask(id, process, request)
             }
         }
     }
 
-    fn greet(
-        &mut self,
-        id: ConnectionId,
-        request: Request,
-        pages: Option<[OwnedFd; 2]>,
-    ) -> Result<(), Why> {
+    fn greet(&mut self, id: ConnectionId, request: Request, pages: Pages) -> Result<(), Why> {
+        let resumes = matches!(request, Request::Resume { .. });
         let (Request::Hello { version, .. }
         | Request::Resume { version, .. }
         | Request::Observe { version }) = request
@@ -100,13 +122,14 @@ impl Broker {
         self.had_client = true;
         let admitted = match (request, pages) {
             _ if version != VERSION => Err(Errno::PROTONOSUPPORT),
-            (Request::Hello { context, channels, .. }, Some(pages)) => {
+            (Request::Hello { .. } | Request::Resume { .. }, Pages::Lost) => Err(Errno::MFILE),
+            (Request::Hello { context, channels, .. }, Pages::Both(pages)) => {
                 self.admit(id, context, channels, pages)
             }
-            (Request::Resume { card, channels, .. }, Some(pages)) => {
+            (Request::Resume { card, channels, .. }, Pages::Both(pages)) => {
                 self.readmit(id, &card, channels, pages)
             }
-            (Request::Observe { .. }, None) => {
+            (Request::Observe { .. }, Pages::None) => {
                 self.connections.get_mut(&id).expect("just read from").role = Role::Observer;
                 return self.reply(id, Reply::Done, None);
             }
@@ -117,12 +140,15 @@ impl Broker {
                 let (era, signed) = (self.state.era(), self.testament.sign(&card));
                 let stamps = self.stamps;
                 let welcome = Reply::Welcome { identity: card.identity, era, card: signed, stamps };
-                self.reply(id, welcome, Some(events.as_fd()))
+                self.reply(id, welcome, Some(events))
             }
             Err(errno) => {
-                let refused = Reply::Refused { errno: errno.raw_os_error() };
-                self.reply(id, refused, None)?;
-                Err(Why::Refused(errno))
+                // Whoever comes back is to try again: without a broker it cannot go on.
+                let errno = if resumes && is_shortage(errno) { Errno::BUSY } else { errno };
+                let bytes = control::encode(&Reply::Refused { errno: errno.raw_os_error() });
+                let refusal = Some(errno);
+                let unsent = Unsent { bytes, descriptor: None, refusal, n_full: 0 };
+                self.send_reply(id, unsent).map(|_| ())
             }
         }
     }
@@ -226,7 +252,10 @@ impl Broker {
             Request::SpareLooper { tid } => Some(self.set_spare(id, process, tid)),
             _ => None,
         };
-        if let Some(reply) = of_system.filter(|_| self.connections.contains_key(&id)) {
+        if !self.connections.contains_key(&id) {
+            return Ok(()); // Disconnected for it.
+        }
+        if let Some(reply) = of_system {
             let refused = |errno: Errno| Reply::Refused { errno: errno.raw_os_error() };
             return self.reply(id, reply.unwrap_or_else(refused), None);
         }
@@ -303,7 +332,7 @@ impl Broker {
         &mut self,
         id: ConnectionId,
         mut reply: Reply,
-        descriptor: Option<BorrowedFd<'_>>,
+        descriptor: Option<OwnedFd>,
     ) -> Result<(), Why> {
         // Before anybody hears that it is so.
         self.write_rules();
@@ -312,12 +341,28 @@ impl Broker {
             Reply::Accounts { accounts, .. } => self.add_shares(accounts),
             _ => {}
         }
-        let socket = &self.connections[&id].socket;
-        match packet::send(socket, &control::encode(&reply), descriptor.as_slice()) {
-            Ok(Sent::Now | Sent::Closed) => Ok(()),
-            Ok(Sent::Full) => Err(Why::Unread),
-            Err(errno) => Err(Why::Reply(errno)),
+        let bytes = control::encode(&reply);
+        self.send_reply(id, Unsent { bytes, descriptor, refusal: None, n_full: 0 }).map(|_| ())
+    }
+
+    /// Sends a reply, or keeps it until it can be sent: a request is answered as long as its
+    /// connection is there.
+    pub fn send_reply(&mut self, id: ConnectionId, mut unsent: Unsent) -> Result<Answer, Why> {
+        let connection = self.connections.get_mut(&id).expect("its request was just carried out");
+        let descriptor = unsent.descriptor.as_ref().map(AsFd::as_fd);
+        match packet::send(&connection.socket, &unsent.bytes, descriptor.as_slice()) {
+            Ok(Sent::Now | Sent::Closed) => match unsent.refusal {
+                Some(errno) => return Err(Why::Refused(errno)),
+                None => return Ok(Answer::Given),
+            },
+            Ok(Sent::Full) if unsent.n_full >= MOST_FULL => return Err(Why::Unread),
+            Ok(Sent::Full) => unsent.n_full += 1,
+            Err(errno) if is_shortage(errno) => {}
+            Err(errno) => return Err(Why::Reply(errno)),
         }
+        connection.unsent = Some(unsent);
+        self.unanswered.insert(id);
+        Ok(Answer::Waits)
     }
 
     /// Adds what only the front pages say.

@@ -15,6 +15,7 @@ use crate::packet;
 use crate::peer::Credentials;
 use crate::policy::Policy;
 use crate::poll::{ConnectionId, Poll, Source};
+use crate::shortage::is_shortage;
 use crate::state::{CONTEXTS, State};
 use crate::testament::Testament;
 use crate::throttle::Throttle;
@@ -35,7 +36,7 @@ const CROWDED_PAUSE: Duration = Duration::from_millis(10);
 /// Connections that are accepted, and turns that are taken, before it is seen who else has come.
 const AT_ONCE: usize = 16;
 /// Engines of which it is found out at once whether they have read what they were sent.
-const SETTLED_AT_ONCE: usize = 256;
+pub(crate) const SETTLED_AT_ONCE: usize = 256;
 
 /// How a broker runs.
 #[derive(Debug)]
@@ -198,6 +199,8 @@ pub(crate) struct Broker {
     pub policy: Policy,
     /// Engines that wait until others have read.
     pub crowded: BTreeSet<ConnectionId>,
+    /// Connections whose reply could not be sent yet.
+    pub unanswered: BTreeSet<ConnectionId>,
     /// What the turn that is being taken has cost so far.
     pub cost: u64,
     pub buffer: Vec<u8>,
@@ -208,6 +211,8 @@ pub(crate) struct Broker {
     pub real_time_limits: BTreeMap<u32, u32>,
     pub warned_of_rank: bool,
     accepting: Accepting,
+    /// A connection that was accepted when the system lacked what it takes to serve it.
+    unwelcomed: Option<OwnedFd>,
     /// When it is known who has not come back.
     settles: Option<Instant>,
     last_connection: u64,
@@ -244,6 +249,7 @@ impl Broker {
             turns: Turns::default(),
             policy: Policy::default(),
             crowded: BTreeSet::new(),
+            unanswered: BTreeSet::new(),
             cost: 0,
             buffer: packet::buffer(),
             had_client: false,
@@ -251,6 +257,7 @@ impl Broker {
             real_time_limits: BTreeMap::new(),
             warned_of_rank: false,
             accepting: Accepting::Now,
+            unwelcomed: None,
             settles: None,
             last_connection: 0,
             last_settled: ProcessId::BROKER,
@@ -279,14 +286,13 @@ impl Broker {
             if !self.crowded.is_empty() {
                 self.flush_crowded();
             }
+            self.answer_later();
             for _ in 0..AT_ONCE {
                 let Some(id) = self.turns.next() else { break };
                 self.take_turn(id);
             }
-            if paused {
-                self.poll
-                    .add(listener.socket(), Source::Listener)
-                    .map_err(RunError::of("epoll_ctl", path))?;
+            // It is tried again after the next pause.
+            if paused && self.poll.add(listener.socket(), Source::Listener).is_ok() {
                 self.accepting = Accepting::Now;
             }
             if self.settles.is_some_and(|time| time <= Instant::now()) {
@@ -311,7 +317,8 @@ impl Broker {
             return Some(Duration::ZERO);
         }
         let accept = (self.accepting == Accepting::Later).then_some(ACCEPT_PAUSE);
-        let crowded = (!self.crowded.is_empty()).then_some(CROWDED_PAUSE);
+        let waits = !self.crowded.is_empty() || !self.unanswered.is_empty();
+        let crowded = waits.then_some(CROWDED_PAUSE);
         let settles = self.settles.map(|time| time.saturating_duration_since(Instant::now()));
         [accept, crowded, settles].into_iter().flatten().min()
     }
@@ -340,8 +347,10 @@ impl Broker {
     /// Accepts those who wait, so many at the most.
     fn accept(&mut self, listener: &Listener, path: &Path, at_most: usize) -> Result<(), RunError> {
         for _ in 0..at_most {
-            match listener.accept() {
-                Ok(socket) => self.welcome(socket),
+            let waiting = self.unwelcomed.take();
+            let welcomed = waiting.map_or_else(|| listener.accept(), Ok);
+            match welcomed.and_then(|socket| self.welcome(socket)) {
+                Ok(()) => {}
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR | Errno::CONNABORTED) => (),
                 Err(errno) => {
@@ -362,11 +371,19 @@ impl Broker {
         Ok(())
     }
 
-    fn welcome(&mut self, socket: OwnedFd) {
+    /// An error is the system's shortage, and the connection is kept until it is tried again.
+    fn welcome(&mut self, socket: OwnedFd) -> Result<(), Errno> {
         let rights = |who: &Credentials| self.policy.rights(who, own_uid());
         let connection = match Connection::new(socket, rights) {
             Ok(connection) => connection,
-            Err(errno) => return tracing::debug!(%errno, "a connection ended before it began"),
+            Err((socket, errno)) if is_shortage(errno) => {
+                self.unwelcomed = Some(socket);
+                return Err(errno);
+            }
+            Err((_, errno)) => {
+                tracing::debug!(%errno, "a connection ended before it began");
+                return Ok(());
+            }
         };
         let Reader { user, standing } = connection.reader();
         let room = |broker: &Broker| {
@@ -379,7 +396,8 @@ impl Broker {
             self.close(*oldest, Why::Crowd);
         }
         if room(self).is_err() {
-            return self.complain(&connection.credentials, &Why::Crowd);
+            self.complain(&connection.credentials, &Why::Crowd);
+            return Ok(());
         }
         self.last_connection += 1;
         let id = ConnectionId(self.last_connection);
@@ -394,8 +412,18 @@ impl Broker {
                 self.guests.entry(user).or_default().insert(id);
                 self.ledger.descriptors.take(user, Connection::DESCRIPTORS);
                 self.connections.insert(id, connection);
+                Ok(())
             }
-            Err(errno) => tracing::warn!(%errno, "cannot wait for a connection"),
+            Err(errno) if is_shortage(errno) => {
+                // In the epoll its number means nothing, and it is not to be in there twice.
+                let _ = self.poll.remove(&connection.socket);
+                self.unwelcomed = Some(connection.socket);
+                Err(errno)
+            }
+            Err(errno) => {
+                tracing::warn!(%errno, "cannot wait for a connection");
+                Ok(())
+            }
         }
     }
 

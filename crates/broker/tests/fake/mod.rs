@@ -1,6 +1,6 @@
 //! A broker in a thread, and engines that are nothing but the control protocol.
 
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 
 use baton_abi::claim::Claim;
 use baton_abi::control::*;
