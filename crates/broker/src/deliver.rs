@@ -1,9 +1,9 @@
 //! Carrying out what the state decided.
 
 use crate::close::Why;
-use crate::requests::Answer;
 use crate::outbox::{Backlog, Failed};
 use crate::poll::{ConnectionId, Source};
+use crate::requests::Answer;
 use crate::run::{Broker, SETTLED_AT_ONCE};
 use crate::state::Effect;
 use baton_abi::control::{ChannelId, End, Event, ProcessId};

@@ -69,12 +69,7 @@ impl Quota {
     /// Whether a user may take back what it had of another amount of this size. What others took
     /// or took back before it does not make its share smaller: it took in another order. Users who
     /// say that they had more than they did take at most twice of what there is.
-    pub fn check_return(
-        &self,
-        user: u32,
-        standing: Standing,
-        amount: u64,
-    ) -> Result<(), Exceeded> {
+    pub fn check_return(&self, user: u32, standing: Standing, amount: u64) -> Result<(), Exceeded> {
         let its = self.of(user).saturating_add(amount);
         let could_have_had = match standing {
             Standing::Owner => its <= self.limit,

@@ -71,7 +71,9 @@ impl Broker {
         let handled = match received {
             Received::Packet(bytes, pages) => {
                 match control::decode::<Request>(&self.buffer[..bytes]) {
-                    Some(request) => self.handle(id, request, pages.map_or(Pages::None, Pages::Both)),
+                    Some(request) => {
+                        self.handle(id, request, pages.map_or(Pages::None, Pages::Both))
+                    }
                     None => Err(Why::Malformed),
                 }
             }
@@ -92,12 +94,7 @@ impl Broker {
         self.turns.charge(user, self.cost);
     }
 
-    fn handle(
-        &mut self,
-        id: ConnectionId,
-        request: Request,
-        pages: Pages,
-    ) -> Result<(), Why> {
+    fn handle(&mut self, id: ConnectionId, request: Request, pages: Pages) -> Result<(), Why> {
         let connection = &self.connections[&id];
         match (&connection.role, pages) {
             (Role::Stranger, pages) => self.greet(id, request, pages),
@@ -114,12 +111,7 @@ impl Broker {
         }
     }
 
-    fn greet(
-        &mut self,
-        id: ConnectionId,
-        request: Request,
-        pages: Pages,
-    ) -> Result<(), Why> {
+    fn greet(&mut self, id: ConnectionId, request: Request, pages: Pages) -> Result<(), Why> {
         let resumes = matches!(request, Request::Resume { .. });
         let (Request::Hello { version, .. }
         | Request::Resume { version, .. }

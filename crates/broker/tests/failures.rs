@@ -105,12 +105,7 @@ fn be_broker(path: &str) {
     // SAFETY: the program lives through the call, and has as many instructions as it says.
     let notifications = unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            flags,
-            &raw const program,
-        )
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
     };
     assert!(notifications >= 0, "{}", std::io::Error::last_os_error());
     // SAFETY: standard input is open, and the other descriptor is new and nobody else's.
@@ -304,11 +299,14 @@ impl Run<'_> {
                 let engine = self.engines.get_mut(&who).expect("it is alive");
                 engine.fake.tell(Request::Release { handle, strong, grants });
                 engine.books.return_grants(handle, strong, grants);
+                // It has no answer: others would ask for their barriers before it is served.
+                engine.hear_all();
             }
             13 => {
                 let Some(channel) = self.dice.pick(&channels) else { return };
-                let engine = &self.engines[&who];
+                let engine = self.engines.get_mut(&who).expect("it is alive");
                 engine.fake.tell(Request::CloseChannel { channel });
+                engine.hear_all();
                 self.engines.values_mut().for_each(|it| _ = it.books.channels.remove(&channel));
             }
             14 => {
@@ -445,7 +443,7 @@ fn play(n_steps: u64, seed: u64) {
     let mut run = Run { broker: &broker, path: &path, dice, engines, users, refused: 0 };
     for number in 0..n_steps {
         run.broker.fail_once_in(2 + run.dice.roll(8));
-        if number % 8 == 0 {
+        if number.is_multiple_of(8) {
             let few = run.dice.once_in(3);
             let most = if few { broker.descriptors() as u64 + run.dice.roll(8) } else { 1 << 20 };
             broker.limit_descriptors(most);

@@ -123,7 +123,7 @@ impl History {
             promoted: BTreeSet::new(),
             pids: 0,
             era: 0,
-            compares: seed % 32 == 0,
+            compares: seed.is_multiple_of(32),
             counts: Counts::default(),
         }
     }
@@ -490,7 +490,10 @@ impl History {
             }
             Event::References { .. } => {
                 let is_news = books.book_references(&event);
-                assert!(is_news || !is_settled || !engine.is_honest(), "told of nothing: {event:?}");
+                assert!(
+                    is_news || !is_settled || !engine.is_honest(),
+                    "told of nothing: {event:?}"
+                );
             }
             Event::Denied { handle } => {
                 books.handles.get_mut(&handle).expect("just seen").denied = true;
@@ -747,7 +750,7 @@ impl History {
         self.check_loopers(&shown);
         if self.core.state.is_settled() {
             self.check_truth(&shown);
-            if self.counts.steps % 16 == 0 {
+            if self.counts.steps.is_multiple_of(16) {
                 self.check_promises();
             }
         }

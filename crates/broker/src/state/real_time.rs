@@ -140,9 +140,8 @@ impl State {
         // Its engine has given it another lane than the broker meant.
         self.spares.retain(|_, spare| spare.thread != thread);
         let elsewhere = self.real_time.iter_mut().filter(|(other, _)| **other != place);
-        let left = elsewhere.filter_map(|(_, lane)| {
-            lane.looper.take_if(|looper| looper.thread == thread)
-        });
+        let left =
+            elsewhere.filter_map(|(_, lane)| lane.looper.take_if(|looper| looper.thread == thread));
         let was_promoted = left.fold(false, |any, looper| any | looper.promoted);
         let lane = self.real_time.get_mut(&place).expect("just seen");
         let same = lane.looper.filter(|looper| looper.thread == thread);
@@ -150,8 +149,7 @@ impl State {
             lane.demote(out);
         }
         // One that could not be given more keeps what it has.
-        let promoted =
-            promoted || was_promoted || same.is_some_and(|looper| looper.promoted);
+        let promoted = promoted || was_promoted || same.is_some_and(|looper| looper.promoted);
         lane.looper = Some(Looper { thread, promoted });
     }
 

@@ -472,9 +472,8 @@ impl State {
     /// A process gives up a channel that its peer has not claimed yet.
     pub(super) fn forget_channel_claim(&mut self, claimant: ProcessId, channel: ChannelId) {
         let Some(rebuild) = &mut self.rebuild else { return };
-        let of_claimant = |&&(id, claim): &&(ProcessId, ChannelClaim)| {
-            id == claimant && claim.channel == channel
-        };
+        let of_claimant =
+            |&&(id, claim): &&(ProcessId, ChannelClaim)| id == claimant && claim.channel == channel;
         let ended: Vec<_> = rebuild.channels.iter().filter(of_claimant).copied().collect();
         ended.iter().for_each(|claim| _ = rebuild.channels.remove(claim));
     }
