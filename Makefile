@@ -22,7 +22,7 @@ help:
 	@echo 'make lint       what clippy, rustdoc and shellcheck have to say'
 	@echo 'make fmt        format the sources'
 	@echo 'make fuzz       fuzz every decoder of foreign bytes for a while'
-	@echo 'make histories  a million random histories of each of the nucleus'"'"'s kernels, and some under Miri: HISTORIES='
+	@echo 'make histories  a million random histories of the broker and of each of the nucleus'"'"'s kernels, and some under Miri: HISTORIES='
 	@echo 'make bench      measure calls beside other ways to make them'
 	@echo 'make bench-guest   and beside the kernel'"'"'s own Binder, in a guest: BENCHES= KERNEL='
 	@echo 'make bench-guest-instructions   the same, counted in instructions'
@@ -127,11 +127,12 @@ fmt-check:
 	@$(CARGO) fmt --all --check
 	@$(CARGO) fmt $(RSBINDER) --check
 
-# Random histories of each of the nucleus's kernels beside the model: state by state, and with real threads; then fewer
+# Random histories of the broker's state, and of each of the nucleus's kernels beside the model: state by state, and with real threads; then fewer
 # under Miri, which `rustup +nightly component add miri rust-src` installs. The assembly is not Miri's.
 HISTORIES ?= 1000000
 .PHONY: histories
 histories:
+	@$(CARGO) test --quiet --release --package baton-broker --test histories -- $(HISTORIES)
 	@$(CARGO) test --quiet --release --package baton-nucleus --test histories -- $(HISTORIES)
 	@$(CARGO) test --quiet --release --package baton-nucleus --test between -- $(HISTORIES)
 	@$(CARGO) test --quiet --release --package baton-nucleus --test lockstep -- $(HISTORIES)

@@ -279,7 +279,8 @@ pub enum Request {
     },
     /// First message of an engine that another broker had admitted, which has died. Carries the
     /// engine's pages. `EKEYREJECTED` for a card of no predecessor's or of another process,
-    /// `EBUSY` if that process is here, `ETIME` once the time for coming back is over.
+    /// `EBUSY` if that process is here, or if the broker has no descriptors or no memory now: the
+    /// engine tries again. `ETIME` once the time for coming back is over, or if it was here and went.
     /// Answer: [`Reply::Welcome`], then the engine makes its claims.
     Resume {
         /// Must equal [`VERSION`].

@@ -294,6 +294,10 @@ impl Broker {
             // It is tried again after the next pause.
             if paused && self.poll.add(listener.socket(), Source::Listener).is_ok() {
                 self.accepting = Accepting::Now;
+                // It is accepted, and the listener knows no more of it.
+                if self.unwelcomed.is_some() {
+                    self.accept(&listener, path, 1)?;
+                }
             }
             if self.settles.is_some_and(|time| time <= Instant::now()) {
                 self.settle();

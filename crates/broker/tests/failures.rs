@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Without an argument.
-const N_STEPS: u64 = 1500;
+const N_STEPS: u64 = 300;
 const MOST_ENGINES: usize = 8;
 /// As what the program is started to be the broker, with a socket for its standard input.
 const BROKER: &str = "--broker";
@@ -299,11 +299,14 @@ impl Run<'_> {
                 let engine = self.engines.get_mut(&who).expect("it is alive");
                 engine.fake.tell(Request::Release { handle, strong, grants });
                 engine.books.return_grants(handle, strong, grants);
+                // It has no answer: others would ask for their barriers before it is served.
+                engine.hear_all();
             }
             13 => {
                 let Some(channel) = self.dice.pick(&channels) else { return };
-                let engine = &self.engines[&who];
+                let engine = self.engines.get_mut(&who).expect("it is alive");
                 engine.fake.tell(Request::CloseChannel { channel });
+                engine.hear_all();
                 self.engines.values_mut().for_each(|it| _ = it.books.channels.remove(&channel));
             }
             14 => {
@@ -321,6 +324,9 @@ impl Run<'_> {
 
     fn open(&mut self) {
         let uid = self.dice.pick(&self.users).expect("there is one");
+        // Who comes waits until all works that it takes: a matter of patience.
+        self.broker.limit_descriptors(1 << 20);
+        self.broker.fail_once_in(8 + self.dice.roll(24));
         match as_user(uid, || Fake::open(self.path, "binder")) {
             Ok(fake) => {
                 let new = Engine { fake, books: Books::default() };
@@ -361,8 +367,9 @@ impl Run<'_> {
     fn close(&mut self, who: ProcessId) {
         drop(self.engines.remove(&who));
         for engine in self.engines.values_mut() {
-            let knows = engine.books.knows(who);
-            while knows && !engine.books.deaths.contains(&who) {
+            // Whoever had its handles or channels hears of the death, others of what it let go.
+            let told = engine.books.is_concerned_by(who);
+            while told && !engine.books.deaths.contains(&who) || engine.books.is_held_by(who) {
                 engine.hear();
             }
         }
@@ -435,15 +442,14 @@ fn play(n_steps: u64, seed: u64) {
     let (dice, engines) = (Dice(!seed), BTreeMap::new());
     let mut run = Run { broker: &broker, path: &path, dice, engines, users, refused: 0 };
     for number in 0..n_steps {
-        run.broker.fail_once_in(1 + run.dice.roll(12));
-        if number % 32 == 0 {
+        run.broker.fail_once_in(2 + run.dice.roll(8));
+        if number.is_multiple_of(8) {
             let few = run.dice.once_in(3);
             let most = if few { broker.descriptors() as u64 + run.dice.roll(8) } else { 1 << 20 };
             broker.limit_descriptors(most);
         }
         run.step();
-        // With the rate of 1 nothing works, with any other it is a matter of patience.
-        run.broker.fail_once_in(3);
+        run.broker.fail_once_in(4);
         run.check();
     }
     broker.fail_once_in(0);
@@ -463,6 +469,18 @@ fn play(n_steps: u64, seed: u64) {
         rounds += 1;
         assert!(rounds < 100_000, "{} descriptors, not {with_observer}", broker.descriptors());
     }
+    // Where there is no room for what comes with a greeting, the greeting is refused.
+    let late = connect(&path).unwrap();
+    while broker.descriptors() != with_observer + 2 {
+        assert!(ask(&observer, &REPORT).is_some());
+    }
+    broker.limit_descriptors(with_observer as u64);
+    let (page, tally) = (front_page(), tally_page());
+    let hello = Request::Hello { version: VERSION, context: "binder".into(), channels: 16 };
+    let pages = [&page, &tally].map(rustix::fd::AsFd::as_fd);
+    let reply = greet(&late, &hello, &pages).map(|(reply, _)| reply);
+    assert_eq!(reply, Some(Reply::Refused { errno: libc::EMFILE }));
+    broker.limit_descriptors(1 << 20);
     let failed = broker.failed.load(Ordering::Relaxed);
     println!("seed {seed}: {n_steps} steps, {failed} calls failed, {refused} requests refused");
     assert!(failed > n_steps / 8, "hardly anything failed");

@@ -123,7 +123,7 @@ impl History {
             promoted: BTreeSet::new(),
             pids: 0,
             era: 0,
-            compares: seed % 32 == 0,
+            compares: seed.is_multiple_of(32),
             counts: Counts::default(),
         }
     }
@@ -750,7 +750,7 @@ impl History {
         self.check_loopers(&shown);
         if self.core.state.is_settled() {
             self.check_truth(&shown);
-            if self.counts.steps % 16 == 0 {
+            if self.counts.steps.is_multiple_of(16) {
                 self.check_promises();
             }
         }

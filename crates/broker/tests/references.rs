@@ -1,10 +1,12 @@
 //! The rules of references: handles, grants, tickets, and what owners are told.
 
 mod core;
+mod model;
 
 use baton_abi::control::*;
 use baton_broker::state::Violation;
 use core::*;
+use model::Dice;
 use rustix::io::Errno;
 
 #[test]
@@ -252,4 +254,30 @@ fn a_second_greeting_is_a_violation() {
         assert_eq!(core.ask(client, greeting), None);
         assert_eq!(core.effects(), [violation(client, Violation::Greeting)]);
     }
+}
+
+#[test]
+fn equal_runs_have_equal_effects() {
+    let trace = |seed| {
+        let mut core = Core::new();
+        let mut dice = Dice(seed);
+        let processes = [1, 2, 3].map(|pid| core.admit(pid, 1));
+        for _ in 0..200 {
+            let from = processes[dice.roll(3) as usize];
+            let to = processes[dice.roll(3) as usize];
+            let number = dice.roll(3) as u32;
+            let request = match dice.roll(5) {
+                0 => Request::BecomeContextManager { node: NodeId(1), flags: 0 },
+                1 => Request::ContextManager,
+                2 => Request::OpenChannel { target: to },
+                3 => translate(to, &[node(3, dice.strength()), handle(number, dice.strength())]),
+                _ => translate(to, &[node(dice.roll(5), dice.strength())]),
+            };
+            core.ask(from, request);
+        }
+        core.gone(processes[0]);
+        core.effects()
+    };
+    assert_eq!(trace(5), trace(5));
+    assert!(trace(5).len() > 50);
 }

@@ -14,7 +14,7 @@ pub enum Effect {
         event: Event,
     },
     /// Make a channel's memory and socket pair and tell both ends by [`Event::Channel`].
-    /// If that fails: [`super::State::channel_failed`].
+    /// If that fails: [`super::State::end_channel`].
     OpenChannel {
         /// Its name.
         channel: ChannelId,

@@ -81,11 +81,19 @@ impl Books {
         self.channels.values().any(|(_, with)| *with == peer)
     }
 
+    /// Whether the death of another one is for it to know.
+    pub fn is_concerned_by(&self, other: ProcessId) -> bool {
+        self.is_connected(other) || self.handles.values().any(|held| held.owner == other)
+    }
+
+    /// Whether another one holds a node of its own.
+    pub fn is_held_by(&self, other: ProcessId) -> bool {
+        self.nodes.values().any(|told| told.holders.contains_key(&other))
+    }
+
     /// Whether it has anything to do with another one.
     pub fn knows(&self, other: ProcessId) -> bool {
-        self.is_connected(other)
-            || self.handles.values().any(|held| held.owner == other)
-            || self.nodes.values().any(|told| told.holders.contains_key(&other))
+        self.is_concerned_by(other) || self.is_held_by(other)
     }
 
     pub fn book_grant(&mut self, to: ProcessId, granted: &Granted) {
