@@ -70,6 +70,15 @@ impl Stranger {
         }
     }
 
+    /// The events that it has been told by now. What comes with them is lost.
+    pub fn events(&self) -> impl Iterator<Item = Event> {
+        let mut packet = vec![0; MAX_PACKET_BYTES];
+        std::iter::from_fn(move || {
+            let (bytes, _) = recv(&self.events, &mut packet[..], RecvFlags::DONTWAIT).ok()?;
+            decode(&packet[..bytes])
+        })
+    }
+
     /// A channel to the manager. `None` if the broker refuses it.
     pub fn open_channel(&self) -> Option<Line> {
         match self.ask(&Request::OpenChannel { target: self.manager }) {
