@@ -293,8 +293,9 @@ fn change_and_call(stage: &Stage, [policy, priority]: [i32; 2]) -> bool {
     stage.call(RANK) == bytes([policy, priority])
 }
 
-/// A first call waits for its looper for 100 ms: on a busy machine some threads in a row may not be there by then.
-const FIRST_CALLS: usize = 100;
+/// A first call waits for its looper for 100 ms: on a busy machine some may not be there by then. A process may ask for 256 a
+/// second.
+const FIRST_CALLS: usize = 20;
 
 /// One call straight after each change: of a pool that can spare a looper, whether its program began with two or was asked
 /// for the second, by a thread that has called before or has not.
