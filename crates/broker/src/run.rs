@@ -224,7 +224,12 @@ impl Broker {
             let events = self.poll.wait(pause.or(self.settles.map(time_until)).as_ref());
             for (source, hung_up) in events.map_err(RunError::of("epoll_wait", path))? {
                 match source {
-                    Source::Stop => return Ok(()),
+                    Source::Stop => {
+                        if self.connections.is_empty() && self.state.is_settled() {
+                            listener.leave_nothing();
+                        }
+                        return Ok(());
+                    }
                     Source::Listener => self.accept(&listener, path)?,
                     Source::Requests(id) => self.read_next(id),
                     Source::Death(id) => self.died(id),
@@ -247,6 +252,7 @@ impl Broker {
                 listener.hide();
                 self.accept(&listener, path)?;
                 if self.is_idle() {
+                    listener.leave_nothing();
                     return Ok(());
                 }
                 listener.show()?;
