@@ -1,10 +1,12 @@
 //! The socket that engines connect to, and the one broker behind its path.
 //!
-//! Two brokers never serve one path: whoever serves it holds a lock on the file beside it, which
-//! is never removed (or two could each lock a file of that name). The socket appears by a rename,
-//! listening already and with its permissions, so that no connect is refused in between.
+//! Two brokers never serve one path: whoever serves it holds a lock on the file beside it. Its holder
+//! removes that file when it ends; who has opened it before finds, once it has locked it, that there is
+//! no file of that name or another one, and tries again. The socket appears by a rename, listening
+//! already and with its permissions, so that no connect is refused in between.
 
 use crate::run::RunError;
+use baton_abi::place::devices_beside;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -51,7 +53,23 @@ struct Place {
     aside: PathBuf,
     /// Whether engines can find it.
     shown: bool,
-    _lock: OwnedFd,
+    /// The directory of placeholders goes with the broker: nobody runs who might look there.
+    leaves_nothing: bool,
+    /// Goes last: until then nobody else serves the path.
+    _lock: LockFile,
+}
+
+/// The file beside the socket, locked.
+struct LockFile {
+    path: PathBuf,
+    _file: OwnedFd,
+}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        // Of this name there is no other file: nobody else removes it while it is locked.
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 impl Listener {
@@ -82,7 +100,13 @@ impl Listener {
             _ => (),
         }
         let aside = beside(path, ".aside");
-        let mut place = Place { path: path.to_owned(), aside, shown: false, _lock: lock };
+        let mut place = Place {
+            path: path.to_owned(),
+            aside,
+            shown: false,
+            leaves_nothing: false,
+            _lock: lock,
+        };
         let socket = place.bind(access)?;
         place.show()?;
         Ok(Listener { socket, place: Some(place) })
@@ -107,6 +131,13 @@ impl Listener {
     pub fn hide(&mut self) {
         if let Some(place) = &mut self.place {
             place.hide();
+        }
+    }
+
+    /// Nobody is connected: the placeholders beside the socket go with it.
+    pub fn leave_nothing(&mut self) {
+        if let Some(place) = &mut self.place {
+            place.leaves_nothing = true;
         }
     }
 
@@ -151,6 +182,18 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.hide();
         let _ = std::fs::remove_file(&self.aside);
+        if self.leaves_nothing {
+            remove_own_directory(&devices_beside(&self.path));
+        }
+    }
+}
+
+/// Removes a directory, if it is this user's.
+fn remove_own_directory(path: &Path) {
+    let uid = rustix::process::geteuid().as_raw();
+    let is_own = |found: std::fs::Metadata| found.is_dir() && found.uid() == uid;
+    if std::fs::symlink_metadata(path).is_ok_and(is_own) {
+        let _ = std::fs::remove_dir_all(path);
     }
 }
 
@@ -196,15 +239,22 @@ fn prepare_directory(path: &Path, access: Access) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The right to serve a path, or [`Error::AlreadyRunning`].
-fn lock(path: &Path) -> Result<OwnedFd, RunError> {
+/// The right to serve a path, or [`RunError::AlreadyRunning`].
+fn lock(path: &Path) -> Result<LockFile, RunError> {
     let name = beside(path, ".lock");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)
-        .map_err(RunError::of("open", &name))?;
+    let open = || {
+        rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR).map_err(RunError::of("open", &name))
+    };
+    let mut file = open()?;
     for _ in 0..LOCK_ATTEMPTS {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
+            Ok(()) if is_named(&file, &name) => return Ok(LockFile { path: name, _file: file }),
+            // Its holder has removed it since it was opened.
+            Ok(()) => {
+                file = open()?;
+                continue;
+            }
             Err(Errno::WOULDBLOCK | Errno::INTR) => (),
             Err(errno) => return Err(RunError::of("lock", &name)(errno)),
         }
@@ -214,6 +264,14 @@ fn lock(path: &Path) -> Result<OwnedFd, RunError> {
         std::thread::sleep(LOCK_PAUSE);
     }
     Err(RunError::AlreadyRunning(path.to_owned()))
+}
+
+/// Whether the file still has this name.
+fn is_named(file: &OwnedFd, name: &Path) -> bool {
+    let (Ok(file), Ok(named)) = (rustix::fs::fstat(file), rustix::fs::lstat(name)) else {
+        return false;
+    };
+    (file.st_dev, file.st_ino) == (named.st_dev, named.st_ino)
 }
 
 /// Whether somebody accepts connections there. The probe is a connection that says nothing.
@@ -229,5 +287,39 @@ fn is_served(path: &Path) -> Result<bool, RunError> {
             Err(RunError::of(NOT_A_SOCKET, path)(Errno::EXIST))
         }
         Err(errno) => Err(RunError::of("connect", path)(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often this process has a file open, removed or not.
+    fn opened(path: &Path) -> usize {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let targets = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        targets.filter(|target| target.starts_with(path)).count()
+    }
+
+    /// One that waits for a lock whose file its holder removes, beside one that comes afterwards.
+    #[test]
+    fn a_file_that_has_been_removed_is_nobodys_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let holder = lock(&path).unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| lock(&path));
+            while opened(&holder.path) < 2 {
+                std::thread::yield_now();
+            }
+            let name = holder.path.clone();
+            drop(holder);
+            let comes = lock(&path);
+            let waited = waits.join().unwrap();
+            assert_ne!(comes.is_ok(), waited.is_ok(), "one of them");
+            assert!(name.exists());
+            drop((comes, waited));
+            assert!(!name.exists());
+        });
     }
 }

@@ -275,7 +275,12 @@ impl Broker {
             let events = self.poll.wait(self.pause().map(timespec).as_ref());
             for (source, hung_up) in events.map_err(RunError::of("epoll_wait", path))? {
                 match source {
-                    Source::Stop => return Ok(()),
+                    Source::Stop => {
+                        if self.connections.is_empty() && self.state.is_settled() {
+                            listener.leave_nothing();
+                        }
+                        return Ok(());
+                    }
                     Source::Listener => self.accept(&listener, path, AT_ONCE)?,
                     Source::Requests(id) => self.add_turn(id),
                     Source::Death(id) => self.leaves(id),
@@ -308,6 +313,7 @@ impl Broker {
                 listener.hide();
                 self.accept(&listener, path, usize::MAX)?;
                 if self.is_idle() {
+                    listener.leave_nothing();
                     return Ok(());
                 }
                 listener.show()?;

@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn until_idle(path: &Path) -> Result<Running, RunError> {
     Running::start(Config { until_idle: true, ..Config::at(path) })
@@ -135,6 +136,9 @@ fn an_inherited_socket_is_served_and_not_removed() {
 fn an_idle_broker_ends_after_its_last_client() {
     let directory = Directory::new();
     let mut daemon = until_idle(&directory.socket()).unwrap();
+    let devices = baton_abi::place::devices_beside(&directory.socket());
+    std::fs::create_dir_all(devices.join("binderfs/features")).unwrap();
+    std::fs::write(devices.join("binder"), "").unwrap();
     // A connection that says nothing is no client.
     drop(connect(daemon.socket()).unwrap());
     let first = Fake::open(daemon.socket(), "binder").unwrap();
@@ -146,7 +150,52 @@ fn an_idle_broker_ends_after_its_last_client() {
     assert!(!directory.socket().exists());
     let left = std::fs::read_dir(directory.socket().parent().unwrap()).unwrap();
     let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["broker.sock.lock"]);
+    assert_eq!(left, [""; 0]);
+}
+
+/// The placeholders are those of programs that run on, and of the next broker.
+#[test]
+fn a_broker_that_is_stopped_leaves_its_clients_their_devices() {
+    for has_client in [true, false] {
+        let directory = Directory::new();
+        let devices = baton_abi::place::devices_beside(&directory.socket());
+        let daemon = Running::start(Config::at(directory.socket())).unwrap();
+        std::fs::create_dir_all(&devices).unwrap();
+        let client = has_client.then(|| Fake::open(daemon.socket(), "binder").unwrap());
+        daemon.stop().unwrap();
+        assert_eq!(devices.exists(), has_client);
+        drop(client);
+        let lock = directory.socket().with_file_name("broker.sock.lock");
+        assert!(!directory.socket().exists() && !lock.exists());
+    }
+}
+
+/// Brokers that come and go: each removes the file that the others wait to lock.
+#[test]
+fn brokers_in_a_row_serve_one_at_a_time() {
+    let directory = Directory::new();
+    let (path, serving) = (&directory.socket(), &AtomicU32::new(0));
+    let served: u32 = std::thread::scope(|scope| {
+        let come_and_go = || {
+            let mut served = 0;
+            for _ in 0..50 {
+                match Running::start(Config::at(path)) {
+                    Ok(daemon) => {
+                        assert_eq!(serving.fetch_add(1, Ordering::SeqCst), 0, "beside another one");
+                        serving.fetch_sub(1, Ordering::SeqCst);
+                        daemon.stop().unwrap();
+                        served += 1;
+                    }
+                    Err(error) => assert!(matches!(error, RunError::AlreadyRunning(_)), "{error}"),
+                }
+            }
+            served
+        };
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(come_and_go)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert!(served > 0);
+    assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
 }
 
 #[test]

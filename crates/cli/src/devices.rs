@@ -7,10 +7,12 @@
 //! ```
 //!
 //! It says nothing that is secret and grants nothing: the broker decides who opens what. It lies
-//! beside the broker's socket, so that everybody who uses the broker shares it; where that
+//! beside the broker's socket, so that everybody who uses the broker shares it, and ends with the broker, if that has no
+//! client then; where that
 //! directory is not ours to write, it lies among our own files, under the socket's path.
 
 use crate::failure::Failure;
+use baton_abi::place::devices_beside;
 use std::fs::{DirBuilder, File, Permissions};
 use std::io::{Error, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -23,7 +25,7 @@ const FEATURES: [&str; 3] = ["oneway_spam_detection", "extended_error", "freeze_
 
 /// Lays the directory out for these contexts; where it is.
 pub fn lay_out(socket: &Path, contexts: &[String]) -> Result<PathBuf, Failure> {
-    let shared = shared_root(socket);
+    let shared = devices_beside(socket);
     if fill(&shared, contexts).is_ok() {
         return Ok(shared);
     }
@@ -36,19 +38,13 @@ pub fn lay_out(socket: &Path, contexts: &[String]) -> Result<PathBuf, Failure> {
 
 /// Adds a context's placeholder wherever there is a directory already.
 pub fn add(socket: &Path, context: &str) {
-    for root in [shared_root(socket), own_root(socket).1] {
+    for root in [devices_beside(socket), own_root(socket).1] {
         let binderfs = root.join("binderfs");
         if binderfs.is_dir() {
             // A program that opens it needs no placeholder; only one that looks first does.
             let _ = place(&binderfs.join(context), b"");
         }
     }
-}
-
-fn shared_root(socket: &Path) -> PathBuf {
-    let mut name = socket.as_os_str().to_owned();
-    name.push(".dev");
-    PathBuf::from(name)
 }
 
 /// A directory of this user's own, and the placeholders in it.

@@ -20,6 +20,7 @@ mod failure;
 mod host;
 mod log;
 mod logcat;
+mod manager;
 mod observer;
 mod policy;
 mod program;

@@ -1,22 +1,16 @@
 //! `baton list`, `check`, `ping` and `call`: Android's `service` tool.
 //!
-//! They speak to the service manager at handle 0 in Android 16's protocol. Methods that are not
-//! called are not listed: their numbers change from release to release, and a request with
-//! the wrong one may do something else.
+//! They speak to the service manager at handle 0 in the protocol that it knows ([`manager`](crate::manager)).
 
 use crate::failure::{Failure, Kind};
+use crate::manager::{Found, Manager, transport_status};
 use crate::show;
-use baton_driver::process::{CallError, Handle, Parcel, Process, Received};
-use baton_host::format::{Exception, Reader, Write, dump};
-use baton_host::manager::{CHECK, INTERFACE as MANAGER, SERVICE_WITH_METADATA};
+use baton_driver::process::Parcel;
+use baton_host::format::{Write, dump};
 use clap::{Args, Parser};
 use rustix::fd::AsFd;
 use std::fs::File;
 use std::path::Path;
-
-const LIST: u32 = 6;
-/// DUMP_FLAG_PRIORITY_ALL.
-const EVERY_PRIORITY: i32 = 15;
 
 const fn special(letters: [u8; 4]) -> u32 {
     u32::from_be_bytes(letters)
@@ -24,9 +18,7 @@ const fn special(letters: [u8; 4]) -> u32 {
 
 /// What every object answers.
 const PING: u32 = special(*b"_PNG");
-const INTERFACE: u32 = special(*b"_NTF");
-/// Flag of a reply that is a status of the transport, in place of data.
-const TF_STATUS_CODE: u32 = 0x08;
+pub const INTERFACE: u32 = special(*b"_NTF");
 /// Statuses of Android's `Errors.h`: negative errnos, and numbers of its own.
 const UNKNOWN_TRANSACTION: i32 = -74;
 const BAD_TYPE: i32 = i32::MIN + 1;
@@ -72,100 +64,6 @@ pub struct CallArgs {
     arguments: Vec<String>,
 }
 
-/// The service manager of a context.
-struct Manager {
-    process: Process,
-    handle: Handle,
-    context: String,
-}
-
-/// What the service manager says of a name.
-enum Found {
-    Service(Handle),
-    /// To be reached in a way that is no Binder call.
-    Elsewhere,
-    Nothing,
-}
-
-impl Manager {
-    fn find(place: &ContextArgs, socket: &Path, tried: &str) -> Result<Manager, Failure> {
-        let context = place.context.clone();
-        let process = Process::open(&context, socket)
-            .map_err(|error| Failure::open(tried, socket, &error))?;
-        let handle = process.context_manager().map_err(|error| match error {
-            CallError::Dead => Failure::no_manager(tried, &context),
-            error => Failure::new(tried, error),
-        })?;
-        Ok(Manager { process, handle, context })
-    }
-
-    fn call(&self, tried: &str, code: u32, parcel: &Parcel) -> Result<Received<'_>, Failure> {
-        let answer = self.process.call(&self.handle, code, parcel);
-        let answer = answer.map_err(|error| match error {
-            CallError::Dead => Failure::no_manager(tried, &self.context),
-            error => Failure::new(tried, format!("the service manager: {error}")),
-        })?;
-        match transport_status(&answer) {
-            Some(status) => Err(misunderstood(tried, &format!("status {status}"))),
-            None => Ok(answer),
-        }
-    }
-
-    fn names(&self, tried: &str) -> Result<Vec<String>, Failure> {
-        let mut request = request(MANAGER);
-        request.write_i32(EVERY_PRIORITY);
-        let answer = self.call(tried, LIST, &request)?;
-        let mut reader = Reader::new(answer.data());
-        granted(tried, reader.status())?;
-        reader.strings().ok_or_else(|| misunderstood(tried, "a reply of another form"))
-    }
-
-    fn check(&self, tried: &str, name: &str) -> Result<Found, Failure> {
-        let mut request = request(MANAGER);
-        request.write_string(name);
-        let answer = self.call(tried, CHECK, &request)?;
-        let mut reader = Reader::new(answer.data());
-        granted(tried, reader.status())?;
-        let present = reader.i32();
-        Ok(match (present, reader.i32()) {
-            (Some(1), Some(SERVICE_WITH_METADATA)) => {
-                answer.handle(0).map_or(Found::Nothing, Found::Service)
-            }
-            (Some(1), Some(_)) => Found::Elsewhere,
-            _ => return Err(misunderstood(tried, "a reply of another form")),
-        })
-    }
-
-    /// A service that must be there.
-    fn service(&self, tried: &str, name: &str) -> Result<Handle, Failure> {
-        match self.check(tried, name)? {
-            Found::Service(handle) => Ok(handle),
-            Found::Elsewhere => Err(Failure::new(tried, "it is reached through an accessor")),
-            Found::Nothing => {
-                Err(Failure::new(tried, "there is no service of this name")
-                    .advice("see `baton list`"))
-            }
-        }
-    }
-
-    /// The descriptor of the interface that an object has.
-    fn interface(&self, handle: &Handle) -> Option<String> {
-        let answer = self.process.call(handle, INTERFACE, &Parcel::new()).ok()?;
-        Reader::new(answer.data()).string()
-    }
-}
-
-fn request(descriptor: &str) -> Parcel {
-    let mut parcel = Parcel::new();
-    parcel.write_token(descriptor);
-    parcel
-}
-
-fn transport_status(answer: &Received<'_>) -> Option<i32> {
-    let is_status = answer.flags() & TF_STATUS_CODE != 0;
-    is_status.then(|| Reader::new(answer.data()).i32().unwrap_or(0)).filter(|status| *status != 0)
-}
-
 /// The service's side would not have the call at all.
 fn refusal(tried: &str, status: i32) -> Failure {
     let wrong = match status {
@@ -177,27 +75,10 @@ fn refusal(tried: &str, status: i32) -> Failure {
     Failure::new(tried, wrong)
 }
 
-fn misunderstood(tried: &str, how: &str) -> Failure {
-    Failure::new(tried, format!("the service manager answers with {how}")).advice(
-        "it speaks another protocol than Android 16's, or the context is not one of services",
-    )
-}
-
-fn granted(tried: &str, status: Option<Result<(), Exception>>) -> Result<(), Failure> {
-    match status {
-        Some(Ok(())) => Ok(()),
-        Some(Err(Exception { code, message })) => {
-            let wrong = format!("the service manager refuses: {message} (exception {code})");
-            Err(Failure::new(tried, wrong))
-        }
-        None => Err(misunderstood(tried, "nothing")),
-    }
-}
-
 /// Prints the services, with the interface of each.
 pub fn list(args: &ContextArgs, socket: &Path) -> Result<(), Failure> {
     let tried = "list the services";
-    let manager = Manager::find(args, socket, tried)?;
+    let manager = Manager::find(&args.context, socket, tried)?;
     let names = manager.names(tried)?;
     let mut text = format!("Found {} services:\n", names.len());
     for (number, name) in names.iter().enumerate() {
@@ -216,7 +97,7 @@ pub fn list(args: &ContextArgs, socket: &Path) -> Result<(), Failure> {
 pub fn check(args: &NameArgs, socket: &Path) -> Result<(), Failure> {
     let name = &args.name;
     let tried = format!("check the service {name:?}");
-    let manager = Manager::find(&args.place, socket, &tried)?;
+    let manager = Manager::find(&args.place.context, socket, &tried)?;
     match manager.check(&tried, name)? {
         Found::Service(_) | Found::Elsewhere => show(&format!("Service {name}: found\n")),
         Found::Nothing => {
@@ -230,7 +111,7 @@ pub fn check(args: &NameArgs, socket: &Path) -> Result<(), Failure> {
 pub fn ping(args: &NameArgs, socket: &Path) -> Result<(), Failure> {
     let name = &args.name;
     let tried = format!("ping the service {name:?}");
-    let manager = Manager::find(&args.place, socket, &tried)?;
+    let manager = Manager::find(&args.place.context, socket, &tried)?;
     let service = manager.service(&tried, name)?;
     let started = std::time::Instant::now();
     let answer = manager
@@ -250,10 +131,10 @@ pub fn call(args: &CallArgs, socket: &Path) -> Result<(), Failure> {
     let arguments = parse_arguments(&args.arguments).map_err(|wrong| {
         Failure::new(&tried, wrong).kind(Kind::Usage).advice("see `baton call --help`")
     })?;
-    let manager = Manager::find(&args.place, socket, &tried)?;
+    let manager = Manager::find(&args.place.context, socket, &tried)?;
     let service = manager.service(&tried, &args.name)?;
     let descriptor = manager.interface(&service).unwrap_or_default();
-    let mut parcel = request(&descriptor);
+    let mut parcel = manager.request(&descriptor);
     for argument in &arguments {
         argument.write(&mut parcel);
     }

@@ -240,6 +240,14 @@ impl Stage {
         self.reports().iter().map(|process| process.real_time.len()).sum()
     }
 
+    /// The server has at least so many loopers.
+    fn await_loopers(&self, count: u32) {
+        let has_all = |process: &ProcessReport| process.engine.loopers >= count;
+        while !self.reports().iter().any(has_all) {
+            thread::yield_now();
+        }
+    }
+
     fn await_lanes(&self, count: usize) {
         while self.lanes() != count {
             thread::yield_now();
@@ -276,6 +284,59 @@ fn a_call_is_served_at_its_callers_rank_by_a_thread_that_was_asked_for() {
         stage.await_lanes(0);
     }
     assert_eq!(stage.spawned(), 1, "no more than the program lets the pool have");
+}
+
+/// Sets the calling thread's priority and calls once: whether that is served at it.
+fn change_and_call(stage: &Stage, [policy, priority]: [i32; 2]) -> bool {
+    assert!(become_real_time(policy, priority));
+    priority_changed();
+    stage.call(RANK) == bytes([policy, priority])
+}
+
+/// A first call waits for its looper for 100 ms: on a busy machine some may not be there by then. A process may ask for 256 a
+/// second.
+const FIRST_CALLS: usize = 20;
+
+/// One call straight after each change: of a pool that can spare a looper, whether its program began with two or was asked
+/// for the second, by a thread that has called before or has not.
+#[test]
+fn the_first_call_after_a_change_is_served_at_it() {
+    for max_threads in [0, 1] {
+        let Some(stage) = stage(max_threads) else { return };
+        if max_threads == 0 {
+            stage.server.start_looper(BC_ENTER_LOOPER);
+        }
+        stage.await_loopers(2);
+        for calls_before in [0, 1, 20] {
+            let both_are = |_| {
+                let both_are = stage.at(libc::SCHED_OTHER, 0, || {
+                    (0..calls_before).for_each(|_| drop(stage.call(RANK)));
+                    change_and_call(&stage, [libc::SCHED_RR, 50])
+                        && change_and_call(&stage, [libc::SCHED_FIFO, 7])
+                });
+                stage.await_lanes(0);
+                both_are
+            };
+            assert!((0..FIRST_CALLS).any(both_are), "{max_threads}, after {calls_before}");
+        }
+    }
+}
+
+/// The pool has no looper to spare for the second caller until it has four, for which its program is asked.
+#[test]
+fn a_first_call_waits_for_a_looper_that_the_program_is_asked_for() {
+    let both_are = |_| {
+        let Some(stage) = stage(3) else { return true };
+        stage.await_loopers(2);
+        let both_are = stage.at(libc::SCHED_OTHER, 0, || {
+            let second = || {
+                stage.at(libc::SCHED_OTHER, 0, || change_and_call(&stage, [libc::SCHED_FIFO, 7]))
+            };
+            change_and_call(&stage, [libc::SCHED_RR, 50]) && second()
+        });
+        both_are && stage.spawned() == 3
+    };
+    assert!((0..FIRST_CALLS).any(both_are));
 }
 
 #[test]

@@ -11,6 +11,8 @@ pub const INTERFACE: &str = "android.os.IServiceManager";
 pub const CHECK: u32 = 4;
 /// `addService`.
 pub const ADD: u32 = 5;
+/// `listServices`.
+pub const LIST: u32 = 6;
 /// Which member of the union follows.
 pub const SERVICE_WITH_METADATA: i32 = 0;
 

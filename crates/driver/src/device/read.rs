@@ -135,7 +135,8 @@ impl Device {
                 }
             }
             let nothing = out.at == first && out.room() >= LARGEST_RETURN;
-            if !nothing || state.thread(tid).return_once {
+            let is_to_ask = process_work && state.is_to_ask(tid);
+            if !nothing || is_to_ask || state.thread(tid).return_once {
                 return Ok(state);
             }
         }

@@ -18,7 +18,10 @@ impl Device {
         engine.lock().thread(tid());
         match request {
             BINDER_SET_MAX_THREADS => {
-                engine.lock().pool.max = user::read(argument).map_err(invalid)?;
+                let max = user::read(argument).map_err(invalid)?;
+                let mut state = engine.lock();
+                state.pool.max = max;
+                engine.unlock(state);
             }
             BINDER_SET_CONTEXT_MGR => engine.become_manager(0, 0, 0)?,
             BINDER_SET_CONTEXT_MGR_EXT => {

@@ -106,8 +106,12 @@ impl Engine {
     pub(super) fn offer(&self, duty: &Duty) {
         let mut state = self.lock();
         state.offer_lane(duty.via());
-        let is_served = state.wants_attendant() || state.may_grow();
+        let is_served = state.gets_attendants();
         self.unlock(state);
+        if is_served {
+            // A looper that waits attends it, or asks for another one. The caller waits for that.
+            self.wake_looper();
+        }
         if !is_served && !self.duties.has_told_of_pool.swap(true, Ordering::Relaxed) {
             tracing::warn!(target: "binder", "{}: real-time callers are served by the pool, at its loopers' own \
                 priority: it has no looper to spare, and its program wants no more of them, or polls", self.identity.pid);
@@ -170,7 +174,12 @@ impl Engine {
         if !thread::is_ordinary() {
             // One that has attended may have a rank that the broker is about to take back.
             let thread = state.thread(tid);
+            let was_unsuited = thread.is_unsuited;
             thread.is_unsuited = !thread.has_attended;
+            if thread.is_unsuited && !was_unsuited {
+                // It may have been woken in another one's place.
+                self.wake_looper();
+            }
             return state;
         }
         let Some(via) = state.go_on_duty(tid) else { return state };
@@ -180,6 +189,8 @@ impl Engine {
         };
         thread_end::remember_lanes(self);
         duty.renew();
+        // Before a caller that waits for it calls; and under the lock: whoever relieves it tells the broker after this.
+        self.register(&duty);
         self.attend_at_once(state, &duty)
     }
 

@@ -26,7 +26,7 @@ use crate::state::transaction::Via;
 use crate::state::work::Tid;
 use crate::thread;
 use baton_abi::control::{ChannelId, End, Request};
-use baton_abi::lane::{LANES, front};
+use baton_abi::lane::LANES;
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::mailbox::Seen;
 use rustix::io::Errno;
@@ -128,7 +128,7 @@ impl Engine {
     /// to wait.
     pub(crate) fn provide(&self, provider: impl Fn(Option<Arc<Duty>>) + Send + Sync + 'static) {
         if self.duties.provider.set(Box::new(provider)).is_ok() {
-            self.front.word(front::LANE_LOOPERS).store(1, Ordering::Release);
+            self.publish_lane_loopers(&self.lock());
             let waiting = self.duties.all.lock().clone();
             self.take_offers_back(&waiting);
             waiting.into_iter().for_each(|duty| self.give(duty));
@@ -139,6 +139,11 @@ impl Engine {
     /// Asks for a thread that waits for a lane.
     pub(crate) fn provide_spare(&self) {
         self.duties.provider.get().into_iter().for_each(|provider| provider(None));
+    }
+
+    /// Whether lanes get loopers that the front end starts.
+    pub(super) fn provides_loopers(&self) -> bool {
+        self.duties.provider.get().is_some()
     }
 
     fn give(&self, duty: Arc<Duty>) {

@@ -100,7 +100,18 @@ impl Engine {
             self.shown.iter().zip(shown).for_each(|(to, new)| to.store(new, Ordering::Relaxed));
             self.publish_all(state);
         }
+        self.publish_lane_loopers(state);
         self.publish_counts(state);
+    }
+
+    /// Whether real-time callers can wait for loopers of their own.
+    pub(super) fn publish_lane_loopers(&self, state: &State) {
+        let come = u32::from(self.provides_loopers() || state.gets_attendants());
+        let word = self.front.word(front::LANE_LOOPERS);
+        // Relaxed: the word is written under the state's lock alone. Who may write it may lie to his callers.
+        if word.load(Ordering::Relaxed) != come {
+            word.store(come, Ordering::Release);
+        }
     }
 
     /// [`Engine::unlock`], where nothing has changed but what lies in the receive buffer, and what

@@ -5,14 +5,14 @@ use super::{Engine, tid};
 use crate::channel::Channel;
 use crate::parcel::Sent;
 use crate::send::{Data, Outgoing};
-use crate::state::Effect;
 use crate::state::thread::{Calling, Waiting};
 use crate::state::transaction::{Target, Via};
 use crate::state::work::{Tid, Work};
+use crate::state::{Effect, State};
 use crate::thread::is_running;
 use crate::thread_end::remember;
 use baton_abi::control::ChannelId;
-use baton_abi::lane::{Kind, MAX_PAYLOAD_BYTES, Message};
+use baton_abi::lane::{Kind, MAX_PAYLOAD_BYTES, Message, front};
 use baton_abi::uapi::TF_ONE_WAY;
 use baton_broker::{Config, Running};
 use baton_shm::bell::Sleep;
@@ -208,6 +208,43 @@ fn who_leaves_a_lane_takes_no_later_offer_with_it() {
     server.withdraw(&mut state, via);
     assert!(state.wants_attendant());
     drop(state);
+    client.close();
+    server.close();
+}
+
+/// A real-time caller is told to wait for a looper of the program's as long as there may come one.
+#[test]
+fn callers_are_told_whether_lanes_get_loopers() {
+    type Change = fn(&mut State);
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let changes: [(&str, Change, u32); 8] = [
+        ("no looper", |_| {}, 0),
+        ("one, which is the pool's", |state| state.enter_looper(1), 0),
+        ("two", |state| state.enter_looper(2), 1),
+        ("one of them has gone", |state| state.exit_looper(1), 0),
+        ("the program may be asked for one more", |state| state.pool.max = 1, 1),
+        ("it has been asked", |state| state.pool.requested = 1, 1),
+        (
+            "its only one has come, and gone",
+            |state| (state.pool.requested, state.pool.started) = (0, 1),
+            0,
+        ),
+        (
+            "two more, and somebody polls",
+            |state| {
+                (3..5).for_each(|looper| state.enter_looper(looper));
+                state.end_duties(9);
+            },
+            0,
+        ),
+    ];
+    for (name, change, told) in changes {
+        let mut state = server.lock();
+        change(&mut state);
+        server.unlock(state);
+        assert_eq!(channel.front_word(front::LANE_LOOPERS), told, "{name}");
+    }
     client.close();
     server.close();
 }

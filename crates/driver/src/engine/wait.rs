@@ -74,6 +74,10 @@ impl Engine {
                 return Err(Errno::AGAIN);
             }
             state = self.sleep(state, tid, process_work, &mut server)?;
+            if process_work && server.is_none() && state.wants_attendant() {
+                // It may have been woken for that.
+                return Ok(state);
+            }
         }
     }
 

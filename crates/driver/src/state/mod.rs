@@ -280,7 +280,7 @@ impl State {
 
     /// Whether a read by this thread has something to return.
     pub fn has_work(&mut self, tid: Tid, process_work: bool) -> bool {
-        let process = process_work && !self.todo.is_empty();
+        let process = process_work && (!self.todo.is_empty() || self.is_to_ask(tid));
         let thread = self.thread(tid);
         process || thread.todo.urgent || thread.return_once
     }
@@ -327,11 +327,16 @@ impl State {
         }
     }
 
+    /// Whether the program may be asked for one more looper now.
+    #[inline]
+    fn may_ask(&self) -> bool {
+        self.pool.requested == 0 && self.pool.started < self.pool.max
+    }
+
     /// Whether the thread's read is to ask for one more looper; if so, one is being asked for.
     #[inline]
     pub fn wants_looper(&mut self, tid: Tid) -> bool {
-        let wants = self.pool.requested == 0
-            && self.pool.started < self.pool.max
+        let wants = self.may_ask()
             && (self.sleepers == 0 || self.lacks_attendants())
             && self.thread(tid).looper.serves();
         self.pool.requested += u32::from(wants);

@@ -41,10 +41,15 @@ pub fn serve_manager(broker: &Broker) -> Process {
     let process = broker.open();
     let services: Mutex<HashMap<String, Handle>> = Mutex::default();
     let object = process.add_object(move |request: &Request<'_>| {
-        let name = token_and_name(request.data()).ok_or(Errno::INVAL)?;
         let mut reply = Parcel::new();
         reply.write_i32(0);
         let mut services = services.lock().unwrap();
+        if request.code() == manager::LIST {
+            reply.write_i32(services.len() as i32);
+            services.keys().for_each(|name| reply.write_string(name));
+            return Ok(reply);
+        }
+        let name = token_and_name(request.data()).ok_or(Errno::INVAL)?;
         match request.code() {
             manager::ADD => {
                 let handle = request.received.handle(0).ok_or(Errno::INVAL)?;

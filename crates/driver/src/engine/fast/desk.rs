@@ -107,7 +107,7 @@ impl Engine {
             return Attended::No;
         }
         let mut state = self.lock();
-        let is_wanted = state.has_process_work() || state.wants_attendant();
+        let is_wanted = state.has_process_work() || state.wants_attendant() || state.is_to_ask(tid);
         if is_wanted || seats.is_stale(self) || !state.is_free(tid) {
             return Attended::No;
         }

@@ -1,0 +1,184 @@
+//! `baton list`, `check` and `ping` beside service managers of several releases of Android.
+//!
+//! The managers are stand-ins, each of which accepts the requests of its release to the byte and answers any other one
+//! with a status, as the real one does: source as in `src/manager.rs`.
+#[path = "../../driver/tests/support/program.rs"]
+mod program;
+#[path = "../../host/tests/support/mod.rs"]
+mod support;
+
+use baton_abi::uapi::*;
+use baton_host::format::Reader;
+use bytemuck::{Zeroable, bytes_of};
+use program::{Commands, Message, Program};
+use std::process::{Command, Output};
+use std::thread;
+use support::Broker;
+
+const BATON: &str = env!("CARGO_BIN_EXE_baton");
+const NAMES: [&str; 2] = ["clock", "weather.IWeather/default"];
+const PING: u32 = u32::from_be_bytes(*b"_PNG");
+const DESCRIPTOR: u32 = u32::from_be_bytes(*b"_NTF");
+/// The node of the service; the manager's is 0.
+const SERVICE: u64 = 1;
+const TF_STATUS_CODE: u32 = 0x08;
+const MARK: i32 = i32::from_be_bytes(*b"SYST");
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Release {
+    Nine,
+    Ten,
+    ElevenToFourteen,
+    Sixteen,
+}
+
+/// What a request has behind its header. `None` if it has another release's.
+fn body(release: Release, data: &[u8]) -> Option<Reader<'_>> {
+    let mut reader = Reader::new(data);
+    reader.i32()?;
+    if release != Release::Nine {
+        reader.i32()?;
+    }
+    let has_mark = matches!(release, Release::ElevenToFourteen | Release::Sixteen);
+    if has_mark && reader.i32()? != MARK {
+        return None;
+    }
+    (reader.string()? == "android.os.IServiceManager").then_some(reader)
+}
+
+/// A reply in the making.
+#[derive(Default)]
+struct Reply {
+    data: Vec<u8>,
+    objects: Vec<u64>,
+}
+
+impl Reply {
+    fn number(&mut self, number: i32) {
+        self.data.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn string(&mut self, text: &str) {
+        self.number(text.encode_utf16().count() as i32);
+        self.data.extend(text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes));
+        self.data.resize(self.data.len().next_multiple_of(4), 0);
+    }
+
+    /// The service, or no object, which is none of the reply's objects.
+    fn object(&mut self, binder: u64) {
+        let object = FlatObject { kind: BINDER_TYPE_BINDER, binder, ..FlatObject::zeroed() };
+        if binder != 0 {
+            self.objects.push(self.data.len() as u64);
+        }
+        self.data.extend_from_slice(bytes_of(&object));
+    }
+}
+
+fn manage(release: Release, code: u32, data: &[u8]) -> Option<Reply> {
+    let mut reader = body(release, data)?;
+    let mut reply = Reply::default();
+    let is_aidl = matches!(release, Release::ElevenToFourteen | Release::Sixteen);
+    if is_aidl {
+        reply.number(0);
+    }
+    let (list, check) = if release == Release::Sixteen { (6, 4) } else { (4, 2) };
+    if code == list && is_aidl {
+        assert_eq!(reader.i32()?, 15);
+        reply.number(NAMES.len() as i32);
+        NAMES.into_iter().for_each(|name| reply.string(name));
+    } else if code == list {
+        let place = usize::try_from(reader.i32()?).ok()?;
+        assert_eq!(reader.i32()?, 15);
+        reply.string(NAMES.get(place)?);
+    } else if code == check {
+        let is_there = NAMES.contains(&&*reader.string()?);
+        if release == Release::Sixteen {
+            reply.number(1);
+            reply.number(0);
+        }
+        if is_there || is_aidl {
+            reply.object(if is_there { SERVICE } else { 0 });
+        } else {
+            reply.number(0);
+        }
+        if is_aidl {
+            // The service's stability.
+            reply.number(if is_there { 0b00_1100 } else { 0 });
+        }
+    } else {
+        return None;
+    }
+    Some(reply)
+}
+
+fn serve(code: u32) -> Option<Reply> {
+    let mut reply = Reply::default();
+    match code {
+        PING => {}
+        DESCRIPTOR => reply.string("android.test.IThing"),
+        _ => return None,
+    }
+    Some(reply)
+}
+
+/// A manager, and the service that it knows. `None` for a release: it knows nothing.
+fn start(broker: &Broker, release: Option<Release>) {
+    let program = Program::open(&broker.socket);
+    program.become_manager();
+    thread::spawn(move || {
+        let mut next = Commands::default().put(BC_ENTER_LOOPER, &[]);
+        while let Ok(returned) = program.exchange(next) {
+            next = Commands::default();
+            for Message { transaction, data } in &returned.messages {
+                let reply = match (transaction.target, release) {
+                    (SERVICE, _) => serve(transaction.code),
+                    (_, Some(release)) => manage(release, transaction.code, data),
+                    (_, None) => None,
+                };
+                let status =
+                    |status: i32| Reply { data: status.to_le_bytes().into(), ..Reply::default() };
+                let flags = if reply.is_none() { TF_STATUS_CODE } else { 0 };
+                let reply = reply.unwrap_or_else(|| status(-1));
+                next = next.send_objects(BC_REPLY, 0, flags, &reply.data, &reply.objects);
+            }
+        }
+    });
+}
+
+fn baton(broker: &Broker, words: &[&str]) -> Output {
+    Command::new(BATON).arg("--socket").arg(&broker.socket).args(words).output().unwrap()
+}
+
+fn text(output: &Output) -> (Option<i32>, String) {
+    (output.status.code(), String::from_utf8(output.stdout.clone()).unwrap())
+}
+
+#[test]
+fn each_releases_manager_is_understood() {
+    for release in [Release::Nine, Release::Ten, Release::ElevenToFourteen, Release::Sixteen] {
+        let broker = Broker::start();
+        start(&broker, Some(release));
+        let listed = "Found 2 services:\n0\tclock: [android.test.IThing]\n\
+            1\tweather.IWeather/default: [android.test.IThing]\n";
+        let list = baton(&broker, &["list"]);
+        assert_eq!(text(&list), (Some(0), listed.to_owned()), "{release:?}: {list:?}");
+        let found = text(&baton(&broker, &["check", "clock"]));
+        assert_eq!(found, (Some(0), "Service clock: found\n".to_owned()), "{release:?}");
+        let found = text(&baton(&broker, &["check", "nobody"]));
+        assert_eq!(found, (Some(1), "Service nobody: not found\n".to_owned()), "{release:?}");
+        let (status, said) = text(&baton(&broker, &["ping", NAMES[1]]));
+        assert_eq!(status, Some(0), "{release:?}");
+        assert!(said.starts_with("Service weather.IWeather/default: alive"), "{release:?}: {said}");
+    }
+}
+
+/// A context whose manager is none of services.
+#[test]
+fn a_manager_that_answers_with_nothing_but_statuses_is_told_of() {
+    let broker = Broker::start();
+    start(&broker, None);
+    let output = baton(&broker, &["list"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("another protocol"), "{said}");
+}
