@@ -179,9 +179,11 @@ mod tests {
 
     #[test]
     fn what_a_process_does_is_counted() {
-        let Ok(events) = Event::system_call() else { return println!("skipped: no tracefs here") };
+        let Ok(events) = Event::system_call() else {
+            return println!("skipped: what_a_process_does_is_counted (no tracefs here)");
+        };
         let Ok(counter) = Counter::new(&[events], &[std::process::id()]) else {
-            return println!("skipped: this user may not count");
+            return println!("skipped: what_a_process_does_is_counted (this user may not count)");
         };
         let before = counter.read().unwrap();
         (0..100).for_each(|_| _ = rustix::process::getppid());

@@ -297,7 +297,7 @@ fn pages_of_two_sizes_are_measured_or_refused() {
 
 fn real_time_callers_are_served() {
     if Prioritized::new(Priority::Fifo(30)).is_err() {
-        println!("skipped: this machine lets us have no real-time priority");
+        println!("skipped: real_time_callers_are_served (no real-time priority here)");
         return;
     }
     let directory = tempfile::tempdir().unwrap();

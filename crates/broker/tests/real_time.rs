@@ -47,7 +47,10 @@ impl Waiting {
         });
         let tid = tid.recv().unwrap();
         if tid.is_none() {
-            println!("skipped: this machine lets us have no real-time priority");
+            println!(
+                "skipped: {} (no real-time priority here)",
+                std::thread::current().name().unwrap_or_default()
+            );
         }
         Some(Waiting { tid: tid?, _end: end })
     }

@@ -51,11 +51,11 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if cfg!(debug_assertions) {
-        println!("skipped: not an optimised build");
+        println!("skipped: instructions (not an optimised build)");
         return ExitCode::SUCCESS;
     }
     let Some(peers) = of_a_call(PEERS) else {
-        println!("skipped: valgrind is not installed");
+        println!("skipped: instructions (valgrind is not installed)");
         return ExitCode::SUCCESS;
     };
     let mut too_many = false;

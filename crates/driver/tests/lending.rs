@@ -36,7 +36,7 @@ fn main() {
         return serve(Path::new(socket));
     }
     if !become_real_time(1) {
-        println!("skipped: this machine lets us have no real-time priority");
+        println!("skipped: lending (no real-time priority here)");
         return;
     }
     assert!(become_real_time(0));

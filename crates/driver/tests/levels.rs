@@ -47,7 +47,10 @@ fn set_nice(value: i32) -> bool {
 fn may_be_nicer() -> bool {
     let may = thread::spawn(|| set_nice(-11)).join().unwrap();
     if !may {
-        println!("skipped: this machine lets us have no better nice value");
+        println!(
+            "skipped: {} (no better nice value here)",
+            std::thread::current().name().unwrap_or_default()
+        );
     }
     may
 }

@@ -29,7 +29,7 @@ fn main() {
         return call_without_memory();
     }
     if !become_real_time(10) {
-        println!("skipped: this machine lets us have no real-time priority");
+        println!("skipped: memory (no real-time priority here)");
         return;
     }
     assert!(become_real_time(0));

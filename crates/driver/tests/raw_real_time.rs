@@ -202,7 +202,10 @@ struct Stage {
 
 fn stage(max_threads: u32) -> Option<Stage> {
     if !may_be_real_time() {
-        println!("skipped: this machine lets us have no real-time priority");
+        println!(
+            "skipped: {} (no real-time priority here)",
+            std::thread::current().name().unwrap_or_default()
+        );
         return None;
     }
     let broker = Broker::start();

@@ -34,7 +34,7 @@ fn main() {
         _ => {}
     }
     if !become_real_time(libc::SCHED_FIFO, 1) {
-        println!("skipped: this machine lets us have no real-time priority");
+        println!("skipped: real_time (no real-time priority here)");
         return;
     }
     become_ordinary();
@@ -220,7 +220,9 @@ fn a_caller_with_a_deadline_has_the_highest_looper() {
     let client = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
     if !take_deadline(Duration::from_millis(5), Duration::from_millis(10)) {
-        println!("skipped: this machine lets us have no SCHED_DEADLINE");
+        println!(
+            "skipped: a_caller_with_a_deadline_has_the_highest_looper (no SCHED_DEADLINE here)"
+        );
         return server.close();
     }
     call_until(&client, &manager, RANK, [libc::SCHED_FIFO, 99]);

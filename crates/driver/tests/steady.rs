@@ -68,7 +68,7 @@ fn main() {
         return;
     }
     if !become_real_time(30) {
-        println!("skipped: this machine lets us have no real-time priority");
+        println!("skipped: steady (no real-time priority here)");
         return;
     }
     assert!(become_real_time(0));
@@ -81,7 +81,7 @@ fn main() {
     // A child has its parent's priority.
     assert!(become_real_time(0));
     match system_calls() {
-        None => println!("skipped: strace is not installed, or may not be used"),
+        None => println!("skipped: steady (strace is not installed, or may not be used)"),
         Some(made) => {
             println!("{made} system calls in {CALLS} calls");
             let most = CALLS * MOST_PER_CALL + OTHERS;

@@ -138,7 +138,7 @@ fn the_most_urgent_caller_is_served_first() {
     let order = Scene::set().order(&[Nice(10), Nice(0), Nice(5)]);
     assert_eq!(order, [Nice(0), Nice(5), Nice(10)]);
     if !Fifo(30).may_be() {
-        println!("skipped: this machine lets us have no real-time priority");
+        println!("skipped: the_most_urgent_caller_is_served_first (no real-time priority here)");
         return;
     }
     let order = Scene::set().order(&[Nice(0), Fifo(20), Nice(0), Fifo(30)]);
@@ -155,7 +155,9 @@ fn scheduled_at() -> i32 {
 #[test]
 fn the_kernels_thread_inherits_its_callers_priority() {
     if !Caller::Fifo(30).may_be() {
-        println!("skipped: this machine lets us have no real-time priority");
+        println!(
+            "skipped: the_kernels_thread_inherits_its_callers_priority (no real-time priority here)"
+        );
         return;
     }
     let broker = Broker::start();

@@ -17,13 +17,13 @@ fn main() -> ExitCode {
         write(name, directory, n_records.parse().expect("a number"));
     }
     if cfg!(debug_assertions) {
-        println!("skipped: not an optimised build");
+        println!("skipped: instructions (not an optimised build)");
         return ExitCode::SUCCESS;
     }
     let mut is_over = false;
     for (name, most) in BOUNDS {
         let [Some(short), Some(long)] = RECORDS.map(|n_records| count(name, n_records)) else {
-            println!("skipped: valgrind is not installed");
+            println!("skipped: instructions (valgrind is not installed)");
             return ExitCode::SUCCESS;
         };
         let each = (long - short).div_ceil(RECORDS[1] - RECORDS[0]);

@@ -24,13 +24,13 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if cfg!(debug_assertions) {
-        println!("skipped: not an optimised build");
+        println!("skipped: instructions (not an optimised build)");
         return ExitCode::SUCCESS;
     }
     let mut is_over = false;
     each_kernel!(K => {
         let [Some(short), Some(long)] = CALLS.map(|n_calls| count(K::NAME, n_calls)) else {
-            println!("skipped: valgrind is not installed");
+            println!("skipped: instructions (valgrind is not installed)");
             return ExitCode::SUCCESS;
         };
         // A call is two of them.

@@ -411,7 +411,9 @@ fn a_thread_calls_at_the_priority_that_it_has_got() {
         return;
     }
     if !may_be_real_time() {
-        println!("skipped: this machine lets us have no real-time priority");
+        println!(
+            "skipped: a_thread_calls_at_the_priority_that_it_has_got (no real-time priority here)"
+        );
         return;
     }
     let socket = std::path::PathBuf::from(std::env::var_os("BATON_SOCKET").unwrap());

@@ -45,7 +45,10 @@ impl Stage {
             ended.fetch_add(1, Ordering::SeqCst)
         });
         if !ready.recv().unwrap() {
-            println!("skipped: this machine lets us have no real-time priority");
+            println!(
+                "skipped: {} (no real-time priority here)",
+                std::thread::current().name().unwrap_or_default()
+            );
             return None;
         }
         Some(Actor { cue, place })

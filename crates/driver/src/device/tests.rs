@@ -108,7 +108,10 @@ struct Stage {
 
 fn stage() -> Option<Stage> {
     if !std::thread::spawn(become_real_time).join().unwrap() {
-        println!("skipped: this machine lets us have no real-time priority");
+        println!(
+            "skipped: {} (no real-time priority here)",
+            std::thread::current().name().unwrap_or_default()
+        );
         return None;
     }
     let broker = broker();

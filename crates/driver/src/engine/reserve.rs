@@ -246,7 +246,10 @@ mod tests {
         let (server, client, channel) = channel(&broker);
         let caller = || {
             if !thread::set_rank(Some((libc::SCHED_FIFO, 1)), thread::Children::Inherit) {
-                return println!("skipped: this machine lets us have no real-time priority");
+                return println!(
+                    "skipped: {} (no real-time priority here)",
+                    std::thread::current().name().unwrap_or_default()
+                );
             }
             let lane = channel.take_lane().unwrap().unwrap();
             client.reserve(&channel, lane);

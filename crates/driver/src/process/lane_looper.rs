@@ -111,7 +111,10 @@ mod tests {
         std::thread::scope(|scope| {
             let caller = scope.spawn(|| {
                 if !thread::set_rank(Some((libc::SCHED_FIFO, 1)), thread::Children::Inherit) {
-                    return println!("skipped: this machine lets us have no real-time priority");
+                    return println!(
+                        "skipped: {} (no real-time priority here)",
+                        std::thread::current().name().unwrap_or_default()
+                    );
                 }
                 let manager = client.context_manager().unwrap();
                 assert_eq!(client.prepare(&manager, LONG), Ok(true));
