@@ -38,6 +38,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("baton-conformance", &["baton-abi"]),
+    // Attackers speak the wire format, honest parties the typed API, both to a broker.
+    (
+        "baton-hostile",
+        &["baton-abi", "baton-shm", "baton-broker", "baton-driver", "baton-bench"],
+    ),
     (
         "baton-bench",
         &[

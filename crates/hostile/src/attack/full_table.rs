@@ -1,0 +1,52 @@
+//! Descriptors for messages that never come fill a server's table: the server can then take no
+//! channel from the broker, and must neither take that for the broker's end nor stay so.
+
+use super::{Attack, Whose, besiege, strangers};
+use crate::attacker::Attacker;
+use crate::stage::Setting;
+use baton_hostile::engine::{self, MAX_DESCRIPTORS};
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use std::io;
+use std::time::{Duration, Instant};
+
+const NAME: &str = "full_table";
+/// Packets that are sent: each has as many descriptors as it can.
+const PACKETS: u32 = 128;
+/// How long a server may take to read one of them.
+const PACE: Duration = Duration::from_millis(2);
+const AT_MOST: Duration = Duration::from_secs(1);
+
+pub const ATTACK: Attack = Attack {
+    name: NAME,
+    what: "one client sends a server descriptors for messages that never come",
+    whose: Whose::Strangers,
+    play: |run| {
+        let server_descriptors = run.scale.of(1024, 8192);
+        besiege(run, Setting { server_descriptors, ..Setting::default() }, &[strangers(NAME, 1)])
+    },
+    attack,
+};
+
+fn attack(attacker: &Attacker) -> io::Result<()> {
+    let engine = attacker.engine()?;
+    let manager = engine.manager()?;
+    let channel = engine.channel_to(manager)?;
+    let file = engine::front_page()?;
+    let many = [file.as_fd(); MAX_DESCRIPTORS];
+    attacker.ready();
+    let late = Instant::now() + AT_MOST;
+    let mut sent = 0;
+    while sent < PACKETS && attacker.goes_on() && Instant::now() < late {
+        // Number 0 is a doorbell.
+        match engine::send_now(&channel.socket, &(sent + 1).to_ne_bytes(), &many) {
+            Ok(()) => sent += 1,
+            // Its queue, or what this user may have in flight, is full until it reads.
+            Err(Errno::AGAIN | Errno::TOOMANYREFS) => std::thread::sleep(PACE),
+            Err(_) => break,
+        }
+    }
+    attacker.holding(&format!("{} descriptors sent", sent as usize * MAX_DESCRIPTORS));
+    attacker.stay();
+    Ok(())
+}

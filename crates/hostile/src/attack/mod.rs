@@ -1,0 +1,101 @@
+//! The attacks, one a file, named after what they do.
+//!
+//! Each has two sides: `play` is the run's, which sets the stage and judges; `attack` is that of the
+//! attack's processes, of which each is another user's and speaks whatever protocol it likes.
+//!
+//! **Invariant**: an attack is bounded in what it does and for how long, whatever the others do.
+
+mod full_table;
+mod report_flood;
+mod unclaimed_tickets;
+
+use crate::attacker::Attacker;
+use crate::scale::Scale;
+use crate::stage::{Force, Setting, Stage};
+use crate::verdict::{Findings, Outcome, Verdict};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Users that have nothing to do with the honest parties, which are root's.
+pub const STRANGER: u32 = 1000;
+
+/// How a row is played.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    pub scale: Scale,
+    /// How long an answer may take before it counts as a hang.
+    pub patience: Duration,
+}
+
+impl Run {
+    /// How long an attack lasts that would go on for ever.
+    pub fn at_least(&self) -> Duration {
+        self.scale.of(Duration::from_millis(1500), Duration::from_secs(20))
+    }
+}
+
+/// Who an attack's processes have to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Another user's than the honest parties: the run has to be root's.
+    Strangers,
+    /// Anybody's.
+    Anybodys,
+}
+
+/// One row.
+pub struct Attack {
+    pub name: &'static str,
+    /// What it does, in a sentence.
+    pub what: &'static str,
+    pub whose: Whose,
+    /// The run's side. An error is the system's, and no verdict.
+    pub play: fn(&Run) -> io::Result<Findings>,
+    /// The side of one of its processes.
+    pub attack: fn(&Attacker) -> io::Result<()>,
+}
+
+/// All, in the order in which they are played.
+pub const ALL: &[&Attack] = &[&full_table::ATTACK, &unclaimed_tickets::ATTACK, &report_flood::ATTACK];
+
+pub fn find(name: &str) -> Option<&'static Attack> {
+    ALL.iter().find(|attack| attack.name == name).copied()
+}
+
+impl Attack {
+    /// Why it cannot be played by this user on this machine.
+    fn obstacle(&self) -> Option<&'static str> {
+        let is_root = rustix::process::geteuid().is_root();
+        (self.whose == Whose::Strangers && !is_root).then_some("needs root, to be another user")
+    }
+
+    /// Plays it.
+    pub fn verdict(&self, run: &Run) -> Verdict {
+        let begin = Instant::now();
+        if let Some(why) = self.obstacle() {
+            let (name, findings) = (self.name, vec![why.to_owned()]);
+            let outcome = Outcome::Skipped;
+            return Verdict { name, outcome, findings, notes: Vec::new(), seconds: 0.0 };
+        }
+        let findings = (self.play)(run).unwrap_or_else(|error| {
+            let mut findings = Findings::default();
+            findings.harm(format!("the attack could not be played: {error}"));
+            findings
+        });
+        findings.verdict(self.name, begin.elapsed().as_secs_f64())
+    }
+}
+
+/// So many processes of one stranger's.
+fn strangers(attack: &'static str, processes: usize) -> Force {
+    Force { attack, user: Some(STRANGER), processes }
+}
+
+/// Attackers do what they do among honest parties, and leave.
+fn besiege(run: &Run, setting: Setting, forces: &[Force]) -> io::Result<Findings> {
+    let mut stage = Stage::set(run, setting)?;
+    stage.prepare(forces)?;
+    stage.go();
+    stage.endure(run.at_least());
+    Ok(stage.finish())
+}
