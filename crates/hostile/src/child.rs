@@ -107,6 +107,11 @@ impl Child {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Waits for the end of this process. What it has started may still have its output.
+    pub fn reap(&mut self) {
+        let _ = self.child.wait();
+    }
+
     /// How it has ended.
     fn end(&mut self) -> String {
         match self.child.wait() {

@@ -5,8 +5,13 @@
 //! events unread, name what it does not have, and speak out of turn.
 
 use baton_abi::control::*;
-use baton_abi::lane::{CHANNEL_BYTES, FRONT_BYTES, LANES_AT, TALLY_BYTES};
+use baton_abi::lane::{
+    AREA_BYTES, FRONT_BYTES, Kind, LANES_AT, Message, TALLY_BYTES, area_at, header,
+};
+use baton_abi::uapi::TF_ACCEPT_FDS;
+use baton_shm::mailbox::Mailbox;
 use baton_shm::mapping::{self, Access, Mapping};
+use bytemuck::{bytes_of, cast_slice};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -17,6 +22,8 @@ use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long an answer may take: a program that waits in vain ends.
@@ -139,7 +146,7 @@ pub struct BareEngine {
     /// Who it is, in the broker's words.
     pub identity: Identity,
     /// Its front page.
-    pub front: Mapping<FRONT_BYTES>,
+    pub front: Arc<Mapping<FRONT_BYTES>>,
     /// The files of its front page and its tally page.
     pub pages: [OwnedFd; 2],
     /// The broker's era.
@@ -152,7 +159,7 @@ pub struct BareEngine {
 pub struct BareChannel {
     /// Its name.
     pub id: ChannelId,
-    /// The memory: [`CHANNEL_BYTES`].
+    /// The memory: [`baton_abi::lane::CHANNEL_BYTES`].
     pub memory: OwnedFd,
     /// For doorbells and descriptors.
     pub socket: OwnedFd,
@@ -160,22 +167,78 @@ pub struct BareChannel {
     pub front: OwnedFd,
 }
 
+/// A call as it lies in a lane. A ticket is of the objects whose places are the offsets.
+#[derive(Clone, Copy, Debug)]
+pub struct BareCall<'a> {
+    /// Of the channel's server.
+    pub node: NodeId,
+    /// What is asked.
+    pub code: u32,
+    /// The bytes.
+    pub data: &'a [u8],
+    /// Places of objects in them.
+    pub offsets: &'a [u64],
+    /// [`TicketId`], 0 for none.
+    pub ticket: u64,
+}
+
 impl BareChannel {
     /// Maps header and one-way ring.
     pub fn head(&self) -> Result<Mapping<LANES_AT>, Errno> {
-        const { assert!(LANES_AT < CHANNEL_BYTES) };
         Mapping::new(&self.memory, Access::ReadWrite)
+    }
+
+    /// Posts a call in lane 0 and rings the doorbell. The lane has to be free.
+    pub fn post(&self, call: &BareCall<'_>) -> Result<(), Errno> {
+        let head = self.head()?;
+        let at = area_at(0, End::Server);
+        let area = Mapping::<AREA_BYTES>::part(&self.memory, at, Access::ReadWrite)?;
+        let message = Message {
+            kind: Kind::Request as u32,
+            node: call.node.0,
+            code: call.code,
+            flags: TF_ACCEPT_FDS,
+            data_bytes: call.data.len() as u32,
+            offsets_bytes: size_of_val(call.offsets) as u32,
+            ticket: call.ticket,
+            ..Message::default()
+        };
+        let parts = message.parts().ok_or(Errno::INVAL)?;
+        // The word is the mailbox's: the header goes in behind it.
+        area.view().write(4, &bytes_of(&message)[4..]);
+        area.view().write(parts.data_at, call.data);
+        area.view().write(parts.offsets_at, cast_slice(call.offsets));
+        Mailbox::new(area.word(0)).post();
+        // SeqCst: before the server's look at its sleepers.
+        head.double_word(header::READY).fetch_or(1, Ordering::SeqCst);
+        self.ring()
+    }
+
+    /// Whether lane 0 holds an answer. It is taken, and the lane is free again.
+    pub fn answered(&self) -> Result<bool, Errno> {
+        let at = area_at(0, End::Client);
+        let area = Mapping::<AREA_BYTES>::part(&self.memory, at, Access::ReadWrite)?;
+        let inbox = Mailbox::new(area.word(0));
+        let is_there = !inbox.is_empty();
+        if is_there {
+            inbox.clear();
+        }
+        Ok(is_there)
+    }
+
+    /// Rings the doorbell that the server's control thread hears. A full queue is as good.
+    pub fn ring(&self) -> Result<(), Errno> {
+        match send_now(&self.socket, &0u32.to_ne_bytes(), &[]) {
+            Ok(()) | Err(Errno::AGAIN) => Ok(()),
+            Err(errno) => Err(errno),
+        }
     }
 }
 
 impl BareEngine {
     /// Opens a context. A refusal is its errno; `ECONNRESET` if the broker closes the connection.
     pub fn open(path: &Path, context: &str) -> Result<BareEngine, Errno> {
-        let channels = CHANNELS;
-        let hello = Request::Hello { version: VERSION, context: context.to_owned(), channels };
-        let file = front_page()?;
-        let front = Mapping::new(&file, Access::ReadWrite)?;
-        BareEngine::greet_with(connect(path)?, &hello, front, [file, tally_page()?])
+        BareEngine::open_on(connect(path)?, context)
     }
 
     /// The same on a connection that exists, which may be somebody else's.
@@ -183,26 +246,34 @@ impl BareEngine {
         let channels = CHANNELS;
         let hello = Request::Hello { version: VERSION, context: context.to_owned(), channels };
         let file = front_page()?;
-        let front = Mapping::new(&file, Access::ReadWrite)?;
+        let front = Arc::new(Mapping::new(&file, Access::ReadWrite)?);
         BareEngine::greet_with(requests, &hello, front, [file, tally_page()?])
     }
 
     /// The same engine at the next broker. It has yet to make its claims.
-    pub fn resume(self, path: &Path) -> Result<BareEngine, Errno> {
-        let card = self.card.clone();
-        self.resume_as(path, card)
+    pub fn resume(&self, path: &Path) -> Result<BareEngine, Errno> {
+        self.resume_as(path, self.card.clone())
     }
 
     /// The same with a card that may be another's.
-    pub fn resume_as(self, path: &Path, card: Vec<u8>) -> Result<BareEngine, Errno> {
+    pub fn resume_as(&self, path: &Path, card: Vec<u8>) -> Result<BareEngine, Errno> {
         let resume = Request::Resume { version: VERSION, card, channels: CHANNELS };
-        BareEngine::greet_with(connect(path)?, &resume, self.front, self.pages)
+        let copy = |file: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(file, 0);
+        let pages = [copy(&self.pages[0])?, copy(&self.pages[1])?];
+        BareEngine::greet_with(connect(path)?, &resume, Arc::clone(&self.front), pages)
+    }
+
+    /// Ends its connection, whoever else has it.
+    pub fn hang_up(&self) {
+        for socket in [&self.requests, &self.events] {
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
     }
 
     fn greet_with(
         requests: OwnedFd,
         greeting: &Request,
-        front: Mapping<FRONT_BYTES>,
+        front: Arc<Mapping<FRONT_BYTES>>,
         pages: [OwnedFd; 2],
     ) -> Result<BareEngine, Errno> {
         let carried = pages.each_ref().map(AsFd::as_fd);
@@ -260,13 +331,26 @@ impl BareEngine {
 
     /// A reference to the context's manager: who that is. Events before it are lost.
     pub fn manager(&self) -> Result<ProcessId, Errno> {
+        self.manager_node().map(|(owner, _)| owner)
+    }
+
+    /// The same, and its node.
+    pub fn manager_node(&self) -> Result<(ProcessId, NodeId), Errno> {
         self.must(&Request::ContextManager)?;
         loop {
             if let (Event::Ticket { from: ProcessId::BROKER, objects, .. }, _) = self.event()?
-                && let Some(Granted::Handle { owner, .. }) = objects.first()
+                && let Some(Granted::Handle { owner, node, .. }) = objects.first()
             {
-                return Ok(*owner);
+                return Ok((*owner, *node));
             }
+        }
+    }
+
+    /// Announces references to a process with which this one has a channel.
+    pub fn translate(&self, target: ProcessId, objects: Vec<Object>) -> Result<TicketId, Errno> {
+        match self.must(&Request::Translate { target, objects })? {
+            Reply::Ticket { ticket } => Ok(ticket),
+            _ => Err(Errno::PROTO),
         }
     }
 

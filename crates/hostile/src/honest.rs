@@ -5,13 +5,19 @@ use crate::role::say;
 use baton_driver::process::{Handle, Parcel, Process};
 use baton_shm::clock::now_ns;
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 use std::path::Path;
+use std::sync::Mutex;
 
 /// The server answers with what it was sent.
 const ECHO: u32 = 1;
 /// The server calls the object that it was sent with the bytes, and answers what that answers.
 const RETURN: u32 = 2;
+/// The server keeps the object that it was sent, by the number in the first byte.
+pub const KEEP: u32 = 3;
+/// The server answers with the object that it keeps by that number.
+pub const GET: u32 = 4;
 /// Threads of the server's that serve.
 const N_LOOPERS: usize = 4;
 /// Bytes that a call carries.
@@ -27,7 +33,9 @@ fn commands() -> impl Iterator<Item = String> {
 /// The manager of the context. It ends with its input.
 pub fn serve(socket: &Path) -> io::Result<()> {
     let process = Process::open(CONTEXT, socket).map_err(io::Error::other)?;
-    let object = process.add_object(|request| match request.code() {
+    // As a service manager does for anybody.
+    let kept = Mutex::new(BTreeMap::new());
+    let object = process.add_object(move |request| match request.code() {
         ECHO => Ok(Parcel::from(request.data())),
         RETURN => {
             let object = request.received.handle(0).ok_or(Errno::INVAL)?;
@@ -35,6 +43,19 @@ pub fn serve(socket: &Path) -> io::Result<()> {
             let process = request.received.process();
             let answer = process.call(&object, ECHO, &Parcel::from(bytes));
             answer.map(|answer| Parcel::from(answer.data())).map_err(|_| Errno::IO)
+        }
+        KEEP => {
+            let object = request.received.handle(0).ok_or(Errno::INVAL)?;
+            let number = *request.data().first().ok_or(Errno::INVAL)?;
+            kept.lock().expect("no panic").insert(number, object);
+            Ok(Parcel::new())
+        }
+        GET => {
+            let number = request.data().first().ok_or(Errno::INVAL)?;
+            let kept = kept.lock().expect("no panic");
+            let mut reply = Parcel::new();
+            reply.write_handle(kept.get(number).ok_or(Errno::NOENT)?);
+            Ok(reply)
         }
         _ => Err(Errno::NOSYS),
     });

@@ -5,6 +5,8 @@ mod attacker;
 mod broker;
 mod budget;
 mod child;
+mod crowd;
+mod fork;
 mod honest;
 mod role;
 mod run;

