@@ -43,10 +43,10 @@ impl Attacker {
         Attacker { socket, scale, number, told, go: Mutex::new(go) }
     }
 
-    /// Says that it is prepared, and waits until all are.
-    pub fn ready(&self) {
+    /// Says that it is prepared, and waits until all are. A number that the run tells them.
+    pub fn ready(&self) -> Option<usize> {
         say("ready");
-        self.next_word();
+        self.next_word().strip_prefix("go ")?.parse().ok()
     }
 
     /// The next word that the run tells, past those that every attacker knows. Empty at the end.

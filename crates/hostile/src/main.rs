@@ -8,6 +8,7 @@ mod child;
 mod crowd;
 mod fork;
 mod honest;
+mod measure;
 mod role;
 mod run;
 mod scale;
@@ -26,7 +27,8 @@ use std::process::ExitCode;
 Attackers are processes of users 1000 and 1001, honest parties are root's. As another user than root, \
 rows that need a stranger are skipped by name.
 
-Exit codes: 0 every row is green or skipped, 1 one is red, 2 wrong usage."
+Exit codes: 0 every row is green or skipped, or everything was measured and with --check holds; 1 if \
+not; 2 wrong usage."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -39,6 +41,8 @@ enum Command {
     List,
     /// Plays attacks, and says whether the honest parties survive them
     Run(run::RunArgs),
+    /// Measures victims' calls during attacks, beside busy loops of the same user
+    Measure(measure::MeasureArgs),
     /// A process that a run has started
     #[command(hide = true)]
     Role(role::RoleArgs),
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::List => run::list(),
         Command::Run(args) => run::run(&args),
+        Command::Measure(args) => measure::measure(&args),
         Command::Role(args) => role::play(args),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::attack;
 use crate::attacker::Attacker;
+use crate::measure::BURN;
 use crate::scale::Scale;
 use crate::{broker, honest};
 use clap::{Args, Subcommand};
@@ -58,6 +59,16 @@ pub fn say(line: &str) {
     let _ = out.flush();
 }
 
+/// In an attacker's place: what it costs others that it runs at all.
+fn burn(attacker: &Attacker) -> io::Result<()> {
+    attacker.ready();
+    attacker.holding("");
+    while attacker.goes_on() {
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
+
 pub fn play(args: RoleArgs) -> ExitCode {
     let prepared = baton_bench::party::end_with(args.starter).and_then(|()| {
         let mut limit = getrlimit(Resource::Nofile);
@@ -74,8 +85,12 @@ pub fn play(args: RoleArgs) -> ExitCode {
         Role::Client => honest::call_as_told(&socket),
         Role::Newcomer => honest::come_and_go(&socket),
         Role::Attacker { attack, scale, number } => {
+            let attacker = Attacker::new(socket, scale, number);
+            if attack == BURN {
+                return burn(&attacker);
+            }
             let row = attack::find(&attack).ok_or(io::ErrorKind::NotFound)?;
-            (row.attack)(&Attacker::new(socket, scale, number))
+            (row.attack)(&attacker)
         }
     });
     match done {

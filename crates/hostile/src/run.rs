@@ -1,6 +1,7 @@
 //! `hostile list` and `hostile run`.
 
 use crate::attack::{ALL, Attack, Run, find};
+use crate::measure::is_measured;
 use crate::scale::Scale;
 use crate::verdict::{Outcome, Verdict};
 use clap::Args;
@@ -33,7 +34,8 @@ pub fn chosen(names: &[String]) -> Result<Vec<&'static Attack>, &str> {
 
 pub fn list() -> ExitCode {
     for attack in ALL {
-        println!("{:<22} {}", attack.name, attack.what);
+        let measured = if is_measured(attack) { "" } else { " (not measured)" };
+        println!("{:<22} {}{measured}", attack.name, attack.what);
     }
     ExitCode::SUCCESS
 }

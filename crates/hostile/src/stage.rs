@@ -146,7 +146,7 @@ impl Stage {
 
     /// What is from here on is compared with this moment.
     pub fn begin(&mut self) {
-        self.wait_for_rest();
+        self.await_rest();
         self.start = Start {
             broker: Vitals::of(self.broker.pid()),
             server: Vitals::of(self.server.pid()),
@@ -221,6 +221,11 @@ impl Stage {
     /// The attackers may begin.
     pub fn go(&mut self) {
         self.attackers.iter_mut().for_each(|child| child.tell("go"));
+    }
+
+    /// The same, with a number that they are told.
+    pub fn go_with(&mut self, number: usize) {
+        self.attackers.iter_mut().for_each(|child| child.tell(&format!("go {number}")));
     }
 
     /// Asks the honest parties until the attackers hold all that they want, at least `at_least`.
@@ -368,7 +373,7 @@ impl Stage {
 
     /// Until the broker and the server have let go of what somebody had who is gone, or for as
     /// long as patience lasts.
-    fn wait_for_rest(&mut self) {
+    pub fn await_rest(&mut self) {
         let late = Instant::now() + self.patience;
         let look = |stage: &Stage| {
             [stage.broker.pid(), stage.server.pid()].map(|pid| Vitals::of(pid).descriptors)
@@ -393,10 +398,10 @@ impl Stage {
         self.relieve();
         self.client_hangs &= !self.client.lives() || self.client.has_said("called").is_none();
         self.newcomers_hang = false;
-        self.wait_for_rest();
+        self.await_rest();
         self.probe("after the attack");
         let peaks = self.watched.take().map(|watched| watched.map(Watched::stop));
-        self.wait_for_rest();
+        self.await_rest();
         if let Some([broker, server]) = peaks {
             self.judge_peaks(broker, server);
         }

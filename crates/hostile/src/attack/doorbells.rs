@@ -1,8 +1,7 @@
 //! One client rings for nothing, by its socket and by the words of its channel.
 
-use super::{Attack, Whose, besiege, strangers};
+use super::{Attack, Play, Siege, Whose, strangers};
 use crate::attacker::Attacker;
-use crate::stage::Setting;
 use baton_abi::lane::header;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -13,7 +12,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a client rings its doorbell and says that lanes are ready which are not",
     whose: Whose::Strangers,
-    play: |run| besiege(run, Setting::default(), &[strangers(NAME, 2)]),
+    play: Play::Siege(|_| Siege::of([strangers(NAME, 2)])),
     attack,
 };
 

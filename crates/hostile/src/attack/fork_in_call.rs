@@ -1,6 +1,6 @@
 //! The typed API in a child of fork: its calls fail, and nothing ends it by a signal.
 
-use super::{Attack, Run, Whose};
+use super::{Attack, Play, Run, Whose};
 use crate::attacker::{Attacker, CONTEXT};
 use crate::fork::{Forked, end, fork};
 use crate::stage::{Force, Setting, Stage};
@@ -20,7 +20,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "children of fork call and close by what they have of their parent's typed API",
     whose: Whose::Anybodys,
-    play,
+    play: Play::Own(play),
     attack,
 };
 

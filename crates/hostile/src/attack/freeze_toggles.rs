@@ -1,12 +1,9 @@
 //! A process freezes and thaws itself: everybody who holds a node of its is told each time, also one
 //! that is stopped and cannot read.
 
-use super::{Attack, Run, Whose, strangers};
+use super::{Attack, Play, Siege, Whose, strangers};
 use crate::attacker::Attacker;
-use crate::stage::{Setting, Stage};
-use crate::verdict::Findings;
 use baton_abi::control::{NodeId, Object, Reply, Request, Strength};
-use rustix::process::Signal;
 use std::io;
 
 const NAME: &str = "freeze_toggles";
@@ -17,20 +14,9 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a process freezes and thaws itself while a holder of its node is stopped",
     whose: Whose::Strangers,
-    play,
+    play: Play::Siege(|_| Siege { stopped_server: true, ..Siege::of([strangers(NAME, 1)]) }),
     attack,
 };
-
-fn play(run: &Run) -> io::Result<Findings> {
-    let mut stage = Stage::set(run, Setting::default())?;
-    stage.prepare(&[strangers(NAME, 1)])?;
-    stage.server.signal(Signal::STOP);
-    stage.go();
-    stage.await_attackers();
-    stage.server.signal(Signal::CONT);
-    stage.endure(run.at_least());
-    Ok(stage.finish())
-}
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
     let engine = attacker.engine()?;
@@ -40,17 +26,20 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     engine.translate(target, vec![object])?;
     attacker.ready();
     let pid = std::process::id();
-    let mut toggled = 0;
-    while toggled < TOGGLES && attacker.goes_on() {
+    let mut toggled = 0u32;
+    while attacker.goes_on() {
         let frozen = toggled.is_multiple_of(2);
-        match engine.ask(&Request::Freeze { pid, frozen }) {
-            Ok(Reply::Freeze { .. }) => toggled += 1,
-            // Thawed or not, it has done what it may.
-            _ => break,
-        }
+        let answer = engine.ask(&Request::Freeze { pid, frozen });
         engine.skip_events();
+        let is_refused = !matches!(answer, Ok(Reply::Freeze { .. }));
+        if is_refused || toggled == TOGGLES {
+            attacker.holding(&format!("{toggled} toggles, the last one: {answer:?}"));
+        }
+        if is_refused {
+            attacker.stay();
+        }
+        toggled = toggled.wrapping_add(1);
+        attacker.count(1);
     }
-    attacker.holding(&format!("{toggled} toggles"));
-    attacker.stay();
     Ok(())
 }

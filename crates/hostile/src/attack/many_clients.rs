@@ -1,8 +1,7 @@
 //! Many clients of one server: all are served, however many there are already.
 
 use super::open_storm::{be_served, gather};
-use super::{Attack, Whose};
-use std::io;
+use super::{Attack, Play, Whose};
 
 const NAME: &str = "many_clients";
 /// Clients in the short and the long form.
@@ -12,8 +11,8 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "thousands of honest clients call one server, and stay",
     whose: Whose::Anybodys,
-    play: |run| be_served(run, NAME),
-    attack: |attacker| -> io::Result<()> {
+    play: Play::Own(|run| be_served(run, NAME)),
+    attack: |attacker| {
         let [short, long] = CLIENTS;
         gather(attacker, attacker.scale.of(short, long))
     },

@@ -1,6 +1,6 @@
 //! Strangers add contexts.
 
-use super::{Attack, Run, Whose, strangers};
+use super::{Attack, Play, Run, Whose, strangers};
 use crate::attacker::Attacker;
 use crate::stage::{Setting, Stage};
 use crate::verdict::Findings;
@@ -15,7 +15,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a stranger adds contexts until there is no room for root's",
     whose: Whose::Strangers,
-    play,
+    play: Play::Own(play),
     attack,
 };
 

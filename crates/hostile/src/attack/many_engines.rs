@@ -1,7 +1,7 @@
 //! One user's engines ask all the time: another user's requests are not to wait for a request of
 //! each of them.
 
-use super::{Attack, Run, Whose, strangers};
+use super::{Attack, Play, Run, Siege, Whose, strangers};
 use crate::attacker::{Attacker, CONTEXT};
 use crate::stage::{Setting, Stage};
 use crate::verdict::Findings;
@@ -29,7 +29,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "one user's many engines ask the broker all the time",
     whose: Whose::Strangers,
-    play,
+    play: Play::Both(|_| Siege::of([strangers(NAME, PROCESSES)]), play),
     attack,
 };
 

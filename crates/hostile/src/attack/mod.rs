@@ -34,6 +34,7 @@ use crate::attacker::Attacker;
 use crate::scale::Scale;
 use crate::stage::{Force, Setting, Stage};
 use crate::verdict::{Findings, Outcome, Verdict};
+use rustix::process::Signal;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -64,14 +65,69 @@ pub enum Whose {
     Anybodys,
 }
 
+/// How an attack is played.
+#[derive(Clone, Copy)]
+pub enum Play {
+    /// Attackers do what they do among honest parties, and leave.
+    Siege(fn(&Run) -> Siege),
+    /// In a way of its own. An error is the system's, and no verdict.
+    Own(fn(&Run) -> io::Result<Findings>),
+    /// In a way of its own, and measured as a siege.
+    Both(fn(&Run) -> Siege, fn(&Run) -> io::Result<Findings>),
+}
+
+/// Attackers, and how the honest parties are started.
+#[derive(Clone, Debug, Default)]
+pub struct Siege {
+    pub setting: Setting,
+    /// Those that prepare what the others use, and are done before these begin.
+    pub sappers: Vec<Force>,
+    pub forces: Vec<Force>,
+    /// The server is stopped until the attackers hold all that they want.
+    pub stopped_server: bool,
+}
+
+impl Siege {
+    /// Among honest parties that are started as usual.
+    pub fn of(forces: impl IntoIterator<Item = Force>) -> Siege {
+        Siege { forces: forces.into_iter().collect(), ..Siege::default() }
+    }
+
+    /// Has the sappers do their work.
+    pub fn prepare(&self, stage: &mut Stage) -> io::Result<()> {
+        if !self.sappers.is_empty() {
+            stage.prepare(&self.sappers)?;
+            stage.go();
+            stage.await_attackers();
+        }
+        Ok(())
+    }
+
+    fn play(&self, run: &Run) -> io::Result<Findings> {
+        let mut stage = Stage::set(run, self.setting)?;
+        self.prepare(&mut stage)?;
+        stage.prepare(&self.forces)?;
+        if self.stopped_server {
+            stage.server.signal(Signal::STOP);
+            stage.go();
+            stage.await_attackers();
+            stage.server.signal(Signal::CONT);
+        } else {
+            stage.go();
+        }
+        stage.endure(run.at_least());
+        Ok(stage.finish())
+    }
+}
+
 /// One row.
 pub struct Attack {
     pub name: &'static str,
     /// What it does, in a sentence.
     pub what: &'static str,
     pub whose: Whose,
-    /// The run's side. An error is the system's, and no verdict.
-    pub play: fn(&Run) -> io::Result<Findings>,
+    /// The run's side.
+    pub play: Play,
     /// The side of one of its processes.
     pub attack: fn(&Attacker) -> io::Result<()>,
 }
@@ -110,9 +166,17 @@ pub fn find(name: &str) -> Option<&'static Attack> {
 
 impl Attack {
     /// Why it cannot be played by this user on this machine.
-    fn obstacle(&self) -> Option<&'static str> {
+    pub fn obstacle(&self) -> Option<&'static str> {
         let is_root = rustix::process::geteuid().is_root();
         (self.whose == Whose::Strangers && !is_root).then_some("needs root, to be another user")
+    }
+
+    /// What victims are measured in, if they are.
+    pub fn siege(&self, run: &Run) -> Option<Siege> {
+        match self.play {
+            Play::Siege(siege) | Play::Both(siege, _) => Some(siege(run)),
+            Play::Own(_) => None,
+        }
     }
 
     /// Plays it.
@@ -123,7 +187,11 @@ impl Attack {
             let outcome = Outcome::Skipped;
             return Verdict { name, outcome, findings, notes: Vec::new(), seconds: 0.0 };
         }
-        let findings = (self.play)(run).unwrap_or_else(|error| {
+        let played = match self.play {
+            Play::Siege(siege) => siege(run).play(run),
+            Play::Own(play) | Play::Both(_, play) => play(run),
+        };
+        let findings = played.unwrap_or_else(|error| {
             let mut findings = Findings::default();
             findings.harm(format!("the attack could not be played: {error}"));
             findings
@@ -135,13 +203,4 @@ impl Attack {
 /// So many processes of one stranger's.
 fn strangers(attack: &'static str, processes: usize) -> Force {
     Force { attack, user: Some(STRANGER), processes }
-}
-
-/// Attackers do what they do among honest parties, and leave.
-fn besiege(run: &Run, setting: Setting, forces: &[Force]) -> io::Result<Findings> {
-    let mut stage = Stage::set(run, setting)?;
-    stage.prepare(forces)?;
-    stage.go();
-    stage.endure(run.at_least());
-    Ok(stage.finish())
 }

@@ -1,8 +1,7 @@
 //! One-way calls by the typed API, as fast as they go.
 
-use super::{Attack, Whose, besiege, strangers};
+use super::{Attack, Play, Siege, Whose, strangers};
 use crate::attacker::{Attacker, CONTEXT};
-use crate::stage::Setting;
 use baton_driver::process::{Parcel, Process};
 use std::io;
 
@@ -12,7 +11,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "clients send a server one-way calls as fast as they can",
     whose: Whose::Strangers,
-    play: |run| besiege(run, Setting::default(), &[strangers(NAME, 2)]),
+    play: Play::Siege(|_| Siege::of([strangers(NAME, 2)])),
     attack,
 };
 

@@ -1,13 +1,13 @@
 //! Many processes open at once: all are served, and none is refused because others are before it.
 
-use super::{Attack, Run, Whose};
+use super::{Attack, Play, Run, Whose};
 use crate::attacker::Attacker;
 use crate::crowd::Crowd;
 use crate::stage::{Force, Setting, Stage};
 use crate::verdict::Findings;
 use std::collections::BTreeMap;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NAME: &str = "open_storm";
 /// Processes that open at once.
@@ -19,7 +19,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "two thousand honest processes open at once",
     whose: Whose::Anybodys,
-    play,
+    play: Play::Own(play),
     attack: |attacker| gather(attacker, PROCESSES),
 };
 
@@ -41,9 +41,11 @@ pub fn be_served(run: &Run, attack: &'static str) -> io::Result<Findings> {
     Ok(stage.finish())
 }
 
-/// A crowd that calls, and stays until it is to leave.
+/// A crowd that calls, and stays until it is to leave: of so many members, unless the run tells it
+/// another number.
 pub fn gather(attacker: &Attacker, members: usize) -> io::Result<()> {
-    attacker.ready();
+    let members = attacker.ready().unwrap_or(members);
+    let begin = Instant::now();
     let crowd = Crowd::start(&attacker.socket, members)?;
     let called = crowd.hear(PATIENCE);
     let mut times: Vec<_> = called.iter().filter_map(|called| called.as_ref().ok()).collect();
@@ -54,10 +56,11 @@ pub fn gather(attacker: &Attacker, members: usize) -> io::Result<()> {
     for errno in called.iter().filter_map(|called| called.as_ref().err()) {
         *refused.entry(errno.to_string()).or_default() += 1;
     }
-    let said = members - called.len();
+    let (whole, said) = (begin.elapsed().as_millis(), members - called.len());
     let who = if times.len() == members { "all" } else { "some" };
     attacker.holding(&format!(
-        "{who}: {} of {members} served, p50 {} ms, p99 {} ms; {said} hang; refused: {refused:?}",
+        "{who} in {whole} ms: {} of {members} served, first calls p50 {} ms, p99 {} ms; \
+         {said} hang; refused: {refused:?}",
         times.len(),
         milliseconds(50),
         milliseconds(99),

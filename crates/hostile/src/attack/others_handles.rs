@@ -1,6 +1,6 @@
 //! A report shows a stranger what other users' processes hold.
 
-use super::{Attack, Run, Whose, strangers};
+use super::{Attack, Play, Run, Whose, strangers};
 use crate::attacker::Attacker;
 use crate::stage::{Setting, Stage};
 use crate::verdict::Findings;
@@ -14,7 +14,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a stranger looks at other users' handles and nodes by a report",
     whose: Whose::Strangers,
-    play,
+    play: Play::Own(play),
     attack,
 };
 

@@ -1,7 +1,7 @@
 //! A server fills its own descriptor table: new clients wait or are refused as long as it is full,
 //! and are served afterwards.
 
-use super::{Attack, Run, Whose};
+use super::{Attack, Play, Run, Whose};
 use crate::attacker::Attacker;
 use crate::stage::{Refusal, Setting, Stage};
 use crate::verdict::Findings;
@@ -11,7 +11,7 @@ pub const ATTACK: Attack = Attack {
     name: "own_table",
     what: "a server opens as many files as it may, and closes them again",
     whose: Whose::Anybodys,
-    play,
+    play: Play::Own(play),
     attack: |_: &Attacker| Ok(()),
 };
 

@@ -1,8 +1,7 @@
 //! Real-time lanes are asked for without the right to have any.
 
-use super::{Attack, Whose, besiege, strangers};
+use super::{Attack, Play, Siege, Whose, strangers};
 use crate::attacker::Attacker;
-use crate::stage::Setting;
 use baton_abi::control::Request;
 use baton_abi::lane::LANES;
 use std::io;
@@ -15,7 +14,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a client asks for real-time loopers for all of its lanes, and as a looper, all the time",
     whose: Whose::Strangers,
-    play: |run| besiege(run, Setting::default(), &[strangers(NAME, 2)]),
+    play: Play::Siege(|_| Siege::of([strangers(NAME, 2)])),
     attack,
 };
 

@@ -1,7 +1,7 @@
 //! In the time that a broker gives its predecessor's engines to come back, one comes back, names a
 //! holder of its node that never comes, leaves, and comes back with nothing.
 
-use super::{Attack, Run, Whose};
+use super::{Attack, Play, Run, Whose};
 use crate::attacker::Attacker;
 use crate::stage::{Force, Setting, Stage};
 use crate::verdict::Findings;
@@ -22,7 +22,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "an engine of the broker before names a holder that never comes, and then nothing",
     whose: Whose::Anybodys,
-    play,
+    play: Play::Own(play),
     attack,
 };
 

@@ -1,10 +1,9 @@
 //! Reports are asked for that cost as much as there are handles, by processes that have ended.
 
-use super::{Attack, Run, STRANGER, Whose, strangers};
+use super::{Attack, Play, STRANGER, Siege, Whose, strangers};
 use crate::attacker::Attacker;
 use crate::honest::{GET, KEEP};
-use crate::stage::{Force, Setting, Stage};
-use crate::verdict::Findings;
+use crate::stage::Force;
 use baton_abi::control::{Event, Granted, NodeId, Object, ProcessId, Request, Strength, encode};
 use baton_abi::uapi::{BINDER_TYPE_BINDER, FlatObject};
 use baton_hostile::engine::{self, BareCall, BareChannel, BareEngine};
@@ -26,21 +25,13 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "observers of a state with many handles ask for reports and leave without reading them",
     whose: Whose::Strangers,
-    play,
+    play: Play::Siege(|run| {
+        let sappers = vec![strangers(NAME, run.scale.of(4, 16))];
+        let asking = Force { attack: NAME, user: Some(STRANGER + 1), processes: 1 };
+        Siege { sappers, ..Siege::of([asking]) }
+    }),
     attack,
 };
-
-fn play(run: &Run) -> io::Result<Findings> {
-    let mut stage = Stage::set(run, Setting::default())?;
-    stage.prepare(&[strangers(NAME, run.scale.of(4, 16))])?;
-    stage.go();
-    stage.await_attackers();
-    let asking = Force { attack: NAME, user: Some(STRANGER + 1), processes: 1 };
-    stage.prepare(&[asking])?;
-    stage.go();
-    stage.endure(run.at_least());
-    Ok(stage.finish())
-}
 
 /// The users tell the two kinds of processes apart.
 fn attack(attacker: &Attacker) -> io::Result<()> {
@@ -106,18 +97,25 @@ pub fn introduce(from: &BareEngine, to: &BareEngine, number: u8) -> io::Result<B
     }
 }
 
+/// Connections ask for as many reports as there is room for, and end; then the next ones do.
 fn ask(attacker: &Attacker) -> io::Result<()> {
-    let observers: Result<Vec<_>, Errno> =
-        (0..OBSERVERS).map(|_| engine::observe(&attacker.socket)).collect();
-    let observers = observers?;
     attacker.ready();
     let report = encode(&Request::Report);
     let mut asked = 0;
-    for observer in &observers {
-        asked += (0..REPORTS)
-            .take_while(|_| engine::send_now(observer, &report, &[]).is_ok())
-            .count();
+    for round in 0.. {
+        let observers: Result<Vec<_>, Errno> =
+            (0..OBSERVERS).map(|_| engine::observe(&attacker.socket)).collect();
+        for observer in observers.iter().flatten() {
+            asked += (0..REPORTS)
+                .take_while(|_| engine::send_now(observer, &report, &[]).is_ok())
+                .count();
+        }
+        if round == 0 {
+            attacker.holding(&format!("{asked} reports asked for"));
+        }
+        if !attacker.goes_on() {
+            break;
+        }
     }
-    attacker.holding(&format!("{asked} reports asked for"));
     Ok(())
 }

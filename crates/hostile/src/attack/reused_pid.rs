@@ -1,7 +1,7 @@
 //! A connection outlives the process that made it, and another process gets its pid before the
 //! broker looks: the broker must not take the one for the other.
 
-use super::{Attack, Run, Whose, strangers};
+use super::{Attack, Play, Run, Whose, strangers};
 use crate::attacker::{Attacker, CONTEXT};
 use crate::fork::{Forked, end, fork};
 use crate::role::say;
@@ -21,7 +21,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a connection is used after its process's pid has become another process's",
     whose: Whose::Strangers,
-    play,
+    play: Play::Own(play),
     attack,
 };
 

@@ -1,6 +1,6 @@
 //! Connections that never greet.
 
-use super::{Attack, STRANGER, Whose, besiege, strangers};
+use super::{Attack, Play, STRANGER, Siege, Whose, strangers};
 use crate::attacker::Attacker;
 use crate::stage::{Force, Setting};
 use baton_hostile::engine;
@@ -14,13 +14,14 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "two users connect as often as they may, and say nothing",
     whose: Whose::Strangers,
-    play: |run| {
+    play: Play::Siege(|run| {
         let broker_descriptors = run.scale.of(2_048, 8_192);
         let processes = run.scale.of(1, 4);
         let other = Force { attack: NAME, user: Some(STRANGER + 1), processes };
         let forces = [strangers(NAME, processes), other];
-        besiege(run, Setting { broker_descriptors, ..Setting::default() }, &forces)
-    },
+        let setting = Setting { broker_descriptors, ..Setting::default() };
+        Siege { setting, ..Siege::of(forces) }
+    }),
     attack,
 };
 

@@ -1,6 +1,6 @@
 //! A stranger becomes the first manager of contexts of root's broker, and root is refused after it.
 
-use super::{Attack, Run, Whose, strangers};
+use super::{Attack, Play, Run, Whose, strangers};
 use crate::attacker::Attacker;
 use crate::stage::{Setting, Stage};
 use crate::verdict::Findings;
@@ -17,7 +17,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a stranger becomes a context's manager before root does",
     whose: Whose::Strangers,
-    play,
+    play: Play::Own(play),
     attack,
 };
 

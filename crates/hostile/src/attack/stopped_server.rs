@@ -1,11 +1,8 @@
 //! Whatever causes a server events is asked for while that server is stopped.
 
-use super::{Attack, Run, Whose, strangers};
+use super::{Attack, Play, Siege, Whose, strangers};
 use crate::attacker::Attacker;
-use crate::stage::{Setting, Stage};
-use crate::verdict::Findings;
 use baton_abi::control::{NodeId, Object, Reply, Request, Strength, TicketId};
-use rustix::process::Signal;
 use std::io;
 
 const NAME: &str = "stopped_server";
@@ -18,21 +15,9 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "clients flood a server that is stopped with tickets, channels and cancelled tickets",
     whose: Whose::Strangers,
-    play,
+    play: Play::Siege(|_| Siege { stopped_server: true, ..Siege::of([strangers(NAME, 2)]) }),
     attack,
 };
-
-fn play(run: &Run) -> io::Result<Findings> {
-    let mut stage = Stage::set(run, Setting::default())?;
-    stage.prepare(&[strangers(NAME, 2)])?;
-    stage.server.signal(Signal::STOP);
-    stage.go();
-    stage.await_attackers();
-    stage.server.signal(Signal::CONT);
-    stage.relieve();
-    stage.probe("after the server went on");
-    Ok(stage.finish())
-}
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
     let engine = attacker.engine()?;

@@ -1,8 +1,7 @@
 //! Tickets for transactions that never come: what they bring waits at the server.
 
-use super::{Attack, Whose, besiege, strangers};
+use super::{Attack, Play, Siege, Whose, strangers};
 use crate::attacker::Attacker;
-use crate::stage::Setting;
 use baton_abi::control::{MAX_OBJECTS, NodeId, Object, Reply, Request, Strength};
 use rustix::io::Errno;
 use std::io;
@@ -17,7 +16,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a client announces transactions with objects and sends none",
     whose: Whose::Strangers,
-    play: |run| besiege(run, Setting::default(), &[strangers(NAME, run.scale.of(2, 8))]),
+    play: Play::Siege(|run| Siege::of([strangers(NAME, run.scale.of(2, 8))])),
     attack,
 };
 

@@ -1,47 +1,68 @@
 //! Events that their engine does not read wait at the broker.
 
-use super::{Attack, Whose, besiege, strangers};
+use super::report_flood::introduce;
+use super::{Attack, Play, Siege, Whose, strangers};
 use crate::attacker::Attacker;
-use crate::stage::Setting;
-use baton_abi::control::{Request, encode};
+use baton_abi::control::{MAX_OBJECTS, NodeId, Object, Request, Strength, encode};
 use baton_hostile::engine::send_now;
 use rustix::io::Errno;
 use std::io;
 
 const NAME: &str = "unread_events";
-/// Engines of each process.
-const ENGINES: usize = 10;
-/// Events that each causes: as many as the broker keeps before it takes offence.
-const EVENTS: u64 = 60_000;
+/// Engines of each process that do not read.
+const ENGINES: usize = 12;
+/// Tickets for each of them: together as much as the broker keeps before it takes offence.
+const TICKETS: usize = 500;
+/// Events that each of them causes itself afterwards.
+const BARRIERS: u64 = 5_000;
 
 pub const ATTACK: Attack = Attack {
     name: NAME,
-    what: "engines cause themselves events and do not read them",
+    what: "engines cause each other events and do not read them",
     whose: Whose::Strangers,
-    play: |run| besiege(run, Setting::default(), &[strangers(NAME, run.scale.of(2, 10))]),
+    play: Play::Siege(|run| Siege::of([strangers(NAME, run.scale.of(2, 8))])),
     attack,
 };
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
-    let (engines, _) = attacker.engines(ENGINES);
+    let sender = attacker.engine()?;
+    let (receivers, _) = attacker.engines(ENGINES);
+    let mut channels = Vec::new();
+    for (at, receiver) in receivers.iter().enumerate() {
+        let number = attacker.number * ENGINES + at;
+        channels.push(introduce(&sender, receiver, number as u8)?);
+    }
     attacker.ready();
-    // Each engine, and how many events it has caused; none of the broker's patience is left for one
-    // that is disconnected.
-    let mut busy: Vec<_> = engines.iter().map(|engine| (engine, 0)).collect();
-    let mut caused = 0;
-    while attacker.goes_on() && !busy.is_empty() {
-        busy.retain_mut(|(engine, number)| {
-            let request = encode(&Request::Barrier { number: *number });
-            match send_now(&engine.requests, &request, &[]) {
-                Ok(()) => (*number, caused) = (*number + 1, caused + 1),
+    let object = Object::Node { node: NodeId(2), strength: Strength::Strong, flags: 0 };
+    let (mut tickets, mut barriers, mut why) = (0, 0, None);
+    for receiver in &receivers {
+        let target = receiver.id();
+        for _ in 0..TICKETS {
+            match sender.must(&Request::Translate { target, objects: vec![object.clone(); MAX_OBJECTS] }) {
+                Ok(_) => tickets += 1,
+                Err(errno) => {
+                    why = Some(errno);
+                    break;
+                }
+            }
+            sender.skip_events();
+            if !attacker.goes_on() {
+                return Ok(());
+            }
+        }
+        let mut number = 0;
+        while number < BARRIERS && attacker.goes_on() {
+            match send_now(&receiver.requests, &encode(&Request::Barrier { number }), &[]) {
+                Ok(()) => number += 1,
                 // A broker that does not read is let be.
                 Err(Errno::AGAIN) => std::thread::yield_now(),
-                Err(_) => return false,
+                Err(_) => break,
             }
-            *number < EVENTS
-        });
+        }
+        barriers += number;
     }
-    attacker.holding(&format!("{caused} events unread"));
+    let why = why.map(|errno| format!(", {errno}")).unwrap_or_default();
+    attacker.holding(&format!("{tickets} tickets{why}, and {barriers} other events unread"));
     attacker.stay();
     Ok(())
 }
