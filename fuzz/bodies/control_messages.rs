@@ -2,20 +2,26 @@
 
 use super::input::Input;
 use baton_abi::control::*;
-use baton_broker::limits::{Limits, Usage};
-use baton_broker::state::{Effect, State};
+use baton_broker::limits::{Limits, Rights, Usage};
+use baton_broker::state::{Effect, Newcomer, State};
 
 /// Few of everything, so that limits are met.
 const LIMITS: Limits = Limits {
     process: Usage { processes: 1, handles: 12, nodes: 12, channels: 6 },
     user: Usage { processes: 6, handles: 40, nodes: 40, channels: 20 },
+    all: Usage { processes: 20, handles: 120, nodes: 120, channels: 60 },
+    handles_received: 60,
     channels_per_server: 4,
+    channels_served: 10,
     real_time_lanes_per_server: 4,
     real_time_lanes_per_user: 3,
     objects_per_ticket: 64,
     contexts: 6,
     claims: 64,
-    queued_events: 16,
+    queued_bytes: 1 << 12,
+    queued_bytes_per_user: 1 << 13,
+    queued_cancels: 16,
+    queued_barriers: 16,
 };
 
 pub fn run(data: &[u8]) {
@@ -33,7 +39,8 @@ pub fn run(data: &[u8]) {
             0 | 1 => {
                 let (pid, uid) = (input.small() as u32, input.pick(&[0, 1000, 1001]));
                 let context = input.pick(&["binder", "hwbinder", "nowhere"]);
-                if let Ok(identity) = broker.admit(pid, uid, "label".to_owned(), context) {
+                let channels = input.below(12) as u32;
+                if let Ok(identity) = broker.admit(newcomer(pid, uid), context, channels) {
                     living.push(identity.process);
                 }
             }
@@ -60,8 +67,13 @@ pub fn run(data: &[u8]) {
     assert!(broker.is_empty(), "all are gone, and left {broker:?}");
 }
 
+fn newcomer(pid: u32, uid: u32) -> Newcomer {
+    let rights = Rights { manages: pid % 8 != 7, ..Rights::default() };
+    Newcomer { pid, uid, security_context: "label".to_owned(), rights }
+}
+
 fn ask_one(broker: &mut State, request: Request) {
-    let identity = broker.admit(1, 1000, "label".to_owned(), "binder").expect("room");
+    let identity = broker.admit(newcomer(1, 1000), "binder", 4).expect("room");
     broker.request(identity.process, request, &mut Vec::new());
     broker.gone(identity.process, &mut Vec::new());
 }
@@ -105,7 +117,7 @@ fn object(input: &mut Input<'_>) -> Object {
 fn request(input: &mut Input<'_>) -> Request {
     let process = |input: &mut Input<'_>| ProcessId(input.small() % 8);
     let handle = |input: &mut Input<'_>| input.small() as u32;
-    match input.below(17) {
+    match input.below(18) {
         0..=3 => {
             let target = process(input);
             let objects = (0..input.below(5)).map(|_| object(input)).collect();
@@ -127,6 +139,7 @@ fn request(input: &mut Input<'_>) -> Request {
             Request::Ordinary { channel: ChannelId(input.small()), lane: input.below(4) as u32 }
         }
         15 => Request::AddContext { name: input.pick(&["a", "b", "", "a/b", "."]).to_owned() },
+        16 => Request::CloseChannel { channel: ChannelId(input.small()) },
         _ => Request::Barrier { number: input.u64() },
     }
 }

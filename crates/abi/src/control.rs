@@ -161,7 +161,8 @@ pub enum Request {
         channels: u32,
     },
     /// First message of a connection that only looks. Answer: [`Reply::Done`]. After it only
-    /// [`Request::Report`], [`Request::AddContext`] and [`Request::Contexts`] are answered.
+    /// [`Request::Report`], [`Request::Accounts`], [`Request::AddContext`] and
+    /// [`Request::Contexts`] are answered.
     Observe {
         /// Must equal [`VERSION`].
         version: u32,
@@ -265,8 +266,17 @@ pub enum Request {
     },
     /// Answer: [`Reply::Contexts`].
     Contexts,
-    /// Answer: [`Reply::Report`].
-    Report,
+    /// What there is, a page at a time, of the processes that the asker may see: its own user's,
+    /// and all if it is root or the broker's own user. Answer: [`Reply::Report`].
+    Report {
+        /// Where the page begins: at first [`Cursor::default`].
+        from: Cursor,
+    },
+    /// What users have, of those that the asker may see, by number. Answer: [`Reply::Accounts`].
+    Accounts {
+        /// The first user that is wanted.
+        from: u32,
+    },
     /// First message of an engine that another broker had admitted, which has died. Carries the
     /// engine's pages. `EKEYREJECTED` for a card of no predecessor's or of another process,
     /// `EBUSY` if that process is here, `ETIME` once the time for coming back is over.
@@ -401,7 +411,19 @@ pub enum Reply {
         names: Vec<String>,
     },
     /// To [`Request::Report`].
-    Report(Report),
+    Report {
+        /// Every context in the first page; of the processes at most [`PAGE_ENTRIES`] entries.
+        page: Report,
+        /// Where the next page begins, if there is one.
+        next: Option<Cursor>,
+    },
+    /// To [`Request::Accounts`].
+    Accounts {
+        /// At most [`PAGE_ENTRIES`], by number.
+        accounts: Vec<Account>,
+        /// The next page's first user, if there is one.
+        next: Option<u32>,
+    },
 }
 
 /// From the broker, unasked.
@@ -486,6 +508,85 @@ pub enum Event {
         /// Which.
         handle: u32,
     },
+}
+
+/// Most entries (processes, nodes, handles, channels, accounts) of one page.
+pub const PAGE_ENTRIES: usize = 1024;
+
+/// Where a page of a report begins: after which entry of which process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cursor {
+    /// [`ProcessId`]; smaller ones have been told of.
+    pub process: u64,
+    /// Of which list.
+    pub part: Part,
+    /// The entry (node, handle, channel) before the page's first one, and one; 0 for none.
+    pub after: u64,
+}
+
+/// The lists of a [`ProcessReport`] that may take several pages, in their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Part {
+    /// The process itself, and [`ProcessReport::real_time`].
+    #[default]
+    Process,
+    /// [`ProcessReport::nodes`]
+    Nodes,
+    /// [`ProcessReport::handles`]
+    Handles,
+    /// [`ProcessReport::channels`]
+    Channels,
+}
+
+/// What one user has of what the broker shares out, and how much it could have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Effective user id.
+    pub uid: u32,
+    /// Whether the user may take what is kept back.
+    pub reserve: bool,
+    /// By amount.
+    pub shares: Vec<Share>,
+}
+
+/// Of one amount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// What it is: `processes`, `handles`, ...
+    pub name: String,
+    /// What the user has.
+    pub taken: u64,
+    /// What it could take now.
+    pub left: u64,
+    /// What there is for all users.
+    pub limit: u64,
+}
+
+impl Report {
+    /// Adds the next page.
+    pub fn add_page(&mut self, page: Report) {
+        for context in page.contexts {
+            match self.contexts.iter_mut().find(|known| known.name == context.name) {
+                Some(known) => known.add_page(context.processes),
+                None => self.contexts.push(context),
+            }
+        }
+    }
+}
+
+impl ContextReport {
+    fn add_page(&mut self, processes: Vec<ProcessReport>) {
+        for next in processes {
+            match self.processes.last_mut().filter(|last| last.process == next.process) {
+                Some(last) => {
+                    last.nodes.extend(next.nodes);
+                    last.handles.extend(next.handles);
+                    last.channels.extend(next.channels);
+                }
+                None => self.processes.push(next),
+            }
+        }
+    }
 }
 
 /// Everything that `baton ps` shows.

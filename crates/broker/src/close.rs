@@ -1,6 +1,5 @@
 //! Ending a connection, for whatever reason, and telling the log.
 
-use crate::connection::Role;
 use crate::outbox::Failed;
 use crate::peer::Credentials;
 use crate::poll::ConnectionId;
@@ -21,10 +20,12 @@ pub(crate) enum Why {
     NotAnObserver,
     #[error("began with something else than a greeting")]
     NotGreeted,
-    #[error("is one of too many connections that are no engine's")]
+    #[error("is one of more connections than its user may have")]
     Crowd,
     #[error("floods another with cancelled tickets")]
     Flood,
+    #[error("does not read its events")]
+    Deaf,
     #[error("does not read its replies")]
     Unread,
     #[error("could not be sent a reply: {0}")]
@@ -38,21 +39,25 @@ pub(crate) enum Why {
 }
 
 /// Requests that a dead process can have left behind: more than its socket holds.
-const LEFT_BEHIND: usize = 4096;
+const LEFT_BEHIND: u32 = 4096;
 
 impl Broker {
-    /// The process ended, or gave up its event socket. What it sent before counts.
-    pub fn died(&mut self, id: ConnectionId) {
-        self.read(id, LEFT_BEHIND);
-        self.close(id, Why::Ended);
+    /// The process ended, or gave up its event socket. What it sent before counts: it is closed
+    /// when that has been read.
+    pub fn leaves(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.leaving.get_or_insert(LEFT_BEHIND);
+            self.add_turn(id);
+        }
     }
 
     /// Closes a connection; if it was an engine's, its process is gone.
     pub fn close(&mut self, id: ConnectionId, why: Why) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
+        let user = connection.credentials.uid;
         match connection.engine().map(|engine| engine.process) {
             Some(process) => {
-                self.carry_out(Vec::new(), Some((process, why)));
+                self.carry_out(user, Vec::new(), Some((process, why)));
             }
             None => self.forget(id, &why),
         }
@@ -61,19 +66,23 @@ impl Broker {
     /// Drops a connection. Its descriptors leave the epoll with their closing: nobody else has
     /// them.
     pub fn forget(&mut self, id: ConnectionId, why: &Why) {
-        let Some(connection) = self.connections.remove(&id) else { return };
-        if !matches!(connection.role, Role::Engine(_)) {
-            self.dismiss_guest(connection.credentials.uid);
+        let Some(mut connection) = self.connections.remove(&id) else { return };
+        let reader = connection.reader();
+        self.ledger.descriptors.give_back(reader.user, connection.descriptors());
+        match connection.engine() {
+            Some(engine) => engine.outbox.close(reader, &mut self.ledger),
+            None => self.dismiss_guest(reader.user, id),
         }
+        self.crowded.remove(&id);
         self.complain(&connection.credentials, why);
     }
 
     /// A guest left, or became an engine.
-    pub fn dismiss_guest(&mut self, uid: u32) {
-        let guests = self.guests.get_mut(&uid).expect("every guest was counted");
-        *guests -= 1;
-        if *guests == 0 {
-            self.guests.remove(&uid);
+    pub fn dismiss_guest(&mut self, user: u32, id: ConnectionId) {
+        let guests = self.guests.get_mut(&user).expect("every guest was counted");
+        guests.remove(&id);
+        if guests.is_empty() {
+            self.guests.remove(&user);
         }
     }
 

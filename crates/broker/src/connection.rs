@@ -1,20 +1,25 @@
 //! One accepted connection: a stranger until its first message says what it is.
 
 use crate::front::Front;
-use crate::outbox::Outbox;
+use crate::limits::Rights;
+use crate::outbox::{Outbox, Reader};
 use crate::peer::{self, Credentials};
+use crate::quota::{STRANGER, Standing};
 use crate::throttle::Throttle;
 use baton_abi::control::ProcessId;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags};
 
 pub(crate) struct Connection {
     pub socket: OwnedFd,
     /// Readable when the process that connected has ended, even if another holds the socket.
     pub pidfd: Option<OwnedFd>,
     pub credentials: Credentials,
+    /// What the configuration says of it, and whether it takes from the reserve.
+    pub rights: Rights,
     pub role: Role,
+    /// Its process has ended: so many more requests are read that it may have left.
+    pub leaving: Option<u32>,
 }
 
 pub(crate) enum Role {
@@ -32,35 +37,59 @@ pub(crate) struct Engine {
     pub front: Front,
     /// Real-time lanes that it has asked for.
     pub ranks_asked: Throttle,
+    /// It is said when there is room in its event socket.
+    pub waits_for_room: bool,
 }
 
 impl Engine {
     /// Real-time lanes that it may ask for in a second: as many threads may start at once.
     const MOST_RANKS: u32 = 256;
+    /// Of the broker's descriptors, besides its connection's: its event socket and its front page.
+    pub const DESCRIPTORS: u64 = 2;
 
     pub fn new(process: ProcessId, outbox: Outbox, front: Front) -> Engine {
-        Engine { process, outbox, front, ranks_asked: Throttle::of(Engine::MOST_RANKS) }
+        let ranks_asked = Throttle::of(Engine::MOST_RANKS);
+        Engine { process, outbox, front, ranks_asked, waits_for_room: false }
     }
 }
 
 impl Connection {
+    /// Of the broker's descriptors: the socket and the pidfd.
+    pub const DESCRIPTORS: u64 = 2;
+
     /// `ESRCH` if the process that connected is gone already.
-    pub fn new(socket: OwnedFd) -> Result<Connection, Errno> {
+    pub fn new(
+        socket: OwnedFd,
+        rights: impl FnOnce(&Credentials) -> Rights,
+    ) -> Result<Connection, Errno> {
         let credentials = peer::credentials(&socket)?;
-        // None where the kernel has none: then only the socket tells of its end.
-        let pid = Pid::from_raw(credentials.pid.cast_signed());
-        let pidfd = match pid.map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty())) {
-            Some(Ok(pidfd)) => Some(pidfd),
-            Some(Err(Errno::NOSYS | Errno::PERM | Errno::INVAL)) | None => None,
-            Some(Err(errno)) => return Err(errno),
-        };
-        Ok(Connection { socket, pidfd, credentials, role: Role::Stranger })
+        let pidfd = peer::pidfd(&socket, &credentials)?;
+        let rights = rights(&credentials);
+        let role = Role::Stranger;
+        Ok(Connection { socket, pidfd, credentials, rights, role, leaving: None })
     }
 
     pub fn engine(&mut self) -> Option<&mut Engine> {
         match &mut self.role {
             Role::Engine(engine) => Some(engine),
             Role::Stranger | Role::Observer => None,
+        }
+    }
+
+    /// Where its user stands that takes of what the broker shares out.
+    pub fn standing(&self) -> Standing {
+        if self.rights.reserve { Standing::Owner } else { STRANGER }
+    }
+
+    pub fn reader(&self) -> Reader {
+        Reader { user: self.credentials.uid, standing: self.standing() }
+    }
+
+    /// How many of the broker's descriptors it has, besides those that wait in its outbox.
+    pub fn descriptors(&self) -> u64 {
+        match self.role {
+            Role::Engine(_) => Connection::DESCRIPTORS + Engine::DESCRIPTORS,
+            Role::Stranger | Role::Observer => Connection::DESCRIPTORS,
         }
     }
 }

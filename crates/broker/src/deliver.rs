@@ -26,21 +26,25 @@ fn channel_memory() -> Result<OwnedFd, Errno> {
 }
 
 impl Broker {
-    /// Carries out effects in order, then ends those who are to end for them, and whatever
-    /// follows from that. The errno of a channel that could not be made.
+    /// Carries out effects that a user caused, in order, then ends those who are to end for them,
+    /// and whatever follows from that. The errno of a channel that could not be made.
     pub fn carry_out(
         &mut self,
+        cause: u32,
         effects: Vec<Effect>,
         doomed: Option<(ProcessId, Why)>,
     ) -> Option<Errno> {
         let mut work = VecDeque::from(effects);
         let mut doomed = VecDeque::from_iter(doomed);
         let mut failed = None;
+        // Of those who end for it, the end is their own doing.
+        let mut cause = cause;
         loop {
             while let Some(effect) = work.pop_front() {
+                self.cost += 1;
                 match effect {
                     Effect::Event { to, event } => {
-                        if let Err(why) = self.send(to, &event, Vec::new()) {
+                        if let Err(why) = self.send(to, &event, Vec::new(), cause) {
                             doomed.push_back((to, why.into()));
                         }
                         if let Event::RealTimeLane { looper: 1.., .. } = event
@@ -50,10 +54,12 @@ impl Broker {
                         }
                     }
                     Effect::OpenChannel { channel, client, server } => {
-                        match self.open_channel(channel, client, server) {
+                        match self.open_channel(channel, (client, server), cause) {
                             Ok(problems) => doomed.extend(problems),
                             Err(errno) => {
-                                self.state.channel_failed(channel, client, server);
+                                let mut more = Vec::new();
+                                self.state.end_channel(client, channel, &mut more);
+                                work.extend(more);
                                 failed = Some(errno);
                             }
                         }
@@ -80,6 +86,7 @@ impl Broker {
             };
             // Whoever failed twice is gone already.
             if let Some(id) = self.engines.remove(&process) {
+                cause = self.connections.get(&id).map_or(cause, |it| it.credentials.uid);
                 self.forget(id, &why);
                 let mut more = Vec::new();
                 self.state.gone(process, &mut more);
@@ -90,17 +97,30 @@ impl Broker {
 
     /// Sends what has been waiting for room in an event socket.
     pub fn flush(&mut self, id: ConnectionId) {
-        let Some(engine) = self.connections.get_mut(&id).and_then(|c| c.engine()) else { return };
-        let result = engine.outbox.flush().and_then(|backlog| match backlog {
-            Backlog::Empty => self
-                .poll
-                .wait_for_room(engine.outbox.socket(), Source::Events(id), false)
-                .map_err(Failed::Socket),
-            Backlog::Begun | Backlog::Standing => Ok(()),
-        });
-        if let Err(why) = result {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let reader = connection.reader();
+        let Some(engine) = connection.engine() else { return };
+        let flushed = engine.outbox.flush(reader, &mut self.ledger);
+        if let Err(why) = flushed.and_then(|backlog| self.wait_for(id, backlog)) {
             self.close(id, why.into());
         }
+    }
+
+    /// An engine's outbox is looked at again when that may come to something.
+    fn wait_for(&mut self, id: ConnectionId, backlog: Backlog) -> Result<(), Failed> {
+        if backlog == Backlog::Crowded {
+            self.crowded.insert(id);
+        } else {
+            self.crowded.remove(&id);
+        }
+        let engine = self.connections.get_mut(&id).and_then(|it| it.engine());
+        let Some(engine) = engine else { return Ok(()) };
+        let wanted = backlog == Backlog::Unread;
+        if std::mem::replace(&mut engine.waits_for_room, wanted) == wanted {
+            return Ok(());
+        }
+        let socket = engine.outbox.socket();
+        self.poll.wait_for_room(socket, Source::Events(id), wanted).map_err(Failed)
     }
 
     pub fn engine(&mut self, process: ProcessId) -> Option<&mut crate::connection::Engine> {
@@ -113,28 +133,23 @@ impl Broker {
         to: ProcessId,
         event: &Event,
         descriptors: Vec<OwnedFd>,
+        cause: u32,
     ) -> Result<(), Failed> {
         let Some(id) = self.engines.get(&to).copied() else { return Ok(()) };
-        let Some(engine) = self.connections.get_mut(&id).and_then(|c| c.engine()) else {
-            return Ok(());
-        };
-        let backlog = engine.outbox.push(event, descriptors)?;
+        let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
+        let reader = connection.reader();
+        let Some(engine) = connection.engine() else { return Ok(()) };
+        let backlog = engine.outbox.push(event, descriptors, cause, reader, &mut self.ledger)?;
         engine.front.count_event();
-        match backlog {
-            Backlog::Empty | Backlog::Standing => Ok(()),
-            Backlog::Begun => self
-                .poll
-                .wait_for_room(engine.outbox.socket(), Source::Events(id), true)
-                .map_err(Failed::Socket),
-        }
+        self.wait_for(id, backlog)
     }
 
     /// Makes a channel and tells both ends; those who could not be told.
     fn open_channel(
         &mut self,
         channel: ChannelId,
-        client: ProcessId,
-        server: ProcessId,
+        (client, server): (ProcessId, ProcessId),
+        cause: u32,
     ) -> Result<Vec<(ProcessId, Why)>, Errno> {
         // Everything that can fail comes before the first event.
         let (client_memory, (client_socket, server_socket)) = (channel_memory()?, socket_pair()?);
@@ -152,7 +167,7 @@ impl Broker {
         for (to, event, descriptors) in
             [(server, to_server, server_gets), (client, to_client, client_gets)]
         {
-            if let Err(why) = self.send(to, &event, descriptors) {
+            if let Err(why) = self.send(to, &event, descriptors, cause) {
                 problems.push((to, why.into()));
             }
         }

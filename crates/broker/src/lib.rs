@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 pub mod limits;
+pub mod quota;
 pub mod state;
 
 mod clock;
@@ -18,10 +19,12 @@ mod close;
 mod connection;
 mod deliver;
 mod front;
+mod ledger;
 mod listener;
 mod outbox;
 mod packet;
 mod peer;
+mod policy;
 mod poll;
 mod rank;
 mod real_time;
@@ -30,6 +33,8 @@ mod run;
 mod running;
 mod testament;
 mod throttle;
+mod turns;
 
+pub use policy::{Policy, PolicyError};
 pub use run::{Config, GRACE, RunError, run};
 pub use running::Running;

@@ -1,9 +1,9 @@
-//! How much one process, and one user with all its processes, may have the broker remember.
+//! How much one process, one user with all its processes, and all users may have the broker
+//! remember.
 //!
-//! A hostile process can then exhaust its user's share and no other's.
+//! **Invariant**: a hostile process exhausts its own user's share and no other's.
 
 use baton_abi::control::{MAX_CONTEXT_NAME_BYTES, MAX_OBJECTS, MAX_PACKET_BYTES};
-use rustix::io::Errno;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,15 @@ pub enum Resource {
 impl Resource {
     pub(crate) const ALL: [Resource; 4] =
         [Resource::Processes, Resource::Handles, Resource::Nodes, Resource::Channels];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Resource::Processes => "processes",
+            Resource::Handles => "handles",
+            Resource::Nodes => "nodes",
+            Resource::Channels => "channels",
+        }
+    }
 }
 
 /// A number for every [`Resource`].
@@ -37,6 +46,10 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// No bound.
+    pub const MOST: Usage =
+        Usage { processes: u32::MAX, handles: u32::MAX, nodes: u32::MAX, channels: u32::MAX };
+
     pub(crate) fn of(&self, resource: Resource) -> u32 {
         match resource {
             Resource::Processes => self.processes,
@@ -56,18 +69,43 @@ impl Usage {
     }
 }
 
-/// The broker's bounds. Each has an errno for the request that would pass it.
+/// What the configuration says of a process, by its user, group or label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// It takes from what is kept back, as root and the broker's own user do.
+    pub reserve: bool,
+    /// It may become its context's manager.
+    pub manages: bool,
+    /// Its user has at most so much.
+    pub most: Usage,
+}
+
+impl Default for Rights {
+    /// A stranger in a context that anybody may manage.
+    fn default() -> Rights {
+        Rights { reserve: false, manages: true, most: Usage::MOST }
+    }
+}
+
+/// The broker's bounds. Each has an errno for the request that would pass it; see `docs/limits.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Of one process: `EMFILE` for handles and channels, `ENOSPC` for nodes.
     pub process: Usage,
-    /// Of one effective user id: `EDQUOT`, but `EMFILE` for channels.
+    /// Of one user that has no right to the reserve, whatever is left: `EDQUOT`, but `EMFILE` for
+    /// channels.
     pub user: Usage,
+    /// Of all users together, who share it as a [`Quota`](crate::quota::Quota) says: as for a user.
+    pub all: Usage,
+    /// Handles that all processes of one user have, by those who gave them: `EDQUOT`.
+    pub handles_received: u32,
     /// Channels from one client to one server: `EMFILE`.
     pub channels_per_server: usize,
+    /// Channels of one server, by users of clients: `EMFILE`. Fewer if the server says so.
+    pub channels_served: u32,
     /// Lanes of real-time callers that one server has loopers for: `EMFILE`.
     pub real_time_lanes_per_server: usize,
-    /// The same of callers of one user at one server: `EDQUOT`.
+    /// Lanes of real-time callers of one user at one server: `EDQUOT`.
     pub real_time_lanes_per_user: usize,
     /// Objects in one transaction: `ENOSPC`, as for a transaction too large.
     pub objects_per_ticket: usize,
@@ -75,8 +113,15 @@ pub struct Limits {
     pub contexts: usize,
     /// Claims of a process that comes back; past it, it is disconnected.
     pub claims: usize,
-    /// Events that wait for a process that does not read them; past it, it is disconnected.
-    pub queued_events: usize,
+    /// Bytes of events that wait for one process that does not read them, by the users that
+    /// caused them: `ENOSPC`, but `EMFILE` for channels and `EAGAIN` for real-time lanes.
+    pub queued_bytes: u64,
+    /// Bytes of events that wait for all processes of one user: the same errors.
+    pub queued_bytes_per_user: u64,
+    /// Cancelled tickets of one process that wait for one other; past it, it is disconnected.
+    pub queued_cancels: usize,
+    /// Barriers that a process has asked for and not read; past it, it is disconnected.
+    pub queued_barriers: usize,
 }
 
 impl Default for Limits {
@@ -84,45 +129,21 @@ impl Default for Limits {
         Limits {
             process: Usage { processes: 1, handles: 65_536, nodes: 65_536, channels: 1_024 },
             user: Usage { processes: 8_192, handles: 1 << 20, nodes: 1 << 20, channels: 65_536 },
+            all: Usage { processes: 32_768, handles: 1 << 21, nodes: 1 << 21, channels: 1 << 18 },
+            handles_received: 1 << 20,
             channels_per_server: 16,
+            channels_served: 16_384,
             real_time_lanes_per_server: 64,
             real_time_lanes_per_user: 32,
             objects_per_ticket: MAX_OBJECTS,
             contexts: 256,
             claims: 1 << 20,
-            queued_events: 65_536,
+            queued_bytes: 16 << 20,
+            queued_bytes_per_user: 64 << 20,
+            queued_cancels: 1_024,
+            queued_barriers: 65_536,
         }
     }
 }
 
 const _: () = assert!(256 * (MAX_CONTEXT_NAME_BYTES + 2) < MAX_PACKET_BYTES);
-
-impl Limits {
-    /// Whether `more` of a resource fit what a process and its user have.
-    pub(crate) fn check(
-        &self,
-        resource: Resource,
-        process: &Usage,
-        user: &Usage,
-        more: usize,
-    ) -> Result<(), Errno> {
-        let fits = |used: &Usage, limit: &Usage| {
-            used.of(resource) as usize + more <= limit.of(resource) as usize
-        };
-        let (over_process, over_user) = match resource {
-            Resource::Processes => (Errno::DQUOT, Errno::DQUOT),
-            Resource::Handles => (Errno::MFILE, Errno::DQUOT),
-            Resource::Nodes => (Errno::NOSPC, Errno::DQUOT),
-            Resource::Channels => (Errno::MFILE, Errno::MFILE),
-        };
-        if more == 0 {
-            Ok(())
-        } else if !fits(process, &self.process) {
-            Err(over_process)
-        } else if !fits(user, &self.user) {
-            Err(over_user)
-        } else {
-            Ok(())
-        }
-    }
-}

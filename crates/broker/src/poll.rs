@@ -49,10 +49,6 @@ impl Source {
     }
 }
 
-/// Level-triggered, whoever has been served would stand in the kernel's queue before those who came
-/// while it was.
-const IN_TURN: EventFlags = EventFlags::IN.union(EventFlags::ET);
-
 pub(crate) struct Poll {
     epoll: OwnedFd,
     ready: Vec<epoll::Event>,
@@ -69,32 +65,29 @@ impl Poll {
         epoll::add(&self.epoll, descriptor, EventData::new_u64(source.token()), EventFlags::IN)
     }
 
-    /// Readable, or closed by the other end; said once, until [`Poll::next_turn`]. Of several that
-    /// are, the one that became so first comes first.
-    pub fn add_in_turn(&self, descriptor: impl AsFd, source: Source) -> Result<(), Errno> {
-        epoll::add(&self.epoll, descriptor, EventData::new_u64(source.token()), IN_TURN)
+    /// Readable, or closed by the other end; said when it begins, and when more comes.
+    pub fn add_edges(&self, descriptor: impl AsFd, source: Source) -> Result<(), Errno> {
+        let data = EventData::new_u64(source.token());
+        epoll::add(&self.epoll, descriptor, data, EventFlags::IN | EventFlags::ET)
     }
 
-    /// What was added by [`Poll::add_in_turn`] queues up again if there is more.
-    pub fn next_turn(&self, descriptor: impl AsFd, source: Source) -> Result<(), Errno> {
-        epoll::modify(&self.epoll, descriptor, EventData::new_u64(source.token()), IN_TURN)
-    }
-
-    /// Closed by the other end.
+    /// Closed by the other end; said once.
     pub fn add_hangup(&self, descriptor: impl AsFd, source: Source) -> Result<(), Errno> {
         let data = EventData::new_u64(source.token());
-        epoll::add(&self.epoll, descriptor, data, EventFlags::empty())
+        epoll::add(&self.epoll, descriptor, data, EventFlags::ET)
     }
 
-    /// Of what was added by [`Poll::add_hangup`]: whether it is also waited for room.
+    /// Of what was added by [`Poll::add_hangup`]: whether it is also said when there is room, and
+    /// each time that the other end has read.
     pub fn wait_for_room(
         &self,
         descriptor: impl AsFd,
         source: Source,
         wanted: bool,
     ) -> Result<(), Errno> {
-        let flags = if wanted { EventFlags::OUT } else { EventFlags::empty() };
-        epoll::modify(&self.epoll, descriptor, EventData::new_u64(source.token()), flags)
+        let room = if wanted { EventFlags::OUT } else { EventFlags::empty() };
+        let data = EventData::new_u64(source.token());
+        epoll::modify(&self.epoll, descriptor, data, room | EventFlags::ET)
     }
 
     pub fn remove(&self, descriptor: impl AsFd) -> Result<(), Errno> {

@@ -24,7 +24,7 @@ impl Broker {
         let rank = self.rank_of_caller(id, tid)?;
         let mut effects = Vec::new();
         self.state.grant_lane(process, place, rank, &mut effects)?;
-        self.carry_out(effects, None);
+        self.carry_out(self.connections[&id].credentials.uid, effects, None);
         Ok(Reply::Done)
     }
 
@@ -35,6 +35,8 @@ impl Broker {
         engine.ranks_asked.admit(Instant::now()).ok_or(Errno::AGAIN)?;
         let rank = rank::of(rank::find(pid, tid)?)?;
         let limit = self.real_time_limits.get(&uid).copied();
+        let limit =
+            limit.or_else(|| self.policy.real_time_limit(&self.connections[&id].credentials));
         match rank.priority.min(limit.unwrap_or_else(|| rank::limit(pid, uid))) {
             0 => Err(Errno::PERM),
             priority => Ok(Rank { priority, ..rank }),
@@ -53,7 +55,7 @@ impl Broker {
         let thread = rank::find(self.connections[&id].credentials.pid, tid)?;
         let mut effects = Vec::new();
         let promoted = self.promote(place, thread, rank, &mut effects);
-        self.carry_out(effects, None);
+        self.carry_out(self.connections[&id].credentials.uid, effects, None);
         promoted.map(|()| Reply::Done)
     }
 

@@ -1,55 +1,66 @@
 //! Reading requests and answering them.
 
 use crate::close::Why;
-use crate::connection::{Engine, Role};
+use crate::connection::{Connection, Engine, Role};
 use crate::deliver::socket_pair;
 use crate::front::Front;
-use crate::outbox::Outbox;
+use crate::limits::Rights;
+use crate::outbox::{self, Outbox, Reader};
 use crate::packet::{self, Received, Sent};
 use crate::peer::Credentials;
 use crate::poll::{ConnectionId, Source};
+use crate::quota::{Quota, STRANGER, Standing};
 use crate::run::Broker;
+use crate::state::Newcomer;
 use crate::testament::Card;
-use baton_abi::control::{self, MAX_PACKET_BYTES, ProcessId, Reply, Report, Request, VERSION};
+use baton_abi::control::{self, Account, ProcessId, Reply, Report, Request, Share, VERSION};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
-/// Tickets that a sender may have cancelled before their target reads of it. Tickets for a target
-/// that reads nothing are refused long before, so that no correct engine gets here.
-const WAITING_CANCELS: usize = 1024;
+/// What an object of a transaction adds to its ticket, and to what its owner is told, at the most.
+const OBJECT_BYTES: usize = 64;
+/// What tells of a channel.
+const CHANNEL_EVENT_BYTES: usize = 256;
+/// Entries of a report that cost as much as a plain request.
+const ENTRIES_FOR_ONE: usize = 16;
 
 impl Broker {
-    /// Handles one request of a connection. Requests of all are handled in the order in which
-    /// they came: what one process has asked for, another that hears of it finds done.
-    pub fn read_next(&mut self, id: ConnectionId) {
-        self.read(id, 1);
-        if let Some(connection) = self.connections.get(&id)
-            && let Err(errno) = self.poll.next_turn(&connection.socket, Source::Requests(id))
-        {
-            tracing::warn!(%errno, "cannot wait for a connection");
-            self.close(id, Why::Ended);
+    /// A connection has something to be read, or its process has ended.
+    pub fn add_turn(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get(&id) {
+            self.turns.add(connection.credentials.uid, id);
         }
     }
 
-    /// Handles requests of a connection, at most so many.
-    pub fn read(&mut self, id: ConnectionId, at_most: usize) {
-        for _ in 0..at_most {
-            let Some(connection) = self.connections.get(&id) else { return };
-            let handled = match packet::receive(&connection.socket, &mut self.buffer) {
-                Received::Packet(bytes, pages) => {
-                    match control::decode::<Request>(&self.buffer[..bytes]) {
-                        Some(request) => self.handle(id, request, pages),
-                        None => Err(Why::Malformed),
-                    }
-                }
-                Received::Nothing => return,
-                Received::Closed => Err(Why::Ended),
-                Received::Malformed => Err(Why::Malformed),
-            };
-            if let Err(why) = handled {
-                return self.close(id, why);
+    /// Handles one request of a connection.
+    pub fn take_turn(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let user = connection.credentials.uid;
+        let mut received = packet::receive(&connection.socket, &mut self.buffer);
+        if let Some(left) = &mut connection.leaving {
+            match left.checked_sub(1) {
+                Some(fewer) if !matches!(received, Received::Nothing) => *left = fewer,
+                _ => received = Received::Closed,
             }
         }
+        self.cost = 1;
+        let handled = match received {
+            Received::Packet(bytes, pages) => {
+                match control::decode::<Request>(&self.buffer[..bytes]) {
+                    Some(request) => self.handle(id, request, pages),
+                    None => Err(Why::Malformed),
+                }
+            }
+            // It is said when more comes.
+            Received::Nothing => return,
+            Received::Closed => Err(Why::Ended),
+            Received::Malformed => Err(Why::Malformed),
+        };
+        match handled {
+            Ok(()) => self.add_turn(id),
+            Err(why) => self.close(id, why),
+        }
+        self.turns.charge(user, self.cost);
     }
 
     fn handle(
@@ -89,8 +100,12 @@ impl Broker {
         self.had_client = true;
         let admitted = match (request, pages) {
             _ if version != VERSION => Err(Errno::PROTONOSUPPORT),
-            (Request::Hello { context, .. }, Some(pages)) => self.admit(id, context, pages),
-            (Request::Resume { card, .. }, Some(pages)) => self.readmit(id, &card, pages),
+            (Request::Hello { context, channels, .. }, Some(pages)) => {
+                self.admit(id, context, channels, pages)
+            }
+            (Request::Resume { card, channels, .. }, Some(pages)) => {
+                self.readmit(id, &card, channels, pages)
+            }
             (Request::Observe { .. }, None) => {
                 self.connections.get_mut(&id).expect("just read from").role = Role::Observer;
                 return self.reply(id, Reply::Done, None);
@@ -117,25 +132,50 @@ impl Broker {
         &mut self,
         id: ConnectionId,
         context: String,
+        channels: u32,
         pages: [OwnedFd; 2],
     ) -> Result<(Card, OwnedFd), Errno> {
-        let front = Front::adopt(pages)?;
-        let Credentials { pid, uid, security_context, started } =
+        let Credentials { pid, uid, security_context, started, .. } =
             self.connections[&id].credentials.clone();
-        let (ours, theirs) = socket_pair()?;
-        self.poll.add_hangup(&ours, Source::Events(id))?;
-        let identity = self.state.admit(pid, uid, security_context, &context)?;
+        let newcomer = Newcomer { pid, uid, security_context, rights: self.rights(id, &context) };
+        let (ours, theirs, front) = self.adopt(id, || Front::adopt(pages))?;
+        let identity = self.state.admit(newcomer, &context, channels)?;
         self.become_engine(id, identity.process, ours, front);
         Ok((Card { identity, started, context }, theirs))
     }
 
-    /// The same for an engine that another broker had admitted. Who it is, is what its card says:
+    /// What a connection may, in a context.
+    fn rights(&self, id: ConnectionId, context: &str) -> Rights {
+        let Connection { credentials, rights, .. } = &self.connections[&id];
+        let owner = rustix::process::geteuid().as_raw();
+        let manages = self.policy.may_manage(context, credentials, owner);
+        Rights { manages, ..*rights }
+    }
+
+    /// What an engine is made of: both ends of its event socket, and its pages. `EMFILE` if its
+    /// user has its share of the broker's descriptors.
+    fn adopt(
+        &self,
+        id: ConnectionId,
+        front: impl FnOnce() -> Result<Front, Errno>,
+    ) -> Result<(OwnedFd, OwnedFd, Front), Errno> {
+        let Reader { user, standing } = self.connections[&id].reader();
+        let room = self.ledger.descriptors.check(user, standing, Engine::DESCRIPTORS);
+        room.map_err(|_| Errno::MFILE)?;
+        let front = front()?;
+        let (ours, theirs) = socket_pair()?;
+        self.poll.add_hangup(&ours, Source::Events(id))?;
+        Ok((ours, theirs, front))
+    }
+
+    /// Takes back an engine that another broker had admitted. Who it is, is what its card says:
     /// it may have given up rights since, which its device has kept. That the card is its own, is
     /// what the system says.
     fn readmit(
         &mut self,
         id: ConnectionId,
         card: &[u8],
+        channels: u32,
         pages: [OwnedFd; 2],
     ) -> Result<(Card, OwnedFd), Errno> {
         let card = self.testament.verify(card).ok_or(Errno::KEYREJECTED)?;
@@ -143,10 +183,10 @@ impl Broker {
         if started.is_none() || (pid, started) != (card.identity.pid, card.started) {
             return Err(Errno::KEYREJECTED);
         }
-        let front = Front::readopt(pages)?;
-        let (ours, theirs) = socket_pair()?;
-        self.poll.add_hangup(&ours, Source::Events(id))?;
-        self.state.readmit(card.identity.clone(), &card.context, front.is_frozen())?;
+        let rights = self.rights(id, &card.context);
+        let (ours, theirs, front) = self.adopt(id, || Front::readopt(pages))?;
+        let (identity, frozen) = (card.identity.clone(), front.is_frozen());
+        self.state.readmit(identity, rights, &card.context, channels, frozen)?;
         self.become_engine(id, card.identity.process, ours, front);
         Ok((card, theirs))
     }
@@ -158,12 +198,13 @@ impl Broker {
         events: OwnedFd,
         front: Front,
     ) {
-        let outbox = Outbox::new(events, self.queued_events);
         let connection = self.connections.get_mut(&id).expect("just read from");
-        connection.role = Role::Engine(Box::new(Engine::new(process, outbox, front)));
-        let uid = connection.credentials.uid;
+        let engine = Engine::new(process, Outbox::new(events), front);
+        connection.role = Role::Engine(Box::new(engine));
+        let user = connection.credentials.uid;
+        self.ledger.descriptors.take(user, Engine::DESCRIPTORS);
         self.engines.insert(process, id);
-        self.dismiss_guest(uid);
+        self.dismiss_guest(user, id);
     }
 
     /// An engine's request: its effects first, then its answer.
@@ -191,7 +232,7 @@ impl Broker {
         }
         let mut effects = Vec::new();
         let reply = self.state.request(process, request, &mut effects);
-        let failed = self.carry_out(effects, None);
+        let failed = self.carry_out(self.connections[&id].credentials.uid, effects, None);
         if !self.connections.contains_key(&id) {
             return Ok(()); // Disconnected for it.
         }
@@ -208,26 +249,46 @@ impl Broker {
         self.reply(id, reply, None)
     }
 
-    /// Why a request is refused that would add to the events of somebody who does not read them.
+    /// Why a request is refused that would add to the events of somebody who does not read them:
+    /// its user has its share of what waits there.
     fn crowd(&mut self, from: ProcessId, request: &Request) -> Result<Option<Errno>, Why> {
-        let errno = match request {
-            Request::Translate { .. } | Request::ContextManager => Errno::NOSPC,
-            Request::OpenChannel { .. } => Errno::MFILE,
-            Request::RealTime { .. } => Errno::AGAIN,
+        let (errno, bytes) = match request {
+            Request::Translate { objects, .. } => {
+                self.cost += objects.len() as u64;
+                (Errno::NOSPC, outbox::cost(objects.len() * OBJECT_BYTES, 0))
+            }
+            Request::ContextManager => (Errno::NOSPC, outbox::cost(OBJECT_BYTES, 0)),
+            Request::OpenChannel { .. } => (Errno::MFILE, outbox::cost(CHANNEL_EVENT_BYTES, 3)),
+            Request::RealTime { .. } => (Errno::AGAIN, outbox::cost(OBJECT_BYTES, 0)),
             Request::CancelTicket { target, .. } => {
                 let waiting = self.engine(*target).map(|engine| engine.outbox.cancels_of(from));
-                return match waiting {
-                    Some(WAITING_CANCELS..) => Err(Why::Flood),
-                    _ => Ok(None),
-                };
+                let over = waiting.is_some_and(|waiting| waiting >= self.limits.queued_cancels);
+                return if over { Err(Why::Flood) } else { Ok(None) };
+            }
+            Request::Barrier { .. } => {
+                let waiting = self.engine(from).map(|engine| engine.outbox.barriers());
+                let over = waiting.is_some_and(|waiting| waiting >= self.limits.queued_barriers);
+                return if over { Err(Why::Deaf) } else { Ok(None) };
             }
             _ => return Ok(None),
         };
         let told = self.state.told_by(from, request);
-        let crowded = told
-            .into_iter()
-            .any(|process| self.engine(process).is_some_and(|engine| engine.outbox.is_crowded()));
-        Ok(crowded.then_some(errno))
+        let has_room = told.into_iter().all(|reader| self.has_room(from, reader, bytes));
+        Ok((!has_room).then_some(errno))
+    }
+
+    /// Whether a process's user may have so much more wait for another one's process.
+    fn has_room(&self, from: ProcessId, to: ProcessId, bytes: u64) -> bool {
+        let connection = |process| self.connections.get(self.engines.get(&process)?);
+        let (Some(cause), Some(reader)) = (connection(from), connection(to)) else { return true };
+        let Role::Engine(engine) = &reader.role else { return true };
+        let waiting = engine.outbox.waiting();
+        if waiting.is_empty() {
+            return true;
+        }
+        let (user, its) = (cause.credentials.uid, reader.credentials.uid);
+        let standing = if user == its { Standing::Owner } else { cause.standing() };
+        self.ledger.check_queue(its, waiting, user, standing, bytes).is_ok()
     }
 
     fn outstanding(&mut self, asker: ProcessId, pid: u32) -> u32 {
@@ -246,9 +307,10 @@ impl Broker {
     ) -> Result<(), Why> {
         // Before anybody hears that it is so.
         self.write_rules();
-        if let Reply::Report(report) = &mut reply {
-            self.fill(report);
-            shorten(report);
+        match &mut reply {
+            Reply::Report { page, .. } => self.fill(page),
+            Reply::Accounts { accounts, .. } => self.add_shares(accounts),
+            _ => {}
         }
         let socket = &self.connections[&id].socket;
         match packet::send(socket, &control::encode(&reply), descriptor.as_slice()) {
@@ -260,40 +322,32 @@ impl Broker {
 
     /// Adds what only the front pages say.
     fn fill(&mut self, report: &mut Report) {
+        let mut entries = 0;
         for process in report.contexts.iter_mut().flat_map(|context| &mut context.processes) {
+            entries += 1 + process.nodes.len() + process.handles.len() + process.channels.len();
             if let Some(engine) = self.engine(ProcessId(process.process)) {
                 process.engine = engine.front.report();
             }
         }
+        self.cost += (entries / ENTRIES_FOR_ONE) as u64;
     }
-}
 
-/// Leaves out what does not fit a packet, the most detailed first.
-fn shorten(report: &mut Report) {
-    let fits = |report: &Report| {
-        // The packet's first byte says which reply it is.
-        control::encode(report).len() < MAX_PACKET_BYTES
-    };
-    let processes = |report: &mut Report, cut: fn(&mut control::ProcessReport)| {
-        report.contexts.iter_mut().flat_map(|context| &mut context.processes).for_each(cut);
-    };
-    let cuts: [fn(&mut control::ProcessReport); 3] = [
-        |process| process.handles.clear(),
-        |process| process.nodes.clear(),
-        |process| process.channels.clear(),
-    ];
-    for cut in cuts {
-        if fits(report) {
-            return;
+    /// Adds what the runner shares out.
+    fn add_shares(&mut self, accounts: &mut [Account]) {
+        self.cost += accounts.len() as u64;
+        for Account { uid, reserve, shares } in accounts {
+            let standing = if *reserve { Standing::Owner } else { STRANGER };
+            let share = |(name, quota): (&str, &Quota)| Share {
+                name: name.to_owned(),
+                taken: quota.of(*uid),
+                left: quota.left_for(*uid, standing),
+                limit: quota.limit(),
+            };
+            let (held, unread) = (&self.ledger.descriptors, &self.ledger.unread);
+            shares.extend([("descriptors", held), ("descriptors unread", unread)].map(share));
+            let (taken, limit) = (self.ledger.queued_for(*uid), self.ledger.queue_limit());
+            let name = "bytes of events unread".to_owned();
+            shares.push(Share { name, taken, left: limit.saturating_sub(taken), limit });
         }
-        processes(report, cut);
-    }
-    while !fits(report) {
-        let longest = report.contexts.iter_mut().max_by_key(|context| context.processes.len());
-        let Some(context) = longest else { return };
-        if context.processes.is_empty() {
-            return;
-        }
-        context.processes.truncate(context.processes.len() / 2);
     }
 }

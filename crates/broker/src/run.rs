@@ -1,31 +1,41 @@
 //! The runner: one thread, one epoll, around [`State`].
 //!
-//! Requests of one connection are handled in order. The events that a request causes are in their
-//! streams before its reply is sent. What an engine sent before it died counts: its requests are
-//! read to the end before it is declared gone.
+//! Requests of one connection are handled in order, those of different users in turn. The events
+//! that a request causes are in their streams before its reply is sent. What an engine sent before
+//! it died counts: its requests are read to the end before it is declared gone.
 
 use crate::clock;
 use crate::close::Why;
 use crate::connection::Connection;
+use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::listener::Listener;
+use crate::outbox::Reader;
 use crate::packet;
+use crate::peer::Credentials;
+use crate::policy::Policy;
 use crate::poll::{ConnectionId, Poll, Source};
-use crate::state::State;
+use crate::state::{CONTEXTS, State};
 use crate::testament::Testament;
 use crate::throttle::Throttle;
+use crate::turns::Turns;
 use baton_abi::control::{ProcessId, Stamps};
 use rustix::event::Timespec;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long none is accepted after one could not be.
-const ACCEPT_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// Connections of one user that have not become engines: many engines may start at once.
-const GUESTS: usize = 1024;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long nothing is sent to those for whom others have to read first.
+const CROWDED_PAUSE: Duration = Duration::from_millis(10);
+/// Connections that are accepted, and turns that are taken, before it is seen who else has come.
+const AT_ONCE: usize = 16;
+/// Engines of which it is found out at once whether they have read what they were sent.
+const SETTLED_AT_ONCE: usize = 256;
 
 /// How a broker runs.
 #[derive(Debug)]
@@ -45,9 +55,11 @@ pub struct Config {
     pub limits: Limits,
     /// How long the engines of a broker that was here before have to come back.
     pub grace: Duration,
-    /// By user: the highest priority at which real-time callers are served, whatever RLIMIT_RTPRIO they
-    /// have. 0 for none.
+    /// By user: the highest priority at which real-time callers are served, whatever RLIMIT_RTPRIO
+    /// they have. 0 for none.
     pub real_time_limits: BTreeMap<u32, u32>,
+    /// Who may have how much, and who may manage what.
+    pub policy: Policy,
 }
 
 /// For [`Config::grace`]: engines try once a second at least, and a machine may be busy.
@@ -65,6 +77,7 @@ impl Config {
             limits: Limits::default(),
             grace: GRACE,
             real_time_limits: BTreeMap::new(),
+            policy: Policy::default(),
         }
     }
 }
@@ -101,20 +114,25 @@ impl RunError {
 /// Serves until it is stopped or idle. `ready` is called once it listens.
 pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     let path = config.socket;
-    raise_descriptor_limit();
+    let descriptors = raise_descriptor_limit();
     let poll = Poll::new().map_err(RunError::of("epoll_create", &path))?;
     let listener = match config.listener {
         Some(socket) => Listener::inherited(socket, &path)?,
         None => Listener::at(&path)?,
     };
     let testament = Testament::take_over(&path).map_err(RunError::of("make a key for", &path))?;
-    let state = first_state(&testament, config.limits, &config.contexts)?;
+    let named = config.policy.contexts().filter(|name| !CONTEXTS.contains(name));
+    let contexts: BTreeSet<&str> =
+        named.chain(config.contexts.iter().map(String::as_str)).collect();
+    let state = first_state(&testament, config.limits, &contexts)?;
     poll.add(listener.socket(), Source::Listener).map_err(RunError::of("epoll_ctl", &path))?;
     if let Some(stop) = &config.stop {
         poll.add(stop, Source::Stop).map_err(RunError::of("epoll_ctl", &path))?;
     }
-    let mut broker = Broker::new(state, testament, poll, config.limits.queued_events);
+    let ledger = Ledger::new(&config.limits, descriptors);
+    let mut broker = Broker::new(state, testament, poll, ledger, config.limits);
     broker.real_time_limits = config.real_time_limits;
+    broker.policy = config.policy;
     if !broker.state.is_settled() {
         broker.settles = Instant::now().checked_add(config.grace);
     }
@@ -129,9 +147,9 @@ pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
 fn first_state(
     testament: &Testament,
     limits: Limits,
-    contexts: &[String],
+    contexts: &BTreeSet<&str>,
 ) -> Result<State, RunError> {
-    let uid = rustix::process::geteuid().as_raw();
+    let uid = own_uid();
     let inherited = testament.is_inherited();
     let mut state = match inherited {
         true => State::succeed(limits, uid, testament.era(), testament.rules()),
@@ -140,24 +158,30 @@ fn first_state(
     for name in contexts {
         match state.add_context(0, name) {
             Err(Errno::EXIST) if inherited => {}
-            added => added.map_err(|_| RunError::BadContext(name.clone()))?,
+            added => added.map_err(|_| RunError::BadContext((*name).to_owned()))?,
         }
     }
     Ok(state)
 }
 
-/// An engine costs four descriptors: two sockets, its front page and its pidfd.
-fn raise_descriptor_limit() {
+fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// How many descriptors the broker may have. An engine costs four: two sockets, its front page and
+/// its pidfd.
+fn raise_descriptor_limit() -> u64 {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
+    // Nobody has asked for no bound at all.
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1 << 20)
 }
 
-fn time_until(time: Instant) -> Timespec {
-    let left = time.saturating_duration_since(Instant::now());
+fn timespec(time: Duration) -> Timespec {
     // Rounded up: a wait that ends early would be followed by many of no length.
-    let nanoseconds = i64::from(left.subsec_nanos()).min(998_999_999) + 1_000_000;
-    Timespec { tv_sec: left.as_secs() as i64, tv_nsec: nanoseconds }
+    let nanoseconds = i64::from(time.subsec_nanos()).min(998_999_999) + 1_000_000;
+    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: nanoseconds }
 }
 
 pub(crate) struct Broker {
@@ -166,13 +190,20 @@ pub(crate) struct Broker {
     pub poll: Poll,
     pub connections: BTreeMap<ConnectionId, Connection>,
     pub engines: BTreeMap<ProcessId, ConnectionId>,
-    /// Connections that are no engine's, by user.
-    pub guests: BTreeMap<u32, usize>,
+    /// Connections that are no engine's, by user, the oldest first.
+    pub guests: BTreeMap<u32, BTreeSet<ConnectionId>>,
+    pub turns: Turns,
+    pub ledger: Ledger,
+    pub limits: Limits,
+    pub policy: Policy,
+    /// Engines that wait until others have read.
+    pub crowded: BTreeSet<ConnectionId>,
+    /// What the turn that is being taken has cost so far.
+    pub cost: u64,
     pub buffer: Vec<u8>,
     /// Somebody greeted: the broker has been of use, and may be idle.
     pub had_client: bool,
     pub complaints: Throttle,
-    pub queued_events: usize,
     pub stamps: Stamps,
     pub real_time_limits: BTreeMap<u32, u32>,
     pub warned_of_rank: bool,
@@ -180,6 +211,8 @@ pub(crate) struct Broker {
     /// When it is known who has not come back.
     settles: Option<Instant>,
     last_connection: u64,
+    /// The last engine of which it was found out what it has read.
+    last_settled: ProcessId,
 }
 
 /// Whether the listener is waited for.
@@ -191,16 +224,27 @@ enum Accepting {
 }
 
 impl Broker {
-    fn new(state: State, testament: Testament, poll: Poll, queued_events: usize) -> Broker {
+    fn new(
+        state: State,
+        testament: Testament,
+        poll: Poll,
+        ledger: Ledger,
+        limits: Limits,
+    ) -> Broker {
         Broker {
             state,
             testament,
             poll,
-            queued_events,
+            ledger,
+            limits,
             stamps: clock::stamps(),
             connections: BTreeMap::new(),
             engines: BTreeMap::new(),
             guests: BTreeMap::new(),
+            turns: Turns::default(),
+            policy: Policy::default(),
+            crowded: BTreeSet::new(),
+            cost: 0,
             buffer: packet::buffer(),
             had_client: false,
             complaints: Throttle::default(),
@@ -209,6 +253,7 @@ impl Broker {
             accepting: Accepting::Now,
             settles: None,
             last_connection: 0,
+            last_settled: ProcessId::BROKER,
         }
     }
 
@@ -220,17 +265,23 @@ impl Broker {
     ) -> Result<(), RunError> {
         loop {
             let paused = self.accepting == Accepting::Later;
-            let pause = paused.then_some(ACCEPT_PAUSE);
-            let events = self.poll.wait(pause.or(self.settles.map(time_until)).as_ref());
+            let events = self.poll.wait(self.pause().map(timespec).as_ref());
             for (source, hung_up) in events.map_err(RunError::of("epoll_wait", path))? {
                 match source {
                     Source::Stop => return Ok(()),
-                    Source::Listener => self.accept(&listener, path)?,
-                    Source::Requests(id) => self.read_next(id),
-                    Source::Death(id) => self.died(id),
-                    Source::Events(id) if hung_up => self.died(id),
+                    Source::Listener => self.accept(&listener, path, AT_ONCE)?,
+                    Source::Requests(id) => self.add_turn(id),
+                    Source::Death(id) => self.leaves(id),
+                    Source::Events(id) if hung_up => self.leaves(id),
                     Source::Events(id) => self.flush(id),
                 }
+            }
+            if !self.crowded.is_empty() {
+                self.flush_crowded();
+            }
+            for _ in 0..AT_ONCE {
+                let Some(id) = self.turns.next() else { break };
+                self.take_turn(id);
             }
             if paused {
                 self.poll
@@ -245,13 +296,24 @@ impl Broker {
                 // Whoever connects from here on finds nobody and starts a broker of its own, which
                 // waits for our lock. Whoever connected before is in the backlog, and is served.
                 listener.hide();
-                self.accept(&listener, path)?;
+                self.accept(&listener, path, usize::MAX)?;
                 if self.is_idle() {
                     return Ok(());
                 }
                 listener.show()?;
             }
         }
+    }
+
+    /// How long to wait for what comes next. `None`: until it comes.
+    fn pause(&self) -> Option<Duration> {
+        if !self.turns.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let accept = (self.accepting == Accepting::Later).then_some(ACCEPT_PAUSE);
+        let crowded = (!self.crowded.is_empty()).then_some(CROWDED_PAUSE);
+        let settles = self.settles.map(|time| time.saturating_duration_since(Instant::now()));
+        [accept, crowded, settles].into_iter().flatten().min()
     }
 
     fn is_idle(&self) -> bool {
@@ -262,7 +324,7 @@ impl Broker {
         self.settles = None;
         let mut effects = Vec::new();
         self.state.settle(&mut effects);
-        self.carry_out(effects, None);
+        self.carry_out(own_uid(), effects, None);
     }
 
     /// Keeps the testament up to date.
@@ -275,9 +337,9 @@ impl Broker {
         });
     }
 
-    /// Accepts everybody who waits.
-    fn accept(&mut self, listener: &Listener, path: &Path) -> Result<(), RunError> {
-        loop {
+    /// Accepts those who wait, so many at the most.
+    fn accept(&mut self, listener: &Listener, path: &Path, at_most: usize) -> Result<(), RunError> {
+        for _ in 0..at_most {
             match listener.accept() {
                 Ok(socket) => self.welcome(socket),
                 Err(Errno::AGAIN) => return Ok(()),
@@ -297,29 +359,66 @@ impl Broker {
                 }
             }
         }
+        Ok(())
     }
 
     fn welcome(&mut self, socket: OwnedFd) {
-        let connection = match Connection::new(socket) {
+        let rights = |who: &Credentials| self.policy.rights(who, own_uid());
+        let connection = match Connection::new(socket, rights) {
             Ok(connection) => connection,
             Err(errno) => return tracing::debug!(%errno, "a connection ended before it began"),
         };
-        let guests = self.guests.entry(connection.credentials.uid).or_default();
-        if *guests >= GUESTS {
+        let Reader { user, standing } = connection.reader();
+        let room = |broker: &Broker| {
+            broker.ledger.descriptors.check(user, standing, Connection::DESCRIPTORS)
+        };
+        // Whoever has been here longest without a word makes room for the user's next one.
+        if room(self).is_err()
+            && let Some(oldest) = self.guests.get(&user).and_then(BTreeSet::first)
+        {
+            self.close(*oldest, Why::Crowd);
+        }
+        if room(self).is_err() {
             return self.complain(&connection.credentials, &Why::Crowd);
         }
         self.last_connection += 1;
         let id = ConnectionId(self.last_connection);
-        let added =
-            self.poll.add_in_turn(&connection.socket, Source::Requests(id)).and_then(|()| {
-                connection.pidfd.as_ref().map_or(Ok(()), |fd| self.poll.add(fd, Source::Death(id)))
-            });
+        let added = self.poll.add_edges(&connection.socket, Source::Requests(id)).and_then(|()| {
+            connection
+                .pidfd
+                .as_ref()
+                .map_or(Ok(()), |fd| self.poll.add_edges(fd, Source::Death(id)))
+        });
         match added {
             Ok(()) => {
-                *guests += 1;
+                self.guests.entry(user).or_default().insert(id);
+                self.ledger.descriptors.take(user, Connection::DESCRIPTORS);
                 self.connections.insert(id, connection);
             }
             Err(errno) => tracing::warn!(%errno, "cannot wait for a connection"),
+        }
+    }
+
+    /// Sends what waits for others to read, as far as they have.
+    fn flush_crowded(&mut self) {
+        self.settle_some();
+        let first: Vec<ConnectionId> = self.crowded.iter().take(SETTLED_AT_ONCE).copied().collect();
+        for id in first {
+            self.flush(id);
+        }
+    }
+
+    /// Finds out what some engines have read, the next ones each time.
+    fn settle_some(&mut self) {
+        let after = (Bound::Excluded(self.last_settled), Bound::Unbounded);
+        let next: Vec<_> = self.engines.range(after).take(SETTLED_AT_ONCE).collect();
+        self.last_settled = next.last().map_or(ProcessId::BROKER, |(process, _)| **process);
+        for (_, id) in next {
+            let Some(connection) = self.connections.get_mut(id) else { continue };
+            let reader = connection.reader();
+            if let Some(engine) = connection.engine() {
+                engine.outbox.settle(reader, &mut self.ledger);
+            }
         }
     }
 }

@@ -9,6 +9,7 @@
 //! - Nothing remains of a process that is gone but the nodes that others still have handles to.
 //! - What a process does wrong changes nothing for any other.
 
+mod account;
 mod channel;
 mod context;
 mod effect;
@@ -26,15 +27,31 @@ pub use effect::{Effect, Violation};
 pub use node::NodeKey;
 pub use real_time::Thread;
 
-use crate::limits::{Limits, Resource, Usage};
+use crate::limits::{Limits, Resource, Rights, Usage};
+use crate::quota::Quota;
+use account::Accounts;
 use baton_abi::claim::first_of;
-use baton_abi::control::{ChannelId, Event, Identity, Object, ProcessId, Reply, Request};
+use baton_abi::control::{ChannelId, End, Event, Identity, Object, ProcessId, Reply, Request};
+use channel::Channel;
 use context::Context;
 use node::Node;
 use process::Process;
 use rejoin::Rebuild;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Somebody who opens a context, as the system and the configuration know it.
+#[derive(Clone, Debug, Default)]
+pub struct Newcomer {
+    /// Thread group id in the broker's pid namespace.
+    pub pid: u32,
+    /// Effective user id.
+    pub uid: u32,
+    /// Security label, never empty.
+    pub security_context: String,
+    /// What the configuration says of it.
+    pub rights: Rights,
+}
 
 /// The broker's truth. Maps are ordered so that equal runs give equal effects.
 #[derive(Clone, Debug)]
@@ -44,8 +61,10 @@ pub struct State {
     uid: u32,
     contexts: BTreeMap<String, Context>,
     processes: BTreeMap<ProcessId, Process>,
+    /// The processes of each pid: a program may open several devices.
+    with_pid: BTreeMap<u32, BTreeSet<ProcessId>>,
     nodes: BTreeMap<NodeKey, Node>,
-    users: BTreeMap<u32, Usage>,
+    accounts: Accounts,
     real_time: BTreeMap<real_time::Place, real_time::Lane>,
     spares: BTreeMap<ProcessId, real_time::Spare>,
     era: u32,
@@ -68,8 +87,9 @@ impl State {
             uid,
             contexts: contexts.collect(),
             processes: BTreeMap::new(),
+            with_pid: BTreeMap::new(),
             nodes: BTreeMap::new(),
-            users: BTreeMap::new(),
+            accounts: Accounts::new(&limits),
             real_time: BTreeMap::new(),
             spares: BTreeMap::new(),
             era: 0,
@@ -82,35 +102,54 @@ impl State {
         }
     }
 
-    /// A process opens a context. `ENOENT` if there is none of that name, `EDQUOT` if its user has
-    /// too many processes.
+    /// A process opens a context, and has descriptors for so many channels as server. `ENOENT` if
+    /// there is none of that name, `EDQUOT` if its user has too many processes.
     pub fn admit(
         &mut self,
-        pid: u32,
-        uid: u32,
-        security_context: String,
+        newcomer: Newcomer,
         context: &str,
+        channels: u32,
     ) -> Result<Identity, Errno> {
         if !self.contexts.contains_key(context) {
             return Err(Errno::NOENT);
         }
-        let usage = Usage::default();
-        let user = self.users.get(&uid).copied().unwrap_or_default();
-        self.limits.check(Resource::Processes, &usage, &user, 1)?;
+        let Newcomer { pid, uid, security_context, rights } = newcomer;
+        let rights = self.rights(uid, rights);
+        self.room_for_process(uid, &rights)?;
         self.last_process += 1;
         let id = ProcessId(self.last_process);
         let identity = Identity { process: id, pid, uid, security_context };
-        let process = Process {
-            identity: identity.clone(),
+        let process = self.new_process(identity.clone(), context, rights, channels);
+        self.with_pid.entry(pid).or_default().insert(id);
+        self.processes.insert(id, process);
+        self.charge(id, Resource::Processes);
+        Ok(identity)
+    }
+
+    fn room_for_process(&self, uid: u32, rights: &Rights) -> Result<(), Errno> {
+        let standing = self.standing(rights, Resource::Processes);
+        self.accounts.of(Resource::Processes).check(uid, standing, 1).map_err(|_| Errno::DQUOT)
+    }
+
+    fn new_process(
+        &self,
+        identity: Identity,
+        context: &str,
+        rights: Rights,
+        channels: u32,
+    ) -> Process {
+        let served = channels.min(self.limits.channels_served);
+        Process {
+            identity,
             context: context.to_owned(),
             handles: Default::default(),
             channels: Default::default(),
             freezer: Default::default(),
-            usage,
-        };
-        self.processes.insert(id, process);
-        self.charge(id, Resource::Processes);
-        Ok(identity)
+            usage: Usage::default(),
+            rights,
+            handles_given: Quota::new(self.limits.process.handles.into()),
+            served: Quota::new(served.into()),
+        }
     }
 
     /// Who a process is, while it is alive.
@@ -157,7 +196,7 @@ impl State {
                 return None;
             }
             Request::CloseChannel { channel } => {
-                self.close_channel(from, channel);
+                self.end_channel(from, channel, out);
                 return None;
             }
             Request::Barrier { number } => {
@@ -192,7 +231,10 @@ impl State {
             Request::Freeze { pid, frozen } => self.freeze(from, pid, frozen, out),
             Request::FrozenInfo { pid } => self.frozen_info(from, pid),
             Request::IsFrozen { target } => self.is_frozen(from, target),
-            request @ (Request::AddContext { .. } | Request::Contexts | Request::Report) => {
+            request @ (Request::AddContext { .. }
+            | Request::Contexts
+            | Request::Report { .. }
+            | Request::Accounts { .. }) => {
                 return self.observe(uid, &request);
             }
         };
@@ -230,16 +272,25 @@ impl State {
         self.forget_claims(process);
         self.end_lanes_of(process, out);
         let Some(leaving) = self.processes.get(&process) else { return };
+        let (user, pid) = (leaving.identity.uid, leaving.identity.pid);
         let mut told = leaving.channels.peers();
         told.extend(self.holders_of(process));
         told.retain(|to| self.processes.contains_key(to));
         let held: Vec<NodeKey> = leaving.handles.iter().map(|(_, handle)| handle.key).collect();
         for peer in leaving.channels.peers() {
-            let as_client = self.channels_of(peer).forget(process);
-            self.refund(peer, Resource::Channels, as_client);
+            for end in self.channels_of(peer).forget(process) {
+                match end {
+                    End::Client => self.refund(peer, Resource::Channels, 1),
+                    End::Server => {
+                        let server = self.processes.get_mut(&peer).expect("as before");
+                        server.served.give_back(user, 1);
+                    }
+                }
+            }
         }
         let leaving = self.processes.remove(&process).expect("was there");
         self.close_account(&leaving);
+        self.forget_pid(pid, process);
         // First its death: those who serve it take in what it sent while it might still call.
         for to in told {
             out.push(Effect::Event { to, event: Event::Dead { process } });
@@ -249,6 +300,7 @@ impl State {
         }
         let own: Vec<NodeKey> = self.nodes_of(process).collect();
         for key in own {
+            self.forget_awaited(key);
             let node = self.nodes.get_mut(&key).expect("just listed");
             node.is_manager = false;
             if !node.summary().held {
@@ -265,7 +317,7 @@ impl State {
         let nobody_joins = self.rebuild.as_ref().is_none_or(Rebuild::is_empty);
         self.processes.is_empty()
             && self.nodes.is_empty()
-            && self.users.is_empty()
+            && self.accounts.is_empty()
             && nobody_joins
             && self.real_time.is_empty()
             && self.spares.is_empty()
@@ -295,29 +347,44 @@ impl State {
             return Err(Errno::MFILE);
         }
         self.room(from, Resource::Channels, 1)?;
+        self.room_at_server(from, target)?;
         self.last_channel += 1;
         let channel = ChannelId(self.last_channel);
-        self.charge(from, Resource::Channels);
-        self.channels_of(from).add_to(target, channel);
-        self.channels_of(target).add_from(from, channel);
+        self.add_channel(channel, from, target);
         out.push(Effect::OpenChannel { channel, client: from, server: target });
         Ok(())
     }
 
-    /// The runner could not make a channel: it does not exist, and its client is to be refused.
-    pub fn channel_failed(&mut self, channel: ChannelId, client: ProcessId, server: ProcessId) {
-        if self.processes.contains_key(&client) && self.processes.contains_key(&server) {
-            self.channels_of(client).remove(server, channel);
-            self.channels_of(server).remove(client, channel);
-            self.refund(client, Resource::Channels, 1);
-        }
+    fn add_channel(&mut self, id: ChannelId, client: ProcessId, server: ProcessId) {
+        self.charge(client, Resource::Channels);
+        self.channels_of(client).add(id, Channel { peer: server, end: End::Client });
+        self.channels_of(server).add(id, Channel { peer: client, end: End::Server });
+        let user = self.processes[&client].identity.uid;
+        self.processes.get_mut(&server).expect("it is alive").served.take(user, 1);
     }
 
-    fn close_channel(&mut self, from: ProcessId, channel: ChannelId) {
-        let ends = self.channels_of(from).iter().find(|(id, ..)| *id == channel);
-        if let Some((_, peer, is_server)) = ends {
-            let (client, server) = if is_server { (peer, from) } else { (from, peer) };
-            self.channel_failed(channel, client, server);
+    /// A channel is no more: the runner could not make it, or one of its ends, which are alive,
+    /// gave it up. Nothing happens if the process has no such channel.
+    pub fn end_channel(&mut self, at: ProcessId, id: ChannelId, out: &mut Vec<Effect>) {
+        let Some(process) = self.processes.get(&at) else { return };
+        let Some(Channel { peer, end }) = process.channels.get(id) else { return };
+        let (client, server) = match end {
+            End::Client => (at, peer),
+            End::Server => (peer, at),
+        };
+        self.end_lanes_on(id, out);
+        self.channels_of(client).remove(id);
+        self.channels_of(server).remove(id);
+        self.refund(client, Resource::Channels, 1);
+        let user = self.processes[&client].identity.uid;
+        self.processes.get_mut(&server).expect("just seen").served.give_back(user, 1);
+    }
+
+    fn forget_pid(&mut self, pid: u32, process: ProcessId) {
+        let all = self.with_pid.get_mut(&pid).expect("a process has a pid");
+        all.remove(&process);
+        if all.is_empty() {
+            self.with_pid.remove(&pid);
         }
     }
 
@@ -337,36 +404,5 @@ impl State {
 
     fn channels_of(&mut self, process: ProcessId) -> &mut channel::Channels {
         &mut self.processes.get_mut(&process).expect("channels end with their ends").channels
-    }
-
-    /// Whether a process, which is alive, may have so many more.
-    fn room(&self, process: ProcessId, resource: Resource, more: usize) -> Result<(), Errno> {
-        let process = &self.processes[&process];
-        let user = &self.users[&process.identity.uid];
-        self.limits.check(resource, &process.usage, user, more)
-    }
-
-    fn charge(&mut self, process: ProcessId, resource: Resource) {
-        let process = self.processes.get_mut(&process).expect("only the living are charged");
-        *process.usage.of_mut(resource) += 1;
-        *self.users.entry(process.identity.uid).or_default().of_mut(resource) += 1;
-    }
-
-    fn refund(&mut self, process: ProcessId, resource: Resource, count: u32) {
-        let process = self.processes.get_mut(&process).expect("only the living are refunded");
-        *process.usage.of_mut(resource) -= count;
-        let user = self.users.get_mut(&process.identity.uid).expect("a process has a user");
-        *user.of_mut(resource) -= count;
-    }
-
-    /// Takes all that a process used off its user's account.
-    fn close_account(&mut self, process: &Process) {
-        let user = self.users.get_mut(&process.identity.uid).expect("a process has a user");
-        for resource in Resource::ALL {
-            *user.of_mut(resource) -= process.usage.of(resource);
-        }
-        if *user == Usage::default() {
-            self.users.remove(&process.identity.uid);
-        }
     }
 }

@@ -136,8 +136,8 @@ fn a_violation_ends_the_violator() {
     assert_eq!(manager.events(), [gone]);
 }
 
-fn with_queue(directory: &Directory, queued_events: usize) -> Running {
-    let limits = Limits { queued_events, ..Limits::default() };
+fn with_queue(directory: &Directory, queued_bytes: u64) -> Running {
+    let limits = Limits { queued_bytes, queued_barriers: 100, ..Limits::default() };
     Running::start(Config { limits, ..Config::at(directory.socket()) }).unwrap()
 }
 
@@ -161,7 +161,7 @@ fn events_that_wait_keep_their_order() {
 #[test]
 fn who_does_not_read_its_events_is_disconnected() {
     let directory = Directory::new();
-    let daemon = with_queue(&directory, 100);
+    let daemon = with_queue(&directory, 100_000);
     let (manager, client) = manager_and_client(daemon.socket());
     let mut number = 0;
     // The socket takes some hundreds, the broker a hundred more.
@@ -175,7 +175,7 @@ fn who_does_not_read_its_events_is_disconnected() {
 #[test]
 fn nobody_has_another_disconnected_by_a_flood() {
     let directory = Directory::new();
-    let daemon = with_queue(&directory, 400);
+    let daemon = with_queue(&directory, 100_000);
     let (manager, client) = manager_and_client(daemon.socket());
     let bystander = Fake::open(daemon.socket(), "binder").unwrap();
     let empty = Request::Translate { target: manager.id(), objects: Vec::new() };
@@ -204,7 +204,7 @@ fn nobody_has_another_disconnected_by_a_flood() {
 #[test]
 fn a_flood_of_cancelled_tickets_ends_its_sender() {
     let directory = Directory::new();
-    let daemon = with_queue(&directory, 10_000);
+    let daemon = with_queue(&directory, 1 << 20);
     let (manager, client) = manager_and_client(daemon.socket());
     let cancel = Request::CancelTicket { target: manager.id(), ticket: TicketId(1) };
     while send(&client.requests, &encode(&cancel), &[]).is_ok() {}
@@ -217,7 +217,8 @@ fn a_flood_of_cancelled_tickets_ends_its_sender() {
 fn the_limit_of_a_user_is_an_answer() {
     let directory = Directory::new();
     let mut limits = Limits::default();
-    limits.user.processes = 2;
+    // Root's, or the broker's own user's: the tests' own.
+    limits.all.processes = 2;
     limits.channels_per_server = 1;
     let daemon = Running::start(Config { limits, ..Config::at(directory.socket()) }).unwrap();
     let (manager, client) = manager_and_client(daemon.socket());

@@ -5,7 +5,7 @@ mod core;
 
 use baton_abi::claim::Claim;
 use baton_abi::control::*;
-use baton_broker::limits::Limits;
+use baton_broker::limits::{Limits, Rights};
 use baton_broker::state::{Effect, Rule, State};
 use core::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +52,7 @@ fn one_liar_changes_nothing_for_others() {
 
 /// What the broker takes for true.
 fn truth(state: &State) -> Truth {
-    let processes = state.report().contexts.into_iter().flat_map(|context| context.processes);
+    let processes = report_of(state, 0).contexts.into_iter().flat_map(|context| context.processes);
     processes.map(|process| (ProcessId(process.process), process)).collect()
 }
 
@@ -96,7 +96,7 @@ fn take_over(before: &Truth, liar: ProcessId, dice: &mut Dice) -> Core {
         }
         let (pid, security_context) = (process.0 as u32, "label".to_owned());
         let identity = Identity { process, pid, uid: OWNER, security_context };
-        core.state.readmit(identity, "binder", false).unwrap();
+        core.state.readmit(identity, Rights::default(), "binder", u32::MAX, false).unwrap();
         core.ask(process, Request::Claim { claims });
         // Only one of them is the manager.
         core.ask(process, Request::Rejoin { manages: vec![(NodeId(1), 0)] });

@@ -15,7 +15,7 @@ fn open(target: ProcessId) -> Request {
 #[test]
 fn contexts_are_known_by_name() {
     let mut core = Core::new();
-    let admit = |core: &mut Core, name| core.state.admit(1, 1, "label".into(), name).map(drop);
+    let admit = |core: &mut Core, name| core.admit_to(1, 1, name).map(drop);
     for name in ["binder", "hwbinder", "vndbinder"] {
         assert_eq!(admit(&mut core, name), Ok(()));
     }
@@ -61,7 +61,7 @@ fn a_channel_needs_a_reason() {
     let channel = ChannelId(1);
     assert_eq!(core.ask(client, open(manager)), Some(Reply::Done));
     assert_eq!(core.effects(), [Effect::OpenChannel { channel, client, server: manager }]);
-    let elsewhere = core.state.admit(13, OWNER, "label".into(), "hwbinder").unwrap().process;
+    let elsewhere = core.admit_to(13, OWNER, "hwbinder").unwrap();
     assert_eq!(core.ask(elsewhere, open(manager)), refused(Errno::PERM));
     assert_eq!(core.ask(manager, open(manager)), refused(Errno::PERM));
     assert_eq!(core.ask(manager, open(client)), refused(Errno::PERM));
@@ -79,10 +79,10 @@ fn a_channel_that_could_not_be_made_is_none() {
     let mut core = Core::new();
     let (manager, client) = (core.admit(10, OWNER), core.admit(11, OWNER));
     core.ask(manager, become_manager(1));
-    let before = format!("{:?}", core.state.report());
+    let before = format!("{:?}", core.report());
     core.ask(client, open(manager));
-    core.state.channel_failed(ChannelId(1), client, manager);
-    assert_eq!(format!("{:?}", core.state.report()), before);
+    core.state.end_channel(client, ChannelId(1), &mut core.effects);
+    assert_eq!(format!("{:?}", core.report()), before);
     assert_eq!(core.ask(client, translate(manager, &[])), refused(Errno::PERM));
 }
 
@@ -143,7 +143,7 @@ fn a_dead_handle_stays_until_it_is_released_and_can_travel() {
 #[test]
 fn nothing_is_left_when_all_are_gone() {
     let (mut core, manager, [one, two]) = Core::with_manager();
-    let empty = format!("{:?}", Core::new().state.report());
+    let empty = format!("{:?}", Core::new().report());
     core.pass_handle(one, manager, node(7, Strong));
     core.pass_handle(manager, two, handle(1, Strong));
     core.ask(two, open(one));
@@ -153,7 +153,7 @@ fn nothing_is_left_when_all_are_gone() {
         core.gone(process);
     }
     assert!(core.state.is_empty(), "{:?}", core.state);
-    assert_eq!(format!("{:?}", core.state.report()), empty);
+    assert_eq!(format!("{:?}", core.report()), empty);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn freezing_is_for_ones_own_processes() {
     let mut core = Core::new();
     let [root, one, again] = [(1, 0), (5, 500), (5, 500)].map(|(pid, uid)| core.admit(pid, uid));
     let other = core.admit(6, 600);
-    let elsewhere = core.state.admit(7, 500, "label".into(), "hwbinder").unwrap().process;
+    let elsewhere = core.admit_to(7, 500, "hwbinder").unwrap();
     let freeze = |pid| Request::Freeze { pid, frozen: true };
     assert_eq!(core.ask(one, freeze(99)), refused(Errno::INVAL));
     assert_eq!(core.ask(one, Request::FrozenInfo { pid: 99 }), refused(Errno::INVAL));
@@ -231,6 +231,7 @@ fn tight() -> Limits {
     Limits {
         process: Usage { processes: 1, handles: 2, nodes: 2, channels: 2 },
         user: Usage { processes: 3, handles: 3, nodes: 3, channels: 3 },
+        all: Usage { processes: 100, handles: 100, nodes: 100, channels: 100 },
         channels_per_server: 1,
         objects_per_ticket: 4,
         contexts: 4,
@@ -241,8 +242,8 @@ fn tight() -> Limits {
 #[test]
 fn a_user_has_so_many_processes() {
     let mut core = Core::with(tight());
-    let admit = |core: &mut Core, uid| core.state.admit(1, uid, "label".into(), "binder");
-    let first = admit(&mut core, 1).unwrap().process;
+    let admit = |core: &mut Core, uid| core.admit_to(1, uid, "binder");
+    let first = admit(&mut core, 1).unwrap();
     for _ in 0..2 {
         admit(&mut core, 1).unwrap();
     }
@@ -254,14 +255,16 @@ fn a_user_has_so_many_processes() {
 
 #[test]
 fn handles_and_nodes_have_limits_for_process_and_user() {
-    let mut core = Core::with(tight());
+    // Of four handles strangers may give a process two.
+    let process = Usage { handles: 4, ..tight().process };
+    let mut core = Core::with(Limits { process, ..tight() });
     let [manager, one, two] = [(1, 1), (2, 2), (3, 2)].map(|(pid, uid)| core.admit(pid, uid));
     core.ask(manager, become_manager(1));
     for client in [one, two] {
         core.meet(client, manager);
     }
     core.effects();
-    let before = format!("{:?}", core.state.report());
+    let before = format!("{:?}", core.report());
     let nodes =
         |nodes: &[u64]| -> Vec<Object> { nodes.iter().map(|id| node(*id, Strong)).collect() };
     let ask =
@@ -270,7 +273,7 @@ fn handles_and_nodes_have_limits_for_process_and_user() {
     assert_eq!(ask(&mut core, one, manager, &[1, 2, 3]), refused(Errno::MFILE));
     assert_eq!(ask(&mut core, manager, one, &[2, 3]), refused(Errno::MFILE));
     assert_eq!(ask(&mut core, one, manager, &[1, 1, 1, 1, 1]), refused(Errno::NOSPC));
-    assert_eq!(format!("{:?}", core.state.report()), before);
+    assert_eq!(format!("{:?}", core.report()), before);
     assert_eq!(core.effects(), []);
     core.pass(one, manager, &nodes(&[1, 2, 2, 1]));
     // `one` and `two` are of one user, which may have three handles.
@@ -337,7 +340,7 @@ fn channels_are_counted_for_their_client() {
     assert_eq!(core.ask(one, open(manager)), refused(Errno::MFILE));
     assert_eq!(core.ask(two, open(manager)), Some(Reply::Done));
     assert_eq!(core.ask(two, open(manager)), refused(Errno::MFILE));
-    core.state.channel_failed(ChannelId(2), one, manager);
+    core.state.end_channel(one, ChannelId(2), &mut core.effects);
     assert_eq!(core.ask(two, open(manager)), Some(Reply::Done));
     core.gone(manager);
     let next = core.admit(4, 1);
@@ -388,7 +391,74 @@ fn a_report_shows_everything() {
     };
     let empty = |name: &str| ContextReport { name: name.into(), ..ContextReport::default() };
     let contexts = vec![binder, empty("hwbinder"), empty("vndbinder")];
-    let report = Some(Reply::Report(Report { contexts }));
-    assert_eq!(core.ask(client, Request::Report), report);
-    assert_eq!(core.state.observe(2000, &Request::Report), report);
+    let report = Report { contexts };
+    assert_eq!(core.report(), report);
+    // Another user sees the contexts, and nobody's processes but its own.
+    let own = core.admit(12, 2000);
+    let seen = report_of(&core.state, 2000);
+    let processes: Vec<u64> =
+        seen.contexts.iter().flat_map(|it| &it.processes).map(|it| it.process).collect();
+    assert_eq!((seen.contexts.len(), processes), (3, vec![own.0]));
+    let Some(Reply::Report { page, next: None }) =
+        core.ask(own, Request::Report { from: Cursor::default() })
+    else {
+        panic!("no page, or more than one")
+    };
+    assert_eq!(page, seen);
+}
+
+#[test]
+fn a_report_of_much_comes_in_pages_and_is_whole() {
+    const NODES: u64 = 5_000;
+    let (mut core, manager, [one, two]) = Core::with_manager();
+    for first in (1..=NODES).step_by(1_000) {
+        let nodes: Vec<Object> = (first..first + 1_000).map(|id| node(10 + id, Strong)).collect();
+        core.pass(one, manager, &nodes);
+    }
+    core.ask(two, open(manager));
+    for pid in 100..100 + 3 * PAGE_ENTRIES as u32 {
+        core.admit(pid, 2000);
+    }
+    let report = core.report();
+    let binder = &report.contexts[0];
+    let of = |id: ProcessId| binder.processes.iter().find(|it| it.process == id.0).unwrap();
+    let handles: Vec<u32> = of(manager).handles.iter().map(|(number, ..)| *number).collect();
+    assert_eq!(handles, (1..=NODES as u32).collect::<Vec<_>>());
+    assert_eq!(of(one).nodes.len() as u64, NODES);
+    assert_eq!((of(manager).channels.len(), of(two).channels.len()), (3, 2));
+    assert_eq!(binder.processes.len(), 3 + 3 * PAGE_ENTRIES);
+    // Each page is bounded, also where there is nothing to be shown.
+    let mut from = Some(Cursor::default());
+    let mut pages = 0;
+    while let Some(begin) = from {
+        let (page, next) = core.state.report(3000, begin);
+        assert!(page.contexts.iter().all(|context| context.processes.is_empty()));
+        (from, pages) = (next, pages + 1);
+    }
+    assert_eq!(pages, 4, "of so many processes, none of which is shown");
+}
+
+#[test]
+fn accounts_say_what_users_have_and_could_have() {
+    let mut core = Core::with(tight());
+    let [manager, one] = [(1, OWNER), (2, 2)].map(|(pid, uid)| core.admit(pid, uid));
+    core.ask(manager, become_manager(1));
+    core.meet(one, manager);
+    let accounts = |core: &mut Core, uid| match core.state.observe(uid, &ACCOUNTS) {
+        Some(Reply::Accounts { accounts, next: None }) => accounts,
+        other => panic!("{other:?}"),
+    };
+    const ACCOUNTS: Request = Request::Accounts { from: 0 };
+    let all = accounts(&mut core, 0);
+    let shares = |account: &Account| -> Vec<(u64, u64)> {
+        account.shares.iter().map(|share| (share.taken, share.left)).collect()
+    };
+    assert_eq!(
+        all.iter().map(|it| (it.uid, it.reserve)).collect::<Vec<_>>(),
+        [(2, false), (OWNER, true)]
+    );
+    assert_eq!(shares(&all[0]), [(1, 2), (1, 2), (0, 3), (1, 2)]);
+    let (processes, few) = (u64::from(tight().all.processes), (0, 2));
+    assert_eq!(shares(&all[1])[0], (1, processes - few.1));
+    assert_eq!(accounts(&mut core, 2), all[..1]);
 }

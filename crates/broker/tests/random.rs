@@ -86,9 +86,9 @@ impl Run {
     fn admit(&mut self) {
         self.pids += 1;
         let (pid, uid) = (self.pids, 1 + self.dice.roll(2) as u32);
-        if let Ok(identity) = self.core.state.admit(pid, uid, "label".into(), "binder") {
-            assert!(!self.dead.contains(&identity.process), "a name was used twice");
-            self.alive.insert(identity.process, Books::default());
+        if let Ok(process) = self.core.admit_to(pid, uid, "binder") {
+            assert!(!self.dead.contains(&process), "a name was used twice");
+            self.alive.insert(process, Books::default());
         }
     }
 

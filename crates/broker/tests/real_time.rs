@@ -58,7 +58,7 @@ impl Waiting {
 }
 
 fn channel_of(client: &Fake) -> ChannelId {
-    let Some(Reply::Report(report)) = client.ask(Request::Report) else { panic!("no report") };
+    let Some(Reply::Report { page: report, .. }) = client.ask(REPORT) else { panic!("no report") };
     let mut processes = report.contexts.iter().flat_map(|context| &context.processes);
     let ours = processes.find(|process| process.process == client.id().0).unwrap();
     ChannelId(ours.channels[0].0)

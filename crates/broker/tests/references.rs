@@ -44,7 +44,7 @@ fn one_manager_a_context_and_always_of_one_user() {
     assert_eq!(core.ask(other, become_manager(2)), refused(Errno::PERM));
     assert_eq!(core.ask(same, become_manager(2)), Some(Reply::Done));
     // Another context is another matter.
-    let elsewhere = core.state.admit(13, 2000, "label".into(), "hwbinder").unwrap().process;
+    let elsewhere = core.admit_to(13, 2000, "hwbinder").unwrap();
     assert_eq!(core.ask(elsewhere, Request::ContextManager), refused(Errno::SRCH));
     assert_eq!(core.ask(elsewhere, become_manager(1)), Some(Reply::Done));
 }

@@ -4,7 +4,7 @@ mod core;
 
 use baton_abi::claim::Claim;
 use baton_abi::control::*;
-use baton_broker::limits::{Limits, Usage};
+use baton_broker::limits::{Limits, Rights, Usage};
 use baton_broker::state::{Effect, Rule, State, Violation};
 use core::*;
 use rustix::io::Errno;
@@ -32,7 +32,7 @@ fn identity(process: ProcessId) -> Identity {
 }
 
 fn readmit(core: &mut Core, process: ProcessId) -> Result<(), Errno> {
-    core.state.readmit(identity(process), "binder", false)
+    core.state.readmit(identity(process), Rights::default(), "binder", u32::MAX, false)
 }
 
 /// A process that comes back with these claims.
@@ -298,7 +298,7 @@ fn numbers_of_one_broker_are_not_anothers() {
     core.ask(OWNING, Request::Rejoin { manages: Vec::new() });
     assert_eq!(readmit(&mut core, OWNING), Err(Errno::BUSY));
     assert_eq!(
-        Core::new().state.readmit(identity(OWNING), "binder", false),
+        Core::new().state.readmit(identity(OWNING), Rights::default(), "binder", u32::MAX, false),
         Err(Errno::KEYREJECTED)
     );
 }
@@ -372,7 +372,8 @@ fn frozen_processes_stay_frozen_and_holders_know() {
         if !owner_first {
             rejoin(&mut core, HOLDING, &[holds(5, 7, 1, 1)]);
         }
-        core.state.readmit(identity(OWNING), "binder", true).unwrap();
+        let rights = Rights::default();
+        core.state.readmit(identity(OWNING), rights, "binder", u32::MAX, true).unwrap();
         core.ask(OWNING, Request::Claim { claims: vec![held(7, true, HOLDING)] });
         core.ask(OWNING, Request::Rejoin { manages: Vec::new() });
         if owner_first {

@@ -95,7 +95,8 @@ fn a_liar_gets_nothing() {
     assert_eq!(stranger.ask(open(&client)), refused(Errno::PERM));
     assert!(matches!(client.ask(send), Some(Reply::Ticket { .. })));
     let holders = |of: &Fake| {
-        let Some(Reply::Report(report)) = ask(observe(broker.socket()), &Request::Report) else {
+        let Some(Reply::Report { page: report, .. }) = ask(observe(broker.socket()), &REPORT)
+        else {
             panic!("no report")
         };
         let all = report.contexts.into_iter().flat_map(|context| context.processes);

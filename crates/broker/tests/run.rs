@@ -172,7 +172,7 @@ fn what_an_engine_sent_before_it_gave_up_its_events_counts() {
 fn wait_for_no_manager(daemon: &Running) {
     let observer = observe(daemon.socket());
     loop {
-        let Some(Reply::Report(report)) = ask(&observer, &Request::Report) else { panic!() };
+        let Some(Reply::Report { page: report, .. }) = ask(&observer, &REPORT) else { panic!() };
         if report.contexts.iter().all(|context| context.processes.is_empty()) {
             return;
         }
@@ -223,12 +223,12 @@ fn an_observer_only_looks() {
     manager.front.word(front::LOOPERS).store(4, Ordering::SeqCst);
     manager.front.double_word(front::TRANSACTIONS).store(1 << 40, Ordering::SeqCst);
     let observer = observe(daemon.socket());
-    let Some(Reply::Report(report)) = ask(&observer, &Request::Report) else { panic!() };
+    let Some(Reply::Report { page: report, .. }) = ask(&observer, &REPORT) else { panic!() };
     let binder = &report.contexts[0];
     assert_eq!((binder.name.as_str(), binder.manager), ("binder", Some(manager.id().0)));
     let engine = &binder.processes[0].engine;
     assert_eq!((engine.loopers, engine.transactions), (4, 1 << 40));
-    assert_eq!(client.ask(Request::Report), Some(Reply::Report(report)));
+    assert_eq!(client.ask(REPORT), Some(Reply::Report { page: report, next: None }));
     let add = Request::AddContext { name: "mine".into() };
     assert_eq!(ask(&observer, &add), Some(Reply::Done));
     assert!(Fake::open(daemon.socket(), "mine").is_ok());
@@ -239,25 +239,32 @@ fn an_observer_only_looks() {
 }
 
 #[test]
-fn a_report_too_long_for_a_packet_loses_its_details() {
+fn a_report_too_long_for_a_packet_comes_in_several() {
+    const ROUNDS: u64 = 16;
     let directory = Directory::new();
     let daemon = daemon(&directory);
     let (manager, client) = manager_and_client(daemon.socket());
     let object = |node| Object::Node { node: NodeId(node), strength: Strength::Weak, flags: 0 };
-    for round in 0..16_u64 {
+    for round in 0..ROUNDS {
         let objects = (0..2000).map(|node| object((round + 1) << 40 | node)).collect();
         let translate = Request::Translate { target: manager.id(), objects };
         assert!(matches!(client.ask(translate), Some(Reply::Ticket { .. })));
         manager.events();
         client.events();
     }
-    let Some(Reply::Report(report)) = ask(observe(daemon.socket()), &Request::Report) else {
-        panic!()
-    };
-    let processes = &report.contexts[0].processes;
-    assert_eq!(processes.len(), 2);
-    assert!(processes.iter().all(|process| process.handles.is_empty()));
-    assert!(processes.iter().all(|process| process.channels.len() == 1));
+    let observer = observe(daemon.socket());
+    let (mut report, mut from, mut pages) = (Report::default(), Some(Cursor::default()), 0);
+    while let Some(begin) = from {
+        let asked = ask(&observer, &Request::Report { from: begin });
+        let Some(Reply::Report { page, next }) = asked else { panic!("{asked:?}") };
+        report.add_page(page);
+        (from, pages) = (next, pages + 1);
+    }
+    let [manager, client] = &report.contexts[0].processes[..] else { panic!("{report:?}") };
+    assert_eq!(manager.handles.len() as u64, ROUNDS * 2000);
+    assert_eq!(client.nodes.len() as u64, ROUNDS * 2000);
+    assert_eq!((manager.channels.len(), client.channels.len()), (1, 1));
+    assert!(pages > 2 * ROUNDS * 2000 / PAGE_ENTRIES as u64, "{pages}");
 }
 
 /// The child of `a_killed_process_is_dead_though_its_sockets_live`; alone, it does nothing.

@@ -2,6 +2,7 @@
 
 use crate::background;
 use crate::failure::Failure;
+use crate::policy;
 use crate::stop;
 use baton_broker::limits::Limits;
 use baton_broker::{Config, RunError};
@@ -9,7 +10,7 @@ use baton_log::Buffer;
 use clap::Args;
 use rustix::fd::OwnedFd;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -34,6 +35,10 @@ pub struct BrokerArgs {
     /// for none; may be given again
     #[arg(long = "real-time-limit", value_name = "UID:PRIORITY", value_parser = real_time_limit)]
     real_time_limits: Vec<(u32, u32)>,
+    /// Who may have how much and manage what: a file, or a directory of *.toml. Else, of root's
+    /// broker, /etc/baton
+    #[arg(long, value_name = "PATH")]
+    config: Option<PathBuf>,
     /// This is the process that --background started
     #[arg(long, hide = true)]
     serving: bool,
@@ -50,6 +55,7 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
     }
     let tried = "run the broker";
     begin_log();
+    let policy = policy::read(args.config.as_deref()).map_err(|why| why.during(tried))?;
     let config = Config {
         socket: socket.to_owned(),
         listener: passed_listener(),
@@ -59,6 +65,7 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
         limits: Limits::default(),
         grace: baton_broker::GRACE,
         real_time_limits: args.real_time_limits.iter().copied().collect(),
+        policy,
     };
     let ready = || {
         // Without a NOTIFY_SOCKET nobody is told, which is as well.
@@ -85,6 +92,10 @@ fn arguments(args: &BrokerArgs, socket: &Path) -> Vec<OsString> {
     }
     for context in &args.contexts {
         all.extend(["--context".into(), context.into()]);
+    }
+    if let Some(config) = &args.config {
+        // The other process is in the same directory.
+        all.extend(["--config".into(), config.into()]);
     }
     for (uid, priority) in &args.real_time_limits {
         all.extend(["--real-time-limit".into(), format!("{uid}:{priority}").into()]);

@@ -21,6 +21,7 @@ mod host;
 mod log;
 mod logcat;
 mod observer;
+mod policy;
 mod program;
 mod ps;
 mod rt;

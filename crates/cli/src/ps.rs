@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::observer;
 use crate::show;
-use baton_abi::control::{ContextReport, LaneReport, Policy, ProcessReport};
+use baton_abi::control::{Account, ContextReport, LaneReport, Policy, ProcessReport, Share};
 use clap::Args;
 use std::fmt::Write;
 use std::path::Path;
@@ -15,7 +15,8 @@ Columns: NODES are objects of the process that others hold, HANDLES its referenc
 objects, CHANNELS its shared memories with other processes as server + client, LANES its threads' \
 slots in them, LOOPERS the threads that serve, BUFFER the used part of the receive buffer and the \
 transactions in it, CALLS those received so far and those not yet answered. STATE: manager (the \
-context manager), frozen. The columns from LANES on are what the process says of itself.")]
+context manager), frozen. Shown are the processes of your own user, and all to root and the \
+broker's user. The columns from LANES on are what the process says of itself.")]
 pub struct PsArgs {
     /// Everything, as one JSON document
     #[arg(long)]
@@ -23,23 +24,32 @@ pub struct PsArgs {
     /// Every node and handle, too
     #[arg(short, long)]
     verbose: bool,
+    /// What each user has of what the broker shares out, and could take now; docs/limits.md
+    #[arg(long, conflicts_with = "verbose")]
+    accounts: bool,
 }
 
 /// Prints the report.
 pub fn ps(args: &PsArgs, socket: &Path) -> Result<(), Failure> {
     let tried = "show the processes";
-    let report = observer::connect(socket, tried)?
-        .report()
-        .map_err(|errno| Failure::refused(tried, errno))?;
+    let observer = observer::connect(socket, tried)?;
+    let refused = |errno| Failure::refused(tried, errno);
+    if args.accounts {
+        let accounts = observer.accounts().map_err(refused)?;
+        return match args.json {
+            true => json(serde_json::to_string_pretty(&accounts), tried),
+            false => show(&shares(&accounts)),
+        };
+    }
+    let report = observer.report().map_err(refused)?;
     if args.json {
-        let text = serde_json::to_string_pretty(&report);
-        return show(&(text.map_err(|error| Failure::new(tried, error))? + "\n"));
+        return json(serde_json::to_string_pretty(&report), tried);
     }
     let mut rows = vec![HEADER.map(str::to_owned)];
     for context in &report.contexts {
         rows.extend(context.processes.iter().map(|process| row(context, process)));
     }
-    let mut text = table(&rows);
+    let mut text = table(&rows, &WORDS);
     for process in report.contexts.iter().flat_map(|context| &context.processes) {
         for lane in &process.real_time {
             // Writing to a string does not fail.
@@ -52,6 +62,27 @@ pub fn ps(args: &PsArgs, socket: &Path) -> Result<(), Failure> {
         }
     }
     show(&text)
+}
+
+fn json(text: serde_json::Result<String>, tried: &str) -> Result<(), Failure> {
+    show(&(text.map_err(|error| Failure::new(tried, error))? + "\n"))
+}
+
+/// A row for each user and amount.
+fn shares(accounts: &[Account]) -> String {
+    let header = ["UID", "AMOUNT", "TAKEN", "LEFT", "OF", "RESERVE"].map(str::to_owned);
+    let row = |account: &Account, share: &Share| {
+        [
+            account.uid.to_string(),
+            share.name.clone(),
+            share.taken.to_string(),
+            share.left.to_string(),
+            share.limit.to_string(),
+            if account.reserve { "yes" } else { "-" }.to_owned(),
+        ]
+    };
+    let rows = accounts.iter().flat_map(|it| it.shares.iter().map(|share| row(it, share)));
+    table(&std::iter::once(header).chain(rows).collect::<Vec<_>>(), &[1, 5])
 }
 
 /// What a real-time caller is promised, or is not.
@@ -127,7 +158,7 @@ fn program(pid: u32) -> String {
     }
 }
 
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
+fn table<const N: usize>(rows: &[[String; N]], words: &[usize]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
     let mut text = String::new();
@@ -135,7 +166,7 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
         let mut line = String::new();
         for (column, entry) in row.iter().enumerate() {
             let width = widths[column];
-            let padded = match WORDS.contains(&column) {
+            let padded = match words.contains(&column) {
                 true => format!("{entry:<width$}  "),
                 false => format!("{entry:>width$}  "),
             };
@@ -188,7 +219,7 @@ mod tests {
         let context = ContextReport { name: "c".into(), manager: Some(1), ..Default::default() };
         let rows = [HEADER.map(str::to_owned), row(&context, &process)];
         assert_eq!(
-            table(&rows),
+            table(&rows, &WORDS),
             "CONTEXT         PID  UID  PROGRAM  STATE           NODES  HANDLES  CHANNELS  LANES  \
              THREADS  LOOPERS       BUFFER  CALLS\n\
              c        4294967295    0  ?        manager,frozen      0        0       2+1      0  \

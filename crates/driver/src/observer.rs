@@ -2,7 +2,7 @@
 
 use crate::control::{dial, receive, send};
 use crate::device::OpenError;
-use baton_abi::control::{Reply, Report, Request, VERSION, decode, encode};
+use baton_abi::control::{Account, Cursor, Reply, Report, Request, VERSION, decode, encode};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -49,12 +49,33 @@ impl Observer {
         }
     }
 
-    /// Everything.
+    /// Everything that this user may see: its own processes, and all if it is root or the broker's
+    /// own. It comes in pages: what changes meanwhile may be in some of them only.
     pub fn report(&self) -> Result<Report, Errno> {
-        match self.ask(&Request::Report)? {
-            Reply::Report(report) => Ok(report),
-            _ => Err(Errno::PROTO),
+        let (mut report, mut from) = (Report::default(), Some(Cursor::default()));
+        while let Some(begin) = from {
+            let Reply::Report { page, next } = self.ask(&Request::Report { from: begin })? else {
+                return Err(Errno::PROTO);
+            };
+            report.add_page(page);
+            from = next.filter(|next| *next > begin);
         }
+        Ok(report)
+    }
+
+    /// What users have of what the broker shares out, of those that this user may see.
+    pub fn accounts(&self) -> Result<Vec<Account>, Errno> {
+        let (mut all, mut from) = (Vec::new(), Some(0));
+        while let Some(first) = from {
+            let Reply::Accounts { accounts, next } =
+                self.ask(&Request::Accounts { from: first })?
+            else {
+                return Err(Errno::PROTO);
+            };
+            all.extend(accounts);
+            from = next.filter(|next| *next > first);
+        }
+        Ok(all)
     }
 }
 

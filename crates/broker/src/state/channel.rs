@@ -1,72 +1,77 @@
 //! A process's channels: whom it may send tickets to.
+//!
+//! **Invariant**: both maps have the same channels; a peer is there as long as it has one.
 
-use baton_abi::control::{ChannelId, ProcessId};
+use baton_abi::control::{ChannelId, End, ProcessId};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// One channel of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Channel {
+    /// Who has the other end.
+    pub peer: ProcessId,
+    /// The end of the process itself.
+    pub end: End,
+}
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Channels {
-    to_servers: BTreeMap<ProcessId, BTreeSet<ChannelId>>,
-    from_clients: BTreeMap<ProcessId, BTreeSet<ChannelId>>,
+    by_id: BTreeMap<ChannelId, Channel>,
+    by_peer: BTreeMap<ProcessId, BTreeSet<ChannelId>>,
 }
 
 impl Channels {
+    pub fn get(&self, channel: ChannelId) -> Option<Channel> {
+        self.by_id.get(&channel).copied()
+    }
+
     pub fn connects(&self, peer: ProcessId) -> bool {
-        self.to_servers.contains_key(&peer) || self.from_clients.contains_key(&peer)
+        self.by_peer.contains_key(&peer)
     }
 
     pub fn count_to(&self, server: ProcessId) -> usize {
-        self.to_servers.get(&server).map_or(0, BTreeSet::len)
+        self.with(server).filter(|channel| self.by_id[channel].end == End::Client).count()
     }
 
     /// Whose end the other one is, of a channel as client.
     pub fn server_of(&self, channel: ChannelId) -> Option<ProcessId> {
-        let mut all = self.to_servers.iter();
-        all.find(|(_, channels)| channels.contains(&channel)).map(|(server, _)| *server)
+        self.get(channel).filter(|it| it.end == End::Client).map(|it| it.peer)
     }
 
-    pub fn add_to(&mut self, server: ProcessId, channel: ChannelId) {
-        self.to_servers.entry(server).or_default().insert(channel);
+    /// Adds one that is not there.
+    pub fn add(&mut self, id: ChannelId, channel: Channel) {
+        self.by_peer.entry(channel.peer).or_default().insert(id);
+        self.by_id.insert(id, channel);
     }
 
-    pub fn add_from(&mut self, client: ProcessId, channel: ChannelId) {
-        self.from_clients.entry(client).or_default().insert(channel);
-    }
-
-    /// Forgets one channel with a peer. Whether it was to a server.
-    pub fn remove(&mut self, peer: ProcessId, channel: ChannelId) {
-        for side in [&mut self.to_servers, &mut self.from_clients] {
-            if let Some(channels) = side.get_mut(&peer) {
-                channels.remove(&channel);
-                if channels.is_empty() {
-                    side.remove(&peer);
-                }
-            }
+    /// Forgets one channel.
+    pub fn remove(&mut self, id: ChannelId) {
+        let Some(Channel { peer, .. }) = self.by_id.remove(&id) else { return };
+        let with = self.by_peer.get_mut(&peer).expect("both maps have the same channels");
+        with.remove(&id);
+        if with.is_empty() {
+            self.by_peer.remove(&peer);
         }
     }
 
-    /// Forgets every channel with a peer. How many had it as server.
-    pub fn forget(&mut self, peer: ProcessId) -> u32 {
-        self.from_clients.remove(&peer);
-        self.to_servers.remove(&peer).map_or(0, |channels| channels.len() as u32)
+    /// Forgets every channel with a peer: this process's ends of them.
+    pub fn forget(&mut self, peer: ProcessId) -> Vec<End> {
+        let ids = self.by_peer.remove(&peer).unwrap_or_default();
+        let end = |id| self.by_id.remove(&id).expect("both maps have the same channels").end;
+        ids.into_iter().map(end).collect()
     }
 
     /// Everybody at the other ends.
     pub fn peers(&self) -> BTreeSet<ProcessId> {
-        self.to_servers.keys().chain(self.from_clients.keys()).copied().collect()
+        self.by_peer.keys().copied().collect()
     }
 
-    /// Name, peer, whether this process is the server.
-    pub fn iter(&self) -> impl Iterator<Item = (ChannelId, ProcessId, bool)> {
-        let side = |channels: &BTreeMap<ProcessId, BTreeSet<ChannelId>>, is_server| {
-            channels
-                .iter()
-                .flat_map(|(peer, ids)| ids.iter().map(|id| (*id, *peer)))
-                .map(|(id, peer)| (id, peer, is_server))
-                .collect::<Vec<_>>()
-        };
-        let mut all = side(&self.to_servers, false);
-        all.extend(side(&self.from_clients, true));
-        all.sort_unstable();
-        all.into_iter()
+    /// In the order of their names, from one on.
+    pub fn from(&self, first: ChannelId) -> impl Iterator<Item = (ChannelId, Channel)> {
+        self.by_id.range(first..).map(|(id, channel)| (*id, *channel))
+    }
+
+    fn with(&self, peer: ProcessId) -> impl Iterator<Item = &ChannelId> {
+        self.by_peer.get(&peer).into_iter().flatten()
     }
 }

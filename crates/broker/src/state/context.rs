@@ -87,7 +87,8 @@ impl State {
         if context.manager.is_some() || self.absent_manager(&process.context).is_some() {
             return Err(Errno::BUSY);
         }
-        if context.manager_uid.is_some_and(|managed_by| managed_by != uid) {
+        let managed_by_another = context.manager_uid.is_some_and(|managed_by| managed_by != uid);
+        if managed_by_another || !process.rights.manages {
             return Err(Errno::PERM);
         }
         if !self.nodes.contains_key(&key) {
@@ -113,9 +114,9 @@ impl State {
             return Err(Errno::INVAL);
         }
         if self.processes[&from].handles.number_of(key).is_none() {
-            self.room(from, Resource::Handles, 1)?;
+            self.room_for_handles(from, from, 1)?;
         }
-        let granted = self.grant(from, key, Strength::Strong, out);
+        let granted = self.grant(from, from, key, Strength::Strong, out);
         Ok(self.send_ticket(ProcessId::BROKER, from, vec![granted], out))
     }
 }

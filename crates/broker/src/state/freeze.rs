@@ -37,11 +37,8 @@ impl State {
     /// the device more than once.
     pub fn with_pid(&self, asker: ProcessId, pid: u32) -> Vec<ProcessId> {
         let Some(asker) = self.processes.get(&asker) else { return Vec::new() };
-        self.processes
-            .iter()
-            .filter(|(_, process)| process.identity.pid == pid && process.context == asker.context)
-            .map(|(id, _)| *id)
-            .collect()
+        let all = self.with_pid.get(&pid).into_iter().flatten();
+        all.filter(|id| self.processes[id].context == asker.context).copied().collect()
     }
 
     pub(super) fn freeze(

@@ -15,6 +15,8 @@ pub(super) struct Handle {
     pub grants: u64,
     /// Of these, strong.
     pub strong_grants: u64,
+    /// The user that gave the first of them.
+    pub giver: u32,
 }
 
 impl Handle {
@@ -52,7 +54,13 @@ impl Handles {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Handle)> {
-        self.by_number.iter().map(|(number, handle)| (*number, handle))
+        self.from(0)
+    }
+
+    /// In the order of their numbers, from one on.
+    pub fn from(&self, first: u64) -> impl Iterator<Item = (u32, &Handle)> {
+        let first = u32::try_from(first).unwrap_or(u32::MAX);
+        self.by_number.range(first..).map(|(number, handle)| (*number, handle))
     }
 
     /// Whether there is a handle to a node of this owner.
@@ -63,10 +71,10 @@ impl Handles {
     }
 
     /// One more grant on the handle for a node, which is made if there is none.
-    pub fn grant(&mut self, key: NodeKey, strength: Strength, is_manager: bool) -> u32 {
+    pub fn grant(&mut self, key: NodeKey, strength: Strength, is_manager: bool, giver: u32) -> u32 {
         let number = match self.by_node.get(&key) {
             Some(number) => *number,
-            None => self.make(key, is_manager),
+            None => self.make(key, is_manager, giver),
         };
         let handle = self.by_number.get_mut(&number).expect("both maps have the same handles");
         handle.grants += 1;
@@ -102,9 +110,9 @@ impl Handles {
     pub fn release(&mut self, number: u32, strong: u32, grants: u32) -> Result<Handle, OverReturn> {
         let handle = self.by_number.get_mut(&number).ok_or(OverReturn)?;
         let left = Handle {
-            key: handle.key,
             grants: handle.grants.checked_sub(grants.into()).ok_or(OverReturn)?,
             strong_grants: handle.strong_grants.checked_sub(strong.into()).ok_or(OverReturn)?,
+            ..*handle
         };
         if left.strong_grants > left.grants {
             return Err(OverReturn);
@@ -121,7 +129,7 @@ impl Handles {
     }
 
     /// The kernel's numbering: the lowest that is free, where 0 is free for the manager alone.
-    fn make(&mut self, key: NodeKey, is_manager: bool) -> u32 {
+    fn make(&mut self, key: NodeKey, is_manager: bool, giver: u32) -> u32 {
         let number = if is_manager && !self.by_number.contains_key(&0) {
             0
         } else if let Some(lowest) = self.free.pop_first() {
@@ -130,7 +138,7 @@ impl Handles {
             self.end = self.end.max(1) + 1;
             self.end - 1
         };
-        self.by_number.insert(number, Handle { key, grants: 0, strong_grants: 0 });
+        self.by_number.insert(number, Handle { key, grants: 0, strong_grants: 0, giver });
         self.by_node.insert(key, number);
         number
     }

@@ -3,7 +3,8 @@
 use super::channel::Channels;
 use super::freeze::Freezer;
 use super::handle::Handles;
-use crate::limits::Usage;
+use crate::limits::{Rights, Usage};
+use crate::quota::Quota;
 use baton_abi::control::Identity;
 
 #[derive(Clone, Debug)]
@@ -15,4 +16,10 @@ pub(super) struct Process {
     pub channels: Channels,
     pub freezer: Freezer,
     pub usage: Usage,
+    /// What the configuration says of it.
+    pub rights: Rights,
+    /// Its handles, by the users that gave them.
+    pub handles_given: Quota,
+    /// Its channels as server, by their clients' users.
+    pub served: Quota,
 }

@@ -183,6 +183,16 @@ impl State {
         });
     }
 
+    /// A channel is no more: nobody is told, for the channel's end is.
+    pub(super) fn end_lanes_on(&mut self, channel: ChannelId, out: &mut Vec<Effect>) {
+        let lanes: Vec<Place> =
+            self.real_time.range((channel, 0)..=(channel, u32::MAX)).map(|(at, _)| *at).collect();
+        for place in lanes {
+            let mut ended = self.real_time.remove(&place).expect("just listed");
+            ended.demote(out);
+        }
+    }
+
     pub(super) fn report_lanes(&self, server: ProcessId) -> Vec<LaneReport> {
         let lanes = self.real_time.iter().filter(|(_, lane)| lane.server == server);
         let report = |(&(channel, number), lane): (&Place, &Lane)| LaneReport {

@@ -22,10 +22,11 @@ use super::handle::Handle;
 use super::node::{Node, NodeKey, Summary};
 use super::process::Process;
 use super::{Effect, Rule, State, Violation};
-use crate::limits::{Limits, Resource, Usage};
+use crate::limits::{Limits, Resource, Rights};
 use baton_abi::claim::{Claim, era_of, first_of};
 use baton_abi::control::{ChannelId, End, Event, Identity, NodeId, ProcessId, Request, Strength};
 use rustix::io::Errno;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is not yet known to be true.
@@ -88,8 +89,15 @@ struct Claims {
 }
 
 impl Claims {
-    /// `None` if they contradict themselves, or name what no predecessor can have named.
-    fn sort(of: ProcessId, era: u32, limits: &Limits, claims: Vec<Claim>) -> Option<Claims> {
+    /// `None` if they contradict themselves, or name what no predecessor can have named. Who gave
+    /// a handle nobody knows any more: from here on it is the holder's own user.
+    fn sort(
+        of: ProcessId,
+        giver: u32,
+        era: u32,
+        limits: &Limits,
+        claims: Vec<Claim>,
+    ) -> Option<Claims> {
         let mut sorted = Claims::default();
         let mut keys = BTreeSet::new();
         for claim in claims {
@@ -102,7 +110,7 @@ impl Claims {
                 Claim::Handle { handle: number, owner, node, strong, grants } => {
                     let key = NodeKey { owner, node };
                     let (grants, strong_grants) = (u64::from(grants), u64::from(strong));
-                    let handle = Handle { key, grants, strong_grants };
+                    let handle = Handle { key, grants, strong_grants, giver };
                     let before = sorted.handles.insert(number, handle);
                     let possible = owner != of && owner.era() < era && strong_grants <= grants;
                     // The kernel's numbering is dense.
@@ -159,7 +167,9 @@ impl State {
     pub fn readmit(
         &mut self,
         identity: Identity,
+        rights: Rights,
         context: &str,
+        channels: u32,
         frozen: bool,
     ) -> Result<(), Errno> {
         let id = identity.process;
@@ -167,24 +177,22 @@ impl State {
             return Err(Errno::KEYREJECTED);
         }
         let known = self.processes.contains_key(&id) || self.is_joining(id);
-        let rebuild = self.rebuild.as_mut().ok_or(Errno::TIME)?;
+        if self.is_settled() {
+            return Err(Errno::TIME);
+        }
         if known {
             return Err(Errno::BUSY);
         }
         if !self.contexts.contains_key(context) {
             return Err(Errno::NOENT);
         }
-        let user = self.users.entry(identity.uid).or_default();
-        self.limits.check(Resource::Processes, &Usage::default(), user, 1)?;
-        user.processes += 1;
-        let process = Process {
-            identity,
-            context: context.to_owned(),
-            handles: Default::default(),
-            channels: Default::default(),
-            freezer: frozen.into(),
-            usage: Usage { processes: 1, ..Usage::default() },
-        };
+        let rights = self.rights(identity.uid, rights);
+        self.room_for_process(identity.uid, &rights)?;
+        self.accounts.take(Resource::Processes, identity.uid, 1);
+        let mut process = self.new_process(identity, context, rights, channels);
+        process.freezer = frozen.into();
+        process.usage.processes = 1;
+        let rebuild = self.rebuild.as_mut().expect("just seen");
         rebuild.joining.insert(id, Joining { process, claims: Vec::new() });
         Ok(())
     }
@@ -272,12 +280,14 @@ impl State {
         out: &mut Vec<Effect>,
     ) -> Option<()> {
         let joining = self.rebuild.as_mut()?.joining.get_mut(&from)?;
+        let (user, pid) = (joining.process.identity.uid, joining.process.identity.pid);
         let claims = std::mem::take(&mut joining.claims);
-        let claims = Claims::sort(from, self.era, &self.limits, claims)?;
+        let claims = Claims::sort(from, user, self.era, &self.limits, claims)?;
         let joining = self.rebuild.as_mut()?.joining.remove(&from)?;
         let context = joining.process.context.clone();
         self.processes.insert(from, joining.process);
-        self.room(from, Resource::Handles, claims.handles.len()).ok()?;
+        self.with_pid.entry(pid).or_default().insert(from);
+        self.room_for_handles(from, from, claims.handles.len()).ok()?;
         self.room(from, Resource::Nodes, claims.nodes.len() + usize::from(!manages.is_empty()))
             .ok()?;
         self.return_nodes(from, &claims.nodes, out);
@@ -390,7 +400,7 @@ impl State {
             };
             let process = self.processes.get_mut(&from).expect("it is here");
             process.handles.adopt(number, Handle { key, ..handle });
-            self.charge(from, Resource::Handles);
+            self.charge_handle(from, handle.giver);
             self.set_holding(key, from, strength, out);
             if denied {
                 out.push(Effect::Event { to: from, event: Event::Denied { handle: number } });
@@ -422,17 +432,39 @@ impl State {
         }
         let (client, server) = if is_server { (peer, from) } else { (from, peer) };
         // Over the limit it stays theirs, and gives no right to send tickets.
-        if self.room(client, Resource::Channels, 1).is_ok() {
-            self.charge(client, Resource::Channels);
-            self.channels_of(client).add_to(server, channel);
-            self.channels_of(server).add_from(client, channel);
+        // One name for two channels: both pairs lie.
+        let is_new = |id| self.processes[id].channels.get(channel).is_none();
+        if ![client, server].iter().all(is_new) {
+            return;
+        }
+        let room = self.room(client, Resource::Channels, 1);
+        if room.and_then(|()| self.room_at_server(client, server)).is_ok() {
+            self.add_channel(channel, client, server);
         }
     }
 
-    /// The node of a holder's handle is not one that it was given.
+    /// The owner of a node leaves, and with it the word that it gave for holders which are not
+    /// here yet.
+    pub(super) fn forget_awaited(&mut self, key: NodeKey) {
+        let Some(rebuild) = &mut self.rebuild else { return };
+        let node = self.nodes.get_mut(&key).expect("it has an owner");
+        let absent: Vec<ProcessId> =
+            node.holders().filter(|holder| !self.processes.contains_key(holder)).collect();
+        for holder in absent {
+            node.set(holder, None);
+            if let Entry::Occupied(mut awaited) = rebuild.awaited.entry(holder) {
+                awaited.get_mut().remove(&key);
+                if awaited.get().is_empty() {
+                    awaited.remove();
+                }
+            }
+        }
+    }
+
+    /// The node of a holder's handle, which is here, is not one that it was given.
     fn deny(&mut self, key: NodeKey, holder: ProcessId, out: &mut Vec<Effect>) {
         let dead = self.dead_node();
-        let process = self.processes.get_mut(&holder).expect("it has made its claim");
+        let process = self.processes.get_mut(&holder).expect("only the present hold such a node");
         let (number, handle) = process.handles.rebind(key, dead).expect("it is a holder");
         let node = self.nodes.get_mut(&key).expect("it has a holder");
         node.set(holder, None);

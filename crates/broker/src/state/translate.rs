@@ -41,7 +41,7 @@ impl State {
                         unknown.insert(Node::new(flags));
                         self.charge(from, Resource::Nodes);
                     }
-                    self.grant(target, key, strength, out)
+                    self.grant(from, target, key, strength, out)
                 }
             })
             .collect();
@@ -98,7 +98,7 @@ impl State {
             }
             steps.push(Step::Grant { key, strength, flags });
         }
-        self.room(target, Resource::Handles, new_handles.len())?;
+        self.room_for_handles(from, target, new_handles.len())?;
         self.room(from, Resource::Nodes, new_nodes.len())?;
         Ok(steps)
     }
@@ -106,18 +106,20 @@ impl State {
     /// One more grant for a process that has room for it, on a node that is known.
     pub(super) fn grant(
         &mut self,
+        from: ProcessId,
         to: ProcessId,
         key: NodeKey,
         strength: Strength,
         out: &mut Vec<Effect>,
     ) -> Granted {
         let Node { flags, is_manager, .. } = self.nodes[&key];
+        let giver = self.processes[&from].identity.uid;
         let handles = &mut self.processes.get_mut(&to).expect("receiver is alive").handles;
         let is_new = handles.number_of(key).is_none();
-        let handle = handles.grant(key, strength, is_manager);
+        let handle = handles.grant(key, strength, is_manager, giver);
         let holding = handles.get(handle).and_then(|handle| handle.holding());
         if is_new {
-            self.charge(to, Resource::Handles);
+            self.charge_handle(to, giver);
         }
         self.set_holding(key, to, holding, out);
         Granted::Handle { handle, owner: key.owner, node: key.node, strength, flags }
@@ -167,7 +169,7 @@ impl State {
         match process.handles.release(handle, strong, grants) {
             Ok(left) => {
                 if left.grants == 0 {
-                    self.refund(from, Resource::Handles, 1);
+                    self.refund_handle(from, left.giver);
                 }
                 self.set_holding(left.key, from, left.holding(), out);
             }

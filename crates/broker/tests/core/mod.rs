@@ -3,8 +3,8 @@
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 
 use baton_abi::control::*;
-use baton_broker::limits::Limits;
-use baton_broker::state::{Effect, State, Violation};
+use baton_broker::limits::{Limits, Rights};
+use baton_broker::state::{Effect, Newcomer, State, Violation};
 use rustix::io::Errno;
 
 pub use Strength::{Strong, Weak};
@@ -12,6 +12,18 @@ pub use Strength::{Strong, Weak};
 pub struct Core {
     pub state: State,
     pub effects: Vec<Effect>,
+}
+
+/// What a user may see, from as many pages as it takes.
+pub fn report_of(state: &State, uid: u32) -> Report {
+    let (mut report, mut from) = (Report::default(), Some(Cursor::default()));
+    while let Some(begin) = from {
+        let (page, next) = state.report(uid, begin);
+        assert!(next.is_none_or(|next| next > begin), "it goes on");
+        report.add_page(page);
+        from = next;
+    }
+    report
 }
 
 /// The broker's own user.
@@ -27,8 +39,19 @@ impl Core {
     }
 
     pub fn admit(&mut self, pid: u32, uid: u32) -> ProcessId {
-        let admitted = self.state.admit(pid, uid, "label".into(), "binder");
-        admitted.expect("there is room").process
+        self.admit_to(pid, uid, "binder").expect("there is room")
+    }
+
+    /// One that opens a context of its choice, and has descriptors for as many channels as it likes.
+    pub fn admit_to(&mut self, pid: u32, uid: u32, context: &str) -> Result<ProcessId, Errno> {
+        let rights = Rights::default();
+        let newcomer = Newcomer { pid, uid, security_context: "label".into(), rights };
+        self.state.admit(newcomer, context, u32::MAX).map(|identity| identity.process)
+    }
+
+    /// Everything that there is, from as many pages as it takes.
+    pub fn report(&self) -> Report {
+        report_of(&self.state, 0)
     }
 
     pub fn ask(&mut self, from: ProcessId, request: Request) -> Option<Reply> {

@@ -38,6 +38,10 @@ impl Drop for Directory {
     }
 }
 
+/// The first page, which is the only one of a few processes.
+pub const REPORT: Request =
+    Request::Report { from: Cursor { process: 0, part: Part::Process, after: 0 } };
+
 /// A connection that has said nothing.
 pub fn connect(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC;

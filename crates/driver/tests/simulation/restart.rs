@@ -4,7 +4,7 @@ use crate::party::{Link, Party};
 use crate::world::{CONTEXT, World};
 use baton_abi::claim::Claim;
 use baton_abi::control::{End, ProcessId, Request};
-use baton_broker::limits::Limits;
+use baton_broker::limits::{Limits, Rights};
 use baton_broker::state::State as Broker;
 use rustix::io::Errno;
 
@@ -121,7 +121,10 @@ impl World {
     /// The party greets the next broker, and tells it what it has.
     pub fn rejoin(&mut self, party: &mut Party) {
         let id = party.id();
-        let readmitted = self.broker.readmit(party.identity.clone(), CONTEXT, party.frozen);
+        let readmitted = {
+            let (who, rights) = (party.identity.clone(), Rights::default());
+            self.broker.readmit(who, rights, CONTEXT, u32::MAX, party.frozen)
+        };
         assert_eq!(readmitted, Ok(()));
         self.accept(party, None);
         let channels: Vec<(ProcessId, Claim)> = self

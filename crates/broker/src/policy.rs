@@ -1,0 +1,234 @@
+//! What the administrator says of users: how much they may have, and who may manage a context.
+//!
+//! ```toml
+//! [[user]]                      # the first entry that fits a process counts
+//! uid = 1000                    # or gid, or label; none of them: everybody
+//! processes = 64                # handles, nodes, channels: most of one user, whatever is left
+//! reserve = false               # whether it takes from what is kept back, as root does
+//! real-time-priority = 20       # most that its callers are served at, whatever RLIMIT_RTPRIO says
+//!
+//! [[context]]
+//! name = "binder"               # is made if there is none
+//! managers = [{ uid = 1001 }]   # who may manage it; of a root broker's first three only root
+//! ```
+
+use crate::limits::{Rights, Usage};
+use crate::peer::Credentials;
+use crate::state::CONTEXTS;
+use serde::Deserialize;
+
+/// What a configuration says. Empty, it leaves everything as it is without one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Policy {
+    #[serde(default, rename = "user")]
+    users: Vec<User>,
+    #[serde(default, rename = "context")]
+    contexts: Vec<Context>,
+}
+
+/// Processes of one user, of one group, or with one label. Of nothing: everybody.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Who {
+    uid: Option<u32>,
+    gid: Option<u32>,
+    label: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct User {
+    // Not flattened: serde would no longer find unknown fields.
+    uid: Option<u32>,
+    gid: Option<u32>,
+    label: Option<String>,
+    #[serde(default)]
+    reserve: bool,
+    processes: Option<u32>,
+    handles: Option<u32>,
+    nodes: Option<u32>,
+    channels: Option<u32>,
+    real_time_priority: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Context {
+    name: String,
+    managers: Option<Vec<Who>>,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// Not TOML, or an entry that there is not.
+    #[error(transparent)]
+    Syntax(#[from] toml::de::Error),
+    /// No scheduler has such a priority.
+    #[error("real-time-priority is {0}, and has to be from 0 to 99")]
+    Priority(u32),
+    /// A list of managers that nobody is on.
+    #[error("the context {0:?} has no managers: leave the entry out, or name somebody")]
+    NoManagers(String),
+}
+
+fn fits(uid: Option<u32>, gid: Option<u32>, label: Option<&String>, who: &Credentials) -> bool {
+    uid.is_none_or(|uid| uid == who.uid)
+        && gid.is_none_or(|gid| who.gids.contains(&gid))
+        && label.is_none_or(|label| *label == who.security_context)
+}
+
+impl Who {
+    fn fits(&self, who: &Credentials) -> bool {
+        fits(self.uid, self.gid, self.label.as_ref(), who)
+    }
+}
+
+impl User {
+    fn fits(&self, who: &Credentials) -> bool {
+        fits(self.uid, self.gid, self.label.as_ref(), who)
+    }
+}
+
+impl Policy {
+    /// Reads a configuration.
+    pub fn parse(text: &str) -> Result<Policy, PolicyError> {
+        let policy: Policy = toml::from_str(text)?;
+        let priorities = policy.users.iter().filter_map(|user| user.real_time_priority);
+        if let Some(priority) = priorities.into_iter().find(|priority| *priority > 99) {
+            return Err(PolicyError::Priority(priority));
+        }
+        let nobody = |context: &&Context| context.managers.as_ref().is_some_and(Vec::is_empty);
+        match policy.contexts.iter().find(nobody) {
+            Some(context) => Err(PolicyError::NoManagers(context.name.clone())),
+            None => Ok(policy),
+        }
+    }
+
+    /// Adds what another file says, behind what is there.
+    pub fn extend(&mut self, next: Policy) {
+        self.users.extend(next.users);
+        self.contexts.extend(next.contexts);
+    }
+
+    /// Contexts that are named.
+    pub fn contexts(&self) -> impl Iterator<Item = &str> {
+        self.contexts.iter().map(|context| context.name.as_str())
+    }
+
+    /// What a process may have. `owner` is the broker's own user. Whether it may manage a context
+    /// is a question of its own.
+    pub(crate) fn rights(&self, who: &Credentials, owner: u32) -> Rights {
+        let entry = self.users.iter().find(|user| user.fits(who));
+        let most = |of: fn(&User) -> Option<u32>| entry.and_then(of).unwrap_or(u32::MAX);
+        Rights {
+            reserve: who.uid == 0 || who.uid == owner || entry.is_some_and(|user| user.reserve),
+            manages: false,
+            most: Usage {
+                processes: most(|user| user.processes),
+                handles: most(|user| user.handles),
+                nodes: most(|user| user.nodes),
+                channels: most(|user| user.channels),
+            },
+        }
+    }
+
+    /// Whether a process may manage a context. Android's own three of root's broker are root's,
+    /// unless the configuration says otherwise; any other one is whose it is first.
+    pub(crate) fn may_manage(&self, context: &str, who: &Credentials, owner: u32) -> bool {
+        let named = self.contexts.iter().find(|it| it.name == context && it.managers.is_some());
+        match named.and_then(|it| it.managers.as_ref()) {
+            Some(managers) => managers.iter().any(|manager| manager.fits(who)),
+            None => owner != 0 || who.uid == 0 || !CONTEXTS.contains(&context),
+        }
+    }
+
+    /// The highest priority at which a process's callers are served, if something is said of it.
+    pub(crate) fn real_time_limit(&self, who: &Credentials) -> Option<u32> {
+        self.users.iter().find(|user| user.fits(who))?.real_time_priority
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(uid: u32, gids: &[u32], label: &str) -> Credentials {
+        let security_context = label.to_owned();
+        Credentials { pid: 1, uid, gids: gids.to_vec(), security_context, started: None }
+    }
+
+    const TEXT: &str = r#"
+        [[user]]
+        uid = 1000
+        processes = 64
+        [[user]]
+        gid = 50
+        reserve = true
+        real-time-priority = 20
+        [[user]]
+        label = "untrusted"
+        handles = 10
+        [[context]]
+        name = "binder"
+        managers = [{ uid = 1001 }, { gid = 50, label = "manager" }]
+        [[context]]
+        name = "mine"
+    "#;
+
+    #[test]
+    fn the_first_entry_that_fits_counts() {
+        let policy = Policy::parse(TEXT).unwrap();
+        let none = Usage::MOST;
+        for (who, reserve, most, priority) in [
+            (who(1000, &[50], "x"), false, Usage { processes: 64, ..none }, None),
+            (who(1002, &[7, 50], "x"), true, none, Some(20)),
+            (who(1002, &[7], "untrusted"), false, Usage { handles: 10, ..none }, None),
+            (who(1002, &[7], "x"), false, none, None),
+            (who(0, &[0], "x"), true, none, None),
+            (who(4, &[4], "x"), true, none, None),
+        ] {
+            let rights = policy.rights(&who, 4);
+            assert_eq!((rights.reserve, rights.most), (reserve, most), "{who:?}");
+            assert_eq!(policy.real_time_limit(&who), priority, "{who:?}");
+        }
+    }
+
+    #[test]
+    fn a_root_brokers_contexts_are_managed_by_root_or_whom_it_names() {
+        let (policy, none) = (Policy::parse(TEXT).unwrap(), Policy::default());
+        let (root, user) = (who(0, &[0], "x"), who(1000, &[1000], "x"));
+        for (policy, context, who, owner, expect) in [
+            (&none, "binder", &root, 0, true),
+            (&none, "binder", &user, 0, false),
+            (&none, "vndbinder", &user, 0, false),
+            (&none, "mine", &user, 0, true),
+            (&none, "binder", &user, 1000, true),
+            (&policy, "binder", &root, 0, false),
+            (&policy, "binder", &who(1001, &[], "x"), 0, true),
+            (&policy, "binder", &who(1002, &[50], "manager"), 0, true),
+            (&policy, "binder", &who(1002, &[50], "x"), 0, false),
+            (&policy, "mine", &user, 0, true),
+        ] {
+            assert_eq!(policy.may_manage(context, who, owner), expect, "{context} {who:?}");
+        }
+        assert_eq!(policy.contexts().collect::<Vec<_>>(), ["binder", "mine"]);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for (text, expect) in [
+            ("[[user]]\nuidd = 1", "unknown field `uidd`"),
+            ("[[user]]\nuid = -1", "invalid value"),
+            ("[[user]]\nreal-time-priority = 100", "from 0 to 99"),
+            ("[[context]]\nname = \"a\"\nmanagers = []", "has no managers"),
+            ("[[context]]\nname = \"a\"\nmanagers = [{ user = 1 }]", "unknown field `user`"),
+            ("user = 1", "invalid type"),
+        ] {
+            let error = Policy::parse(text).unwrap_err().to_string();
+            assert!(error.contains(expect), "{text}: {error}");
+        }
+        assert_eq!(Policy::parse("").unwrap(), Policy::default());
+    }
+}

@@ -1,0 +1,176 @@
+//! Who may have how much: a process of what its table holds, its user of what there is for all.
+//!
+//! A resource that a process takes for itself is its user's. A handle is different: somebody else
+//! gives it. It takes from three amounts, and of two of them as the giver's share:
+//!
+//! ```text
+//!   all handles                     by the user whose process has the handle
+//!   handles of the receiver's user  by the user that gave it
+//!   the receiver's handle table     by the user that gave it
+//! ```
+
+use super::State;
+use super::process::Process;
+use crate::limits::{Limits, Resource, Rights};
+use crate::quota::{Quota, STRANGER, Standing};
+use baton_abi::control::ProcessId;
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What all users have.
+#[derive(Clone, Debug)]
+pub(super) struct Accounts {
+    all: [Quota; Resource::ALL.len()],
+    /// By the user whose processes have them: handles, by the users that gave them.
+    handles_received: BTreeMap<u32, Quota>,
+}
+
+impl Accounts {
+    pub fn new(limits: &Limits) -> Accounts {
+        let all = Resource::ALL.map(|resource| Quota::new(limits.all.of(resource).into()));
+        Accounts { all, handles_received: BTreeMap::new() }
+    }
+
+    pub fn of(&self, resource: Resource) -> &Quota {
+        &self.all[resource as usize]
+    }
+
+    pub fn take(&mut self, resource: Resource, user: u32, amount: u32) {
+        self.all[resource as usize].take(user, amount.into());
+    }
+
+    pub fn give_back(&mut self, resource: Resource, user: u32, amount: u32) {
+        self.all[resource as usize].give_back(user, amount.into());
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.iter().all(|quota| quota.taken() == 0) && self.handles_received.is_empty()
+    }
+
+    /// Everybody who has something.
+    pub fn users(&self) -> BTreeSet<u32> {
+        self.all.iter().flat_map(Quota::users).collect()
+    }
+}
+
+/// Where a user that gives something to another one stands there.
+fn standing_with(giver: &Process, receiver: &Process) -> Standing {
+    let at_home = giver.identity.uid == receiver.identity.uid || giver.rights.reserve;
+    if at_home { Standing::Owner } else { STRANGER }
+}
+
+impl State {
+    /// What the configuration and the broker's own rules say of a process.
+    pub(super) fn rights(&self, uid: u32, configured: Rights) -> Rights {
+        let reserve = configured.reserve || uid == 0 || uid == self.uid;
+        Rights { reserve, ..configured }
+    }
+
+    /// Where a user stands that takes of what there is for all.
+    pub(super) fn standing(&self, rights: &Rights, resource: Resource) -> Standing {
+        if rights.reserve {
+            return Standing::Owner;
+        }
+        let most = self.limits.user.of(resource).min(rights.most.of(resource));
+        Standing::Stranger { most: most.into() }
+    }
+
+    /// Whether a process, which is alive, may have so many more nodes or channels.
+    pub(super) fn room(
+        &self,
+        process: ProcessId,
+        resource: Resource,
+        more: usize,
+    ) -> Result<(), Errno> {
+        let process = &self.processes[&process];
+        let (over_process, over_user) = match resource {
+            Resource::Processes => (Errno::DQUOT, Errno::DQUOT),
+            Resource::Handles => (Errno::MFILE, Errno::DQUOT),
+            Resource::Nodes => (Errno::NOSPC, Errno::DQUOT),
+            Resource::Channels => (Errno::MFILE, Errno::MFILE),
+        };
+        let its = process.usage.of(resource) as usize;
+        if more > 0 && its + more > self.limits.process.of(resource) as usize {
+            return Err(over_process);
+        }
+        let standing = self.standing(&process.rights, resource);
+        let all = self.accounts.of(resource);
+        all.check(process.identity.uid, standing, more as u64).map_err(|_| over_user)
+    }
+
+    /// Whether one process, which is alive, may give another, or itself, so many new handles.
+    pub(super) fn room_for_handles(
+        &self,
+        giver: ProcessId,
+        receiver: ProcessId,
+        more: usize,
+    ) -> Result<(), Errno> {
+        let (from, to) = (&self.processes[&giver], &self.processes[&receiver]);
+        let (user, standing) = (from.identity.uid, standing_with(from, to));
+        let table = to.handles_given.check(user, standing, more as u64);
+        table.map_err(|_| Errno::MFILE)?;
+        self.room(receiver, Resource::Handles, more)?;
+        let received = self.accounts.handles_received.get(&to.identity.uid);
+        let nothing = Quota::new(self.limits.handles_received.into());
+        let received = received.unwrap_or(&nothing).check(user, standing, more as u64);
+        received.map_err(|_| Errno::DQUOT)
+    }
+
+    /// Whether a server has room for one more channel of a client.
+    pub(super) fn room_at_server(&self, client: ProcessId, server: ProcessId) -> Result<(), Errno> {
+        let (client, server) = (&self.processes[&client], &self.processes[&server]);
+        let standing = standing_with(client, server);
+        server.served.check(client.identity.uid, standing, 1).map_err(|_| Errno::MFILE)
+    }
+
+    pub(super) fn charge(&mut self, process: ProcessId, resource: Resource) {
+        let process = self.processes.get_mut(&process).expect("only the living are charged");
+        *process.usage.of_mut(resource) += 1;
+        self.accounts.take(resource, process.identity.uid, 1);
+    }
+
+    pub(super) fn refund(&mut self, process: ProcessId, resource: Resource, count: u32) {
+        let process = self.processes.get_mut(&process).expect("only the living are refunded");
+        *process.usage.of_mut(resource) -= count;
+        self.accounts.give_back(resource, process.identity.uid, count);
+    }
+
+    /// A process has one more handle, which a user gave it.
+    pub(super) fn charge_handle(&mut self, process: ProcessId, giver: u32) {
+        self.charge(process, Resource::Handles);
+        let process = self.processes.get_mut(&process).expect("it is charged");
+        process.handles_given.take(giver, 1);
+        let most = self.limits.handles_received.into();
+        let received = self.accounts.handles_received.entry(process.identity.uid);
+        received.or_insert_with(|| Quota::new(most)).take(giver, 1);
+    }
+
+    pub(super) fn refund_handle(&mut self, process: ProcessId, giver: u32) {
+        self.refund(process, Resource::Handles, 1);
+        let process = self.processes.get_mut(&process).expect("it is refunded");
+        process.handles_given.give_back(giver, 1);
+        let user = process.identity.uid;
+        self.return_received(user, giver, 1);
+    }
+
+    fn return_received(&mut self, user: u32, giver: u32, count: u64) {
+        let received = self.accounts.handles_received.get_mut(&user);
+        let received = received.expect("a handle was received by its user");
+        received.give_back(giver, count);
+        if received.taken() == 0 {
+            self.accounts.handles_received.remove(&user);
+        }
+    }
+
+    /// Takes all that a process used off its user's account.
+    pub(super) fn close_account(&mut self, process: &Process) {
+        let user = process.identity.uid;
+        for resource in Resource::ALL {
+            self.accounts.give_back(resource, user, process.usage.of(resource));
+        }
+        let givers: Vec<u32> = process.handles_given.users().collect();
+        for giver in givers {
+            self.return_received(user, giver, process.handles_given.of(giver));
+        }
+    }
+}
