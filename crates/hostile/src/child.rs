@@ -52,8 +52,7 @@ impl Child {
             command.uid(user).gid(user);
         }
         let log = File::options().create(true).append(true).open(&order.log)?;
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn()?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn()?;
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let (send, lines) = channel();
         std::thread::spawn(move || {

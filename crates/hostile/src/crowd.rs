@@ -54,7 +54,8 @@ impl Crowd {
         while heard.len() < self.members {
             let left = late.saturating_duration_since(Instant::now());
             let timeout = left.try_into().expect("it is short");
-            let mut waited = [rustix::event::PollFd::new(&self.words, rustix::event::PollFlags::IN)];
+            let mut waited =
+                [rustix::event::PollFd::new(&self.words, rustix::event::PollFlags::IN)];
             if left.is_zero() || rustix::event::poll(&mut waited, Some(&timeout)) == Ok(0) {
                 break;
             }

@@ -94,7 +94,8 @@ impl Client {
     fn open(socket: &Path) -> Result<Client, String> {
         let tried = |what| move |error: &dyn std::fmt::Display| format!("{what}: {error}");
         let process = Process::open(CONTEXT, socket).map_err(|error| tried("open")(&error))?;
-        let server = process.context_manager().map_err(|error| tried("look up handle 0")(&error))?;
+        let server =
+            process.context_manager().map_err(|error| tried("look up handle 0")(&error))?;
         Ok(Client { process, server })
     }
 
@@ -111,7 +112,8 @@ impl Client {
         let bytes = payload(number);
         let mut parcel = Parcel::from(&bytes[..]);
         parcel.write_object(self.process.add_object(|request| {
-            let bytes: Vec<u8> = request.data().iter().map(|byte| byte.wrapping_add(STEP)).collect();
+            let bytes: Vec<u8> =
+                request.data().iter().map(|byte| byte.wrapping_add(STEP)).collect();
             Ok(Parcel::from(&bytes[..]))
         }));
         let answer = self.process.call(&self.server, RETURN, &parcel);

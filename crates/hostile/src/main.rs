@@ -56,4 +56,3 @@ fn main() -> ExitCode {
         Command::Role(args) => role::play(args),
     }
 }
-

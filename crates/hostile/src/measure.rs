@@ -230,7 +230,9 @@ fn show(report: &Report, ratio: &Ratio) {
         let [least, greatest] = row.figures.p99_spread_ns.map(|ns| ns / 1e3);
         let (p50, p99) = (row.figures.p50_ns / 1e3, row.figures.p99_ns / 1e3);
         let beside = &row.beside;
-        println!("    beside {beside:<14} p50 {p50:>9.1}  p99 {p99:>10.1} [{least:.1} {greatest:.1}]");
+        println!(
+            "    beside {beside:<14} p50 {p50:>9.1}  p99 {p99:>10.1} [{least:.1} {greatest:.1}]"
+        );
     }
 }
 

@@ -2,11 +2,11 @@
 //! them while others do their worst.
 
 use crate::attack::Run;
-use crate::{broker, budget};
 use crate::child::{Child, Order, Silence};
 use crate::verdict::Findings;
 use crate::vitals::{Vitals, Watched};
-use baton_hostile::engine;
+use crate::{broker, budget};
+use baton_driver::observer::Observer;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -203,8 +203,7 @@ impl Stage {
             for number in 0..force.processes {
                 let number = number.to_string();
                 let scale = self.run.scale.name();
-                let words =
-                    ["attacker", force.attack, "--scale", scale, "--number", &number];
+                let words = ["attacker", force.attack, "--scale", scale, "--number", &number];
                 let order = self.order(&words, force.user, "attackers");
                 self.attackers.push(Child::start(&order)?);
             }
@@ -363,10 +362,7 @@ impl Stage {
 
     /// The server's name at the broker, if that says it.
     fn server_id(&self) -> Option<u64> {
-        use baton_abi::control::{Reply, Request};
-        let observer = engine::observe(&self.socket()).ok()?;
-        let (reply, _) = engine::greet(&observer, &Request::Report, &[]).ok()?;
-        let Reply::Report(report) = reply else { return None };
+        let report = Observer::connect(&self.socket()).ok()?.report().ok()?;
         let mut all = report.contexts.iter().flat_map(|context| &context.processes);
         all.find(|process| process.pid == self.server.pid()).map(|process| process.process)
     }
@@ -412,9 +408,8 @@ impl Stage {
 
     fn judge_peaks(&mut self, broker: Vitals, server: Vitals) {
         let setting = self.setting;
-        let grown = |most: Vitals, start: Vitals| {
-            most.resident_bytes.saturating_sub(start.resident_bytes)
-        };
+        let grown =
+            |most: Vitals, start: Vitals| most.resident_bytes.saturating_sub(start.resident_bytes);
         let (of_broker, of_server) =
             (grown(broker, self.start.broker), grown(server, self.start.server));
         self.findings.note(format!(

@@ -21,8 +21,7 @@ pub const ATTACK: Attack = Attack {
 fn attack(attacker: &Attacker) -> io::Result<()> {
     let engine = attacker.engine()?;
     let manager = engine.manager()?;
-    let channels: Result<Vec<_>, _> =
-        (0..CHANNELS).map(|_| engine.channel_to(manager)).collect();
+    let channels: Result<Vec<_>, _> = (0..CHANNELS).map(|_| engine.channel_to(manager)).collect();
     let channels = channels?;
     let tid = std::process::id();
     attacker.ready();

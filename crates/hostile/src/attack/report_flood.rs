@@ -4,7 +4,9 @@ use super::{Attack, Play, STRANGER, Siege, Whose, strangers};
 use crate::attacker::Attacker;
 use crate::honest::{GET, KEEP};
 use crate::stage::Force;
-use baton_abi::control::{Event, Granted, NodeId, Object, ProcessId, Request, Strength, encode};
+use baton_abi::control::{
+    Cursor, Event, Granted, NodeId, Object, ProcessId, Request, Strength, encode,
+};
 use baton_abi::uapi::{BINDER_TYPE_BINDER, FlatObject};
 use baton_hostile::engine::{self, BareCall, BareChannel, BareEngine};
 use bytemuck::bytes_of;
@@ -100,7 +102,7 @@ pub fn introduce(from: &BareEngine, to: &BareEngine, number: u8) -> io::Result<B
 /// Connections ask for as many reports as there is room for, and end; then the next ones do.
 fn ask(attacker: &Attacker) -> io::Result<()> {
     attacker.ready();
-    let report = encode(&Request::Report);
+    let report = encode(&Request::Report { from: Cursor::default() });
     let mut asked = 0;
     for round in 0.. {
         let observers: Result<Vec<_>, Errno> =

@@ -38,7 +38,9 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     for receiver in &receivers {
         let target = receiver.id();
         for _ in 0..TICKETS {
-            match sender.must(&Request::Translate { target, objects: vec![object.clone(); MAX_OBJECTS] }) {
+            match sender
+                .must(&Request::Translate { target, objects: vec![object.clone(); MAX_OBJECTS] })
+            {
                 Ok(_) => tickets += 1,
                 Err(errno) => {
                     why = Some(errno);
