@@ -117,6 +117,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("bench/src/nucleus/sampler.rs", "a handler that reads what it has interrupted"),
     ("bench/src/nucleus/signalled.rs", "a handler before the kernel's"),
     ("bench/src/nucleus/switching.rs", "switches stacks by hand"),
+    ("hostile/src/fork.rs", "fork, which rustix lacks"),
     ("bench/src/systems/uapi.rs", "speaks the raw interface as a program would"),
 ];
 

@@ -130,11 +130,40 @@ fn payload(number: u64) -> [u8; PAYLOAD_BYTES] {
     bytes
 }
 
-/// Times of so many, in nanoseconds.
-fn times(n: u64, mut one: impl FnMut(u64) -> Result<(), String>) -> Result<String, String> {
+/// How often a client calls: so many times at least, and for so long.
+#[derive(Clone, Copy, Debug)]
+pub struct Amount {
+    pub n: u64,
+    pub milliseconds: u64,
+}
+
+impl Amount {
+    /// So many times, however long that takes.
+    pub const fn of(n: u64) -> Amount {
+        Amount { n, milliseconds: 0 }
+    }
+
+    fn parse(words: &str) -> Option<Amount> {
+        let (n, milliseconds) = words.split_once(' ')?;
+        Some(Amount { n: n.parse().ok()?, milliseconds: milliseconds.parse().ok()? })
+    }
+}
+
+impl std::fmt::Display for Amount {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} {}", self.n, self.milliseconds)
+    }
+}
+
+/// Times of calls, in nanoseconds.
+fn times(amount: Amount, mut one: impl FnMut(u64) -> Result<(), String>) -> Result<String, String> {
+    let begin = now_ns();
     let mut words = String::new();
-    for number in 0..n {
+    for number in 0.. {
         let before = now_ns();
+        if number >= amount.n && before - begin >= amount.milliseconds * 1_000_000 {
+            break;
+        }
         one(number)?;
         words += &format!(" {}", now_ns() - before);
     }
@@ -149,12 +178,12 @@ pub fn call_as_told(socket: &Path) -> io::Result<()> {
     std::thread::spawn(move || serving.serve());
     say("ready");
     for command in commands() {
-        let (kind, n) = command.split_once(' ').unwrap_or((&command, "1"));
-        let n = n.parse().unwrap_or(1);
+        let (kind, amount) = command.split_once(' ').unwrap_or((&command, ""));
+        let amount = Amount::parse(amount).unwrap_or(Amount::of(1));
         let called = match kind {
-            "plain" => times(n, |number| client.plain(number)),
-            "object" => times(n, |number| client.object(number)),
-            "open" => times(n, |number| {
+            "plain" => times(amount, |number| client.plain(number)),
+            "object" => times(amount, |number| client.object(number)),
+            "open" => times(amount, |number| {
                 let other = Client::open(socket)?;
                 other.plain(number)?;
                 other.process.close();

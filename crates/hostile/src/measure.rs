@@ -5,6 +5,7 @@
 //! ratio of the medians of the rounds' 99th percentiles.
 
 use crate::attack::{Attack, Play, Run, Siege};
+use crate::honest::Amount;
 use crate::run::chosen;
 use crate::scale::Scale;
 use crate::stage::{Force, Setting, Stage};
@@ -53,12 +54,14 @@ pub struct MeasureArgs {
 #[derive(Clone, Copy)]
 struct Case {
     kind: &'static str,
-    n: u64,
+    amount: Amount,
 }
 
+/// Each lasts for many turns of the processors, however short a call is.
 fn cases(scale: Scale) -> [Case; 3] {
-    let case = |kind, short, long| Case { kind, n: scale.of(short, long) };
-    [case("plain", 2_000, 20_000), case("object", 500, 2_000), case("open", 100, 300)]
+    let milliseconds = scale.of(500, 3_000);
+    let case = |kind, n| Case { kind, amount: Amount { n, milliseconds } };
+    [case("plain", 2_000), case("object", 300), case("open", 50)]
 }
 
 /// Times of one kind of calls beside one attack.
@@ -161,7 +164,7 @@ fn alternate(siege: &Siege, run: &Run, rounds: usize, times: &mut Times) -> io::
             stage.prepare(forces)?;
             stage.go();
             for (at, case) in cases(run.scale).iter().enumerate() {
-                let round = stage.ask_client(case.kind, case.n, "measured");
+                let round = stage.ask_client(case.kind, case.amount, "measured");
                 if let Some(harm) = stage.findings.harms.first() {
                     return Err(io::Error::other(harm.clone()));
                 }
@@ -194,7 +197,7 @@ fn beside_crowds(attack: &'static Attack, run: &Run, report: &mut Report) {
                     return Err(io::Error::other(heard));
                 };
                 whole[side].add_round(&[ms * 1_000_000 / members as u64]);
-                let round = stage.ask_client("open", 50, "measured");
+                let round = stage.ask_client("open", Amount::of(50), "measured");
                 if let Some(harm) = stage.findings.harms.first() {
                     return Err(io::Error::other(harm.clone()));
                 }

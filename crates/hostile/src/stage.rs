@@ -3,6 +3,7 @@
 
 use crate::attack::Run;
 use crate::child::{Child, Order, Silence};
+use crate::honest::Amount;
 use crate::verdict::Findings;
 use crate::vitals::{Vitals, Watched};
 use crate::{broker, budget};
@@ -14,8 +15,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Plain calls and calls with objects of the honest client in one probe.
-const PLAIN_CALLS: u64 = 200;
-const OBJECT_CALLS: u64 = 10;
+const PLAIN_CALLS: Amount = Amount::of(200);
+const OBJECT_CALLS: Amount = Amount::of(10);
 
 /// How the honest parties are started.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +81,8 @@ pub struct Stage {
     run: Run,
     start: Start,
     attackers: Vec<Child>,
+    /// How many of them have been waited for.
+    awaited: usize,
     /// Who hangs is not asked again.
     client_hangs: bool,
     newcomers_hang: bool,
@@ -127,6 +130,7 @@ impl Stage {
             run: *run,
             start: Start { broker: broker_now, server: server_now, server_id: None },
             attackers: Vec::new(),
+            awaited: 0,
             client_hangs: false,
             newcomers_hang: false,
             watched: None,
@@ -191,7 +195,7 @@ impl Stage {
     /// Waits until a broker that has come after another one takes nobody of that one's any more.
     pub fn rest_of_grace(&mut self) {
         while Instant::now() < self.broker_since + broker::GRACE && self.broker.lives() {
-            self.ask_client("plain", 10, "in the time for coming back");
+            self.ask_client("plain", Amount::of(10), "in the time for coming back");
             pause();
         }
     }
@@ -231,7 +235,7 @@ impl Stage {
     pub fn endure(&mut self, at_least: Duration) {
         let begin = Instant::now();
         let late = begin + self.patience.max(at_least);
-        let mut waiting: Vec<usize> = (0..self.attackers.len()).collect();
+        let mut waiting: Vec<usize> = (self.awaited..self.attackers.len()).collect();
         loop {
             let mut held = Vec::new();
             waiting.retain(|&at| {
@@ -257,13 +261,14 @@ impl Stage {
     pub fn await_attackers(&mut self) -> Vec<String> {
         let patience = self.patience;
         let mut held = Vec::new();
-        for child in &mut self.attackers {
+        for child in &mut self.attackers[self.awaited..] {
             let what = child.hear("holding", patience);
             let failed = |silence: Silence| {
                 child.has_said("failed").unwrap_or_else(|| format!("it {silence}"))
             };
             held.push(what.unwrap_or_else(failed));
         }
+        self.awaited = self.attackers.len();
         self.note_attackers(&held);
         held
     }
@@ -287,6 +292,7 @@ impl Stage {
     /// The attackers go.
     pub fn relieve(&mut self) {
         self.attackers.iter_mut().for_each(|child| child.tell("leave"));
+        self.awaited = 0;
         for mut child in self.attackers.drain(..) {
             let end = child.leave();
             if end != "with status 0" && self.findings.notes.len() < 8 {
@@ -308,11 +314,11 @@ impl Stage {
     }
 
     /// Has the client call; the times in nanoseconds.
-    pub fn ask_client(&mut self, kind: &str, n: u64, when: &str) -> Vec<u64> {
+    pub fn ask_client(&mut self, kind: &str, amount: Amount, when: &str) -> Vec<u64> {
         if self.client_hangs {
             return Vec::new();
         }
-        self.client.tell(&format!("{kind} {n}"));
+        self.client.tell(&format!("{kind} {amount}"));
         match self.client.hear("called", self.patience) {
             Ok(times) => times.split(' ').filter_map(|time| time.parse().ok()).collect(),
             Err(silence) => {
@@ -383,7 +389,7 @@ impl Stage {
                 return;
             }
             before = now;
-            self.ask_client("plain", 1, "at rest");
+            self.ask_client("plain", Amount::of(1), "at rest");
             pause();
         }
     }

@@ -3,6 +3,7 @@
 
 use super::{Attack, Play, Run, Whose};
 use crate::attacker::Attacker;
+use crate::honest::Amount;
 use crate::stage::{Refusal, Setting, Stage};
 use crate::verdict::Findings;
 use std::io;
@@ -21,7 +22,7 @@ fn play(run: &Run) -> io::Result<Findings> {
     stage.server.tell("exhaust");
     let files = stage.server.hear("exhausted", patience).map_err(io::Error::other)?;
     stage.findings.note(format!("the server has opened {files} files"));
-    stage.ask_client("plain", 100, "while the table is full");
+    stage.ask_client("plain", Amount::of(100), "while the table is full");
     match stage.try_newcomer() {
         Ok(_) => stage.findings.note("meanwhile a new client is served"),
         Err(Refusal::Says(why)) => stage.findings.note(format!("meanwhile a new client: {why}")),

@@ -3,6 +3,7 @@
 
 use super::{Attack, Play, Run, Whose};
 use crate::attacker::Attacker;
+use crate::honest::Amount;
 use crate::stage::{Force, Setting, Stage};
 use crate::verdict::Findings;
 use baton_abi::claim::Claim;
@@ -31,12 +32,12 @@ fn play(run: &Run) -> io::Result<Findings> {
     let user = rustix::process::geteuid().is_root().then_some(super::STRANGER);
     stage.prepare(&[Force { attack: NAME, user, processes: 1 }])?;
     stage.restart_broker()?;
-    stage.ask_client("plain", 100, "after the broker's restart");
+    stage.ask_client("plain", Amount::of(100), "after the broker's restart");
     stage.go();
     stage.await_attackers();
     stage.relieve();
     stage.rest_of_grace();
-    stage.ask_client("object", 10, "after the time for coming back");
+    stage.ask_client("object", Amount::of(10), "after the time for coming back");
     Ok(stage.finish())
 }
 
