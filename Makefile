@@ -8,7 +8,7 @@ RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked $(RSBINDER) --target-dir target/rsbinder/inline
 SCRIPTS := .ci/run bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
-	tests/clients/build tests/clients/run tests/host/run tools/binder-vm
+	tests/clients/build tests/clients/run tests/host/run tests/programs/run tools/binder-vm
 
 .PHONY: help
 help:
@@ -41,8 +41,8 @@ build:
 	@echo 'build: baton'
 	@$(CARGO) build --release --quiet
 
-.PHONY: test test-workspace test-instructions test-loom test-uapi test-rsbinder test-host test-hostile test-conformance
-test: test-workspace test-instructions test-loom test-uapi test-rsbinder test-host test-hostile test-conformance
+.PHONY: test test-workspace test-instructions test-loom test-uapi test-programs test-rsbinder test-host test-hostile test-conformance
+test: test-workspace test-instructions test-loom test-uapi test-programs test-rsbinder test-host test-hostile test-conformance
 
 test-workspace: setup
 	@echo 'test: workspace'
@@ -61,6 +61,10 @@ test-uapi: setup build
 	@echo 'test: the driver behind its ioctl interface'
 	@$(MAKE) --quiet --no-print-directory -C tests/uapi
 	@BATON_LOG=off scripts/with-binder $(BATON) run -- target/uapi-test
+
+test-programs: setup build
+	@echo 'test: goroutines and coroutines'
+	@tests/programs/run
 
 test-rsbinder: setup build
 	@echo 'test: rsbinder programs, system calls made inline'

@@ -184,9 +184,10 @@ impl Attack {
 
     fn send(&self, input: &mut Input<'_>) {
         let Some(socket) = &self.socket else { return };
-        let number = (input.below(4) as u32).to_ne_bytes();
-        let packet = &number[..input.pick(&[4, 4, 4, 0, 2])];
         let fds: Vec<_> = (0..input.below(4)).map(|_| socket.as_fd()).collect();
+        let count = if input.u8() < 240 { fds.len() as u32 } else { input.u32() };
+        let number = [(input.below(4) as u32).to_ne_bytes(), count.to_ne_bytes()].concat();
+        let packet = &number[..input.pick(&[8, 8, 8, 0, 4])];
         let _ = super::machine::send(socket, packet, &fds, SendFlags::DONTWAIT);
     }
 

@@ -20,9 +20,10 @@
 //! the first message on the channel's socket. The client maps it for writing, although it writes nothing there:
 //! a futex wake by such a map is cheaper.
 //!
-//! A message on the socket is a u32: 0 is a doorbell (with a descriptor, the server's bell page),
-//! everything else the number of the descriptors that come with it or, if none do, of those whose
-//! message will not come after all.
+//! A message on the socket is two u32, a number and how many descriptors come with it. The number 0
+//! is a doorbell (with a descriptor, the server's bell page), everything else that of the
+//! descriptors or, if there are none, of those whose message will not come after all. The server's
+//! first message says that it has the channel.
 
 use bytemuck::{Pod, Zeroable};
 

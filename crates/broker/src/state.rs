@@ -122,7 +122,7 @@ impl State {
         let process = self.new_process(identity.clone(), context, rights, channels);
         self.with_pid.entry(pid).or_default().insert(id);
         self.processes.insert(id, process);
-        self.charge(id, Resource::Processes);
+        self.accounts.open(uid, rights);
         Ok(identity)
     }
 
@@ -145,7 +145,7 @@ impl State {
             handles: Default::default(),
             channels: Default::default(),
             freezer: Default::default(),
-            usage: Usage::default(),
+            usage: Usage { processes: 1, ..Usage::default() },
             rights,
             handles_given: Quota::new(self.limits.process.handles.into()),
             served: Quota::new(served.into()),

@@ -449,7 +449,7 @@ fn accounts_say_what_users_have_and_could_have() {
         other => panic!("{other:?}"),
     };
     const ACCOUNTS: Request = Request::Accounts { from: 0 };
-    let all = accounts(&mut core, 0);
+    let all = accounts(&mut core, OWNER);
     let shares = |account: &Account| -> Vec<(u64, u64)> {
         account.shares.iter().map(|share| (share.taken, share.left)).collect()
     };

@@ -412,3 +412,32 @@ fn handles_keep_their_numbers_and_leave_the_others_free() {
     });
     assert_eq!(got, [1, 3, 5]);
 }
+
+#[test]
+fn an_owner_that_leaves_takes_its_word_for_absent_holders_back() {
+    let mut core = heir();
+    rejoin(&mut core, OWNING, &[held(7, true, HOLDING)]);
+    core.gone(OWNING);
+    core.effects();
+    rejoin(&mut core, OWNING, &[]);
+    // The holder hears that it was not vouched for.
+    rejoin(&mut core, HOLDING, &[holds(5, 7, 1, 1)]);
+    assert_eq!(core.events(), [(HOLDING, Event::Denied { handle: 5 })]);
+    settle(&mut core);
+    core.gone(OWNING);
+    core.gone(HOLDING);
+    assert!(core.state.is_empty(), "{:?}", core.state);
+}
+
+#[test]
+fn one_name_for_two_channels_is_none() {
+    let mut core = heir();
+    rejoin(&mut core, OWNING, &[channel(8, End::Server, HOLDING), channel(8, End::Client, THIRD)]);
+    rejoin(&mut core, HOLDING, &[channel(8, End::Client, OWNING)]);
+    rejoin(&mut core, THIRD, &[channel(8, End::Server, OWNING)]);
+    settle(&mut core);
+    for process in [OWNING, HOLDING, THIRD] {
+        core.gone(process);
+    }
+    assert!(core.state.is_empty(), "{:?}", core.state);
+}

@@ -44,6 +44,11 @@ pub type baton_handler = Option<
 /// Told once of a death, on a thread that serves. It must return: no longjmp, no exception.
 pub type baton_recipient = Option<unsafe extern "C" fn(user: *mut c_void)>;
 
+/// `EBADF` in a child of fork.
+fn here(process: &Process) -> Result<(), Errno> {
+    if process.is_inherited() { Err(Errno::BADF) } else { Ok(()) }
+}
+
 /// The C program's own pointer.
 struct User(*mut c_void);
 
@@ -100,6 +105,7 @@ pub unsafe extern "C" fn baton_open(
 /// Ends the process's part: calls under way are `-EPIPE`, new ones `-EBADF`, threads that serve
 /// return, others see it die.
 /// Everything stays valid until it is freed. May be called from a handler.
+/// A child of fork does not have what its parent has opened: `-EBADF` from whatever it does with that, but for freeing it.
 ///
 /// # Safety
 /// `process` is null or from `baton_open`.
@@ -107,7 +113,9 @@ pub unsafe extern "C" fn baton_open(
 pub unsafe extern "C" fn baton_shut_down(process: *const baton_process) -> c_int {
     guard(|| {
         // SAFETY: by this function's contract.
-        unsafe { given(process)? }.process.close();
+        let process = unsafe { &given(process)?.process };
+        here(process)?;
+        process.close();
         Ok(0)
     })
 }
@@ -142,6 +150,7 @@ pub unsafe extern "C" fn baton_add_object(
         // SAFETY: by this function's contract.
         let (process, out) = unsafe { (&given(process)?.process, given_mut(out)?) };
         let handler = handler.ok_or(Errno::INVAL)?;
+        here(process)?;
         let user = User(user);
         // Weak: the process owns its objects.
         let owner: Weak<Process> = Arc::downgrade(process);
@@ -214,6 +223,7 @@ pub unsafe extern "C" fn baton_handle_clone(
     guard(|| {
         // SAFETY: by this function's contract.
         let (from, out) = unsafe { (given(handle)?, given_mut(out)?) };
+        here(&from.process)?;
         let (handle, process) = (from.handle.clone(), Arc::clone(&from.process));
         Ok(give(out, baton_handle { handle, process }))
     })
@@ -301,6 +311,7 @@ pub unsafe extern "C" fn baton_link_to_death(
         // SAFETY: by this function's contract.
         let to = unsafe { given(handle)? };
         let recipient = recipient.ok_or(Errno::INVAL)?;
+        here(&to.process)?;
         let user = User(user);
         to.process.link_to_death(&to.handle, move || {
             guard_or((), || {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { ECHO = 1, CALL_BACK, PIPE, REFUSE, COUNT, COME_HOME, STOP };
@@ -243,6 +244,48 @@ static void check_one_way(baton_handle *manager) {
     baton_parcel_free(empty);
 }
 
+// A child does not have what its parent has opened, and can open its own.
+static void check_fork(baton_process *process, baton_handle *manager, baton_object *object) {
+    baton_parcel *parcel = baton_parcel_new();
+    baton_received *reply;
+    CHECK(baton_parcel_write_object(parcel, object) == 0);
+    CHECK(baton_parcel_write_handle(parcel, manager) == 0);
+    CHECK(baton_call(manager, ECHO, parcel, &reply) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        baton_parcel *empty = baton_parcel_new();
+        baton_handle *handle;
+        baton_object *other;
+        baton_received *answer;
+        alarm(120);
+        CHECK(baton_call(manager, ECHO, empty, &answer) == -EBADF);
+        CHECK(baton_call(manager, ECHO, parcel, &answer) == -EBADF);
+        CHECK(baton_one_way(manager, COUNT, empty) == -EBADF);
+        CHECK(baton_add_object(process, echo, &caller, &other) == -EBADF);
+        CHECK(baton_become_context_manager(object) == -EBADF);
+        CHECK(baton_context_manager(process, &handle) == -EBADF);
+        CHECK(baton_handle_clone(manager, &handle) == -EBADF);
+        CHECK(baton_link_to_death(manager, mourn, NULL) == -EBADF);
+        CHECK(baton_serve(process) == -EBADF);
+        CHECK(baton_received_handle(reply, 0, &handle) != 0);
+        CHECK(baton_shut_down(process) == -EBADF);
+        baton_parcel_free(parcel);
+        baton_received_free(reply);
+        baton_handle_free(manager);
+        baton_object_free(object);
+        baton_close(process);
+        CHECK(baton_open("binder", NULL, &process) == 0);
+        CHECK(baton_context_manager(process, &manager) == 0);
+        CHECK(baton_call(manager, ECHO, empty, &answer) == 0);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    baton_received_free(reply);
+    baton_parcel_free(parcel);
+}
+
 static void run_client(const char *socket) {
     baton_process *process;
     baton_handle *manager, *again;
@@ -269,6 +312,7 @@ static void run_client(const char *socket) {
     CHECK(baton_link_to_death(manager, mourn, &death[1]) == 0);
     CHECK(baton_link_to_death(again, mourn, &death[1]) == 0);
     CHECK(pthread_create(&thread, NULL, serve, process) == 0);
+    check_fork(process, manager, object);
     baton_parcel *empty = baton_parcel_new();
     baton_received *reply;
     CHECK(baton_one_way(manager, STOP, empty) == 0);

@@ -4,8 +4,8 @@
 //! `LD_PRELOAD`, would run on without Baton and fail in ways that say nothing: so it is refused.
 
 use crate::failure::{Failure, Kind};
-use object::elf::{FileHeader32, FileHeader64, PT_INTERP};
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::elf::{DT_NEEDED, ELF_NOTE_GO, FileHeader32, FileHeader64, PT_INTERP};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, FileKind};
 use rustix::fs::Access;
 use std::ffi::{OsStr, OsString};
@@ -21,6 +21,8 @@ const MAX_INTERPRETERS: u32 = 5;
 enum Form {
     /// An ELF file of this machine with this loader.
     Dynamic(PathBuf),
+    /// One of Go's, with a loader and without a library.
+    GoAlone,
     /// A script with this interpreter.
     Script(PathBuf),
     /// Loaded by the kernel alone.
@@ -110,6 +112,11 @@ fn check(program: &Path, path: &Path, interpreters: u32) -> Result<(), Failure> 
              the interposer",
             "link it dynamically (for Rust: a -gnu target without +crt-static)",
         ),
+        Form::GoAlone => refuse(
+            "it is a Go program without the C library: Go's runtime then replaces the thread pointer and the \
+             signal handlers that the interposer needs",
+            "build it with CGO_ENABLED=1 -buildmode=pie, and import \"C\"",
+        ),
         Form::Foreign => refuse(
             "it is built for another kind of processor or word size than the interposer",
             "build it for the same one as baton",
@@ -157,10 +164,27 @@ fn elf<E: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Form {
     let Ok(segments) = header.program_headers(endian, bytes) else { return Form::Unknown };
     let loader = segments.iter().find(|segment| segment.p_type(endian) == PT_INTERP);
     match loader.map(|segment| segment.interpreter(endian, bytes)) {
+        Some(Ok(Some(_))) if is_go_alone::<E>(segments, endian, bytes) => Form::GoAlone,
         Some(Ok(Some(loader))) => Form::Dynamic(PathBuf::from(OsStr::from_bytes(loader))),
         Some(_) => Form::Unknown,
         None => Form::Static,
     }
+}
+
+/// Whether Go's linker has left its note, and no library is asked for.
+fn is_go_alone<E: FileHeader<Endian = Endianness>>(
+    segments: &[E::ProgramHeader],
+    endian: Endianness,
+    bytes: &[u8],
+) -> bool {
+    let dynamic = segments.iter().find_map(|segment| segment.dynamic(endian, bytes).ok().flatten());
+    let needs_a_library =
+        dynamic.is_some_and(|entries| entries.iter().any(|entry| entry.tag(endian) == DT_NEEDED));
+    let is_go = |segment: &E::ProgramHeader| {
+        let Ok(Some(mut notes)) = segment.notes(endian, bytes) else { return false };
+        std::iter::from_fn(|| notes.next().ok().flatten()).any(|note| note.name() == ELF_NOTE_GO)
+    };
+    !needs_a_library && segments.iter().any(is_go)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The broker, whichever it is: when one dies, the control thread finds the next.
 #[derive(Debug)]
@@ -38,12 +39,31 @@ pub struct Broker {
 pub struct Link {
     /// The broker's.
     pub era: u32,
-    requests: OwnedFd,
+    /// Requests, events. None once the engine looks for another broker, which needs two numbers.
+    sockets: Option<[OwnedFd; 2]>,
     /// Held from a question to its answer.
     question: Lock<()>,
-    events: OwnedFd,
     lost: AtomicBool,
 }
+
+/// The broker's end of the connection is closed, or what it says is no protocol.
+#[derive(Debug)]
+pub struct Gone;
+
+/// One packet. The packet always arrives; its descriptors may not.
+#[derive(Debug)]
+pub struct Packet {
+    /// How long it is.
+    pub bytes: usize,
+    /// Its descriptors, close-on-exec. `EMFILE` if the process has no room for all of them: those
+    /// that came are closed again, the others are lost.
+    pub fds: Result<Vec<OwnedFd>, Errno>,
+}
+
+/// Pause after a failure of the system's that passes.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Attempts at a request that has no answer, one pause apart.
+const ATTEMPTS: u32 = 1000;
 
 /// What came of a greeting to the next broker.
 #[derive(Debug)]
@@ -70,10 +90,11 @@ impl Broker {
         let carried = pages.each_ref().map(AsFd::as_fd);
         send(&requests, &encode(&hello), &carried, SendFlags::empty()).map_err(failed)?;
         let uid = sockopt::socket_peercred(&requests).map_err(failed)?.uid;
-        let (packet, fds) = receive(&requests, RecvFlags::empty()).map_err(failed)?;
+        let (packet, fds) = receive_patiently(&requests).map_err(failed)?;
         match decode(&packet) {
             Some(Reply::Welcome { identity, era, card, stamps }) => {
-                let events = fds.into_iter().next().ok_or(failed(Errno::PROTO))?;
+                let mut fds = fds.map_err(failed)?.into_iter();
+                let events = fds.next().ok_or(failed(Errno::PROTO))?;
                 let link = Lock::new(Arc::new(Link::new(era, requests, events)));
                 // The program may go to another directory.
                 let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
@@ -123,7 +144,8 @@ impl Broker {
 
     /// What the next broker has answered.
     pub fn hear_next(&self, socket: OwnedFd) -> Greeting {
-        let Ok((packet, fds)) = receive(&socket, RecvFlags::DONTWAIT) else {
+        // Without room for the event socket this process is not welcome yet.
+        let Ok((packet, Ok(fds))) = receive(&socket, RecvFlags::DONTWAIT) else {
             return Greeting::Later;
         };
         match (decode(&packet), fds.into_iter().next()) {
@@ -133,12 +155,13 @@ impl Broker {
                     Err(_) => Greeting::Later,
                 }
             }
-            // It has not seen yet that an earlier attempt of ours is over.
-            (Some(Reply::Refused { errno }), _) if errno == Errno::BUSY.raw_os_error() => {
-                Greeting::Later
-            }
             (Some(Reply::Refused { errno }), _) => {
-                Greeting::Refused(Errno::from_raw_os_error(errno))
+                match Errno::from_raw_os_error(errno) {
+                    // It has not seen yet that an earlier attempt of ours is over.
+                    Errno::BUSY => Greeting::Later,
+                    errno if passes(errno) => Greeting::Later,
+                    errno => Greeting::Refused(errno),
+                }
             }
             _ => Greeting::Refused(Errno::PROTO),
         }
@@ -158,15 +181,26 @@ impl Broker {
 impl Link {
     fn new(era: u32, requests: OwnedFd, events: OwnedFd) -> Link {
         let (question, lost) = (Lock::new(()), AtomicBool::new(false));
-        Link { era, requests, question, events, lost }
+        Link { era, sockets: Some([requests, events]), question, lost }
     }
 
-    /// A request and its answer; a refusal is its errno. `ECONNREFUSED` once the broker is gone.
+    /// What stands in a lost broker's place until the next one has come.
+    pub fn none(era: u32) -> Link {
+        Link { era, sockets: None, question: Lock::new(()), lost: AtomicBool::new(true) }
+    }
+
+    fn requests(&self) -> Result<BorrowedFd<'_>, Errno> {
+        self.sockets.as_ref().map(|[requests, _]| requests.as_fd()).ok_or(Errno::CONNREFUSED)
+    }
+
+    /// A request and its answer; a refusal is its errno. `ECONNREFUSED` once the broker is gone;
+    /// `ENOMEM` and its like if the request could not be sent.
     pub fn ask(&self, request: &Request) -> Result<Reply, Errno> {
         let _question = self.question.lock();
-        let gone = |_| Errno::CONNREFUSED;
-        send(&self.requests, &encode(request), &[], SendFlags::empty()).map_err(gone)?;
-        let (packet, _) = receive(&self.requests, RecvFlags::empty()).map_err(gone)?;
+        let requests = self.requests()?;
+        let gone = |errno| if passes(errno) { errno } else { Errno::CONNREFUSED };
+        send(requests, &encode(request), &[], SendFlags::empty()).map_err(gone)?;
+        let (packet, _) = receive_patiently(requests).map_err(|_| Errno::CONNREFUSED)?;
         match decode(&packet) {
             Some(Reply::Refused { errno }) => Err(Errno::from_raw_os_error(errno)),
             Some(reply) => Ok(reply),
@@ -176,21 +210,41 @@ impl Link {
 
     /// A request without an answer. Lost with the broker if that is gone: false.
     pub fn tell(&self, request: &Request) -> bool {
-        send(&self.requests, &encode(request), &[], SendFlags::empty()).is_ok()
+        let Ok(requests) = self.requests() else { return false };
+        let packet = encode(request);
+        for _ in 0..ATTEMPTS {
+            match send(requests, &packet, &[], SendFlags::empty()) {
+                Err(errno) if passes(errno) => std::thread::sleep(PAUSE),
+                outcome => return outcome.is_ok(),
+            }
+        }
+        false
     }
 
-    /// The next event, if there is one. `Err` once the broker is gone.
-    pub fn next_event(&self) -> Result<Option<(Event, Vec<OwnedFd>)>, Errno> {
-        let (packet, fds) = match receive(&self.events, RecvFlags::DONTWAIT) {
-            Err(Errno::AGAIN) => return Ok(None),
-            other => other?,
-        };
-        decode(&packet).map(|event| Some((event, fds))).ok_or(Errno::PROTO)
+    /// The next event with its descriptors, if there is one.
+    #[expect(clippy::type_complexity, reason = "an event, and what came of its descriptors")]
+    pub fn next_event(&self) -> Result<Option<(Event, Result<Vec<OwnedFd>, Errno>)>, Gone> {
+        let events = self.events().ok_or(Gone)?;
+        match receive(events, RecvFlags::DONTWAIT) {
+            Ok((packet, fds)) => decode(&packet).map(|event| Some((event, fds))).ok_or(Gone),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(errno) if passes(errno) => {
+                // The event stays where it is.
+                std::thread::sleep(PAUSE);
+                Ok(None)
+            }
+            Err(_) => Err(Gone),
+        }
     }
 
-    /// Its last event has been taken, and nothing can be asked any more. True the first time.
+    /// Its last event has been taken, and nothing can be asked any more: the broker, if it lives,
+    /// sees so and can take this process back. True the first time.
     pub fn set_lost(&self) -> bool {
-        !self.lost.swap(true, Ordering::SeqCst)
+        let is_first = !self.lost.swap(true, Ordering::SeqCst);
+        if is_first {
+            self.shut_down();
+        }
+        is_first
     }
 
     /// Whether [`Link::set_lost`] was called.
@@ -198,14 +252,14 @@ impl Link {
         self.lost.load(Ordering::SeqCst)
     }
 
-    /// To poll for events.
-    pub fn events(&self) -> BorrowedFd<'_> {
-        self.events.as_fd()
+    /// To poll for events, as long as there are any.
+    pub fn events(&self) -> Option<BorrowedFd<'_>> {
+        self.sockets.as_ref().map(|[_, events]| events.as_fd())
     }
 
     /// To be closed in a child of fork.
-    pub fn sockets(&self) -> [BorrowedFd<'_>; 2] {
-        [self.requests.as_fd(), self.events.as_fd()]
+    pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().flatten().map(AsFd::as_fd)
     }
 
     /// The process is no more.
@@ -216,10 +270,29 @@ impl Link {
     }
 }
 
+/// Whether a failure says nothing of the connection: the system lacks memory or descriptors for now.
+pub fn passes(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOMEM
+            | Errno::NOBUFS
+            | Errno::MFILE
+            | Errno::NFILE
+            | Errno::TOOMANYREFS
+            | Errno::AGAIN
+            | Errno::DQUOT
+    )
+}
+
 /// Channels for which this process has descriptors as server: two for each, of half the table.
 fn channels() -> u32 {
+    u32::try_from(descriptors() / 4).unwrap_or(u32::MAX)
+}
+
+/// How many descriptors this process may have at this moment.
+pub fn descriptors() -> u64 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    limit.map_or(u32::MAX, |limit| u32::try_from(limit / 4).unwrap_or(u32::MAX))
+    limit.unwrap_or(u64::MAX)
 }
 
 /// Connects to the broker's socket, and makes sure of who listens: its directory may be one that
@@ -265,22 +338,34 @@ pub fn send(
     }
 }
 
-/// Receives one packet with its descriptors, which are close-on-exec. The end is `ECONNRESET`.
-pub fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {
+/// What a packet holds, and its descriptors as in [`Packet`].
+pub type Received = (Vec<u8>, Result<Vec<OwnedFd>, Errno>);
+
+/// Receives one packet with its descriptors. The end is `ECONNRESET`.
+fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<Received, Errno> {
     let mut packet = vec![0; MAX_PACKET_BYTES];
-    let (bytes, fds) = receive_into(socket, &mut packet, 4, flags)?;
+    let Packet { bytes, fds } = receive_into(socket, &mut packet, 4, flags)?;
     packet.truncate(bytes);
     Ok((packet, fds))
 }
 
-/// Receives one packet into `packet`, with up to `max_fds` descriptors. `EMFILE` if some of the
-/// descriptors could not be installed: those that could are closed again.
+/// Waits for a packet for as long as the connection stands.
+pub fn receive_patiently(socket: impl AsFd) -> Result<Received, Errno> {
+    loop {
+        match receive(&socket, RecvFlags::empty()) {
+            Err(errno) if passes(errno) => std::thread::sleep(PAUSE),
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Receives one packet into `packet`, with up to `max_fds` descriptors.
 pub fn receive_into(
     socket: impl AsFd,
     packet: &mut [u8],
     max_fds: usize,
     flags: RecvFlags,
-) -> Result<(usize, Vec<OwnedFd>), Errno> {
+) -> Result<Packet, Errno> {
     let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(max_fds))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = flags | RecvFlags::CMSG_CLOEXEC;
@@ -297,11 +382,9 @@ pub fn receive_into(
             fds.extend(rights);
         }
     }
-    if message.flags.contains(rustix::net::ReturnFlags::CTRUNC) {
-        return Err(Errno::MFILE);
-    }
     if message.bytes == 0 {
         return Err(Errno::CONNRESET);
     }
-    Ok((message.bytes, fds))
+    let is_cut = message.flags.contains(rustix::net::ReturnFlags::CTRUNC);
+    Ok(Packet { bytes: message.bytes, fds: if is_cut { Err(Errno::MFILE) } else { Ok(fds) } })
 }

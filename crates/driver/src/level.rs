@@ -10,9 +10,12 @@
 //! A level is a number, so that a thread that has the one that is wanted finds out by one comparison. Everything
 //! here is done in the thread's own right; what it may not, it does not.
 //!
+//! Threads that the program starts meanwhile are ordinary ones: with a real-time priority comes SCHED_RESET_ON_FORK,
+//! as with those that Android's kernels give. A thread that may not take the flag back keeps it.
+//!
 //! **Invariant**: a thread is made less urgent only if it can come back.
 
-use crate::thread;
+use crate::thread::{self, Children};
 use baton_abi::uapi::*;
 use rustix::process::{Resource, geteuid, getrlimit};
 use std::cell::Cell;
@@ -105,6 +108,13 @@ fn is_to_change(wanted: Level, before: Level) -> bool {
     !is_below && wanted != before && DENIED.get() != Some(wanted)
 }
 
+/// What a thread was before it was given a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Before {
+    level: Level,
+    children: Children,
+}
+
 /// What a transaction is to be served by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
@@ -134,14 +144,16 @@ pub fn of_transaction(wanted: Option<Wanted>) -> Level {
 
 /// The calling thread is from now on at the level that is wanted, if it may be and was not. Then what it was at
 /// before, for [`restore`].
-pub fn adopt(wanted: Wanted) -> Option<Level> {
+pub fn adopt(wanted: Wanted) -> Option<Before> {
     let (wanted, before) = wanted_elsewhere(wanted)?;
+    let is_real_time = wanted.rank().is_some();
+    let children = if is_real_time { thread::children() } else { Children::Inherit };
     if !set(wanted, before) {
         DENIED.set(Some(wanted));
         return None;
     }
     OWN.set((thread::rank_changes(), wanted));
-    Some(before)
+    Some(Before { level: before, children })
 }
 
 /// The level, if it is another one than that of the calling thread, which is the second.
@@ -157,13 +169,15 @@ fn wanted_elsewhere(wanted: Wanted) -> Option<(Level, Level)> {
 }
 
 /// The level before [`adopt`].
-pub fn restore(before: Level) {
+pub fn restore(Before { level, children }: Before) {
     let was_real_time = OWN.get().1.rank().is_some();
-    while_at_it(|| match before.rank() {
-        rank if was_real_time => _ = thread::set_rank(rank),
-        _ => _ = set_nice(before.0),
+    while_at_it(|| match level.rank() {
+        rank if was_real_time => {
+            _ = thread::set_rank(rank, children) || thread::set_rank(rank, Children::Ordinary);
+        }
+        _ => _ = set_nice(level.0),
     });
-    OWN.set((thread::rank_changes(), before));
+    OWN.set((thread::rank_changes(), level));
 }
 
 fn set_nice(value: i16) -> bool {
@@ -225,7 +239,7 @@ fn own_again() -> Level {
 
 fn set(wanted: Level, before: Level) -> bool {
     while_at_it(|| match wanted.rank() {
-        Some(rank) => thread::set_rank(Some(rank)),
+        Some(rank) => thread::set_rank(Some(rank), Children::Ordinary),
         None if wanted > before && !may_be_at(before) => false,
         None => {
             // As far as it may.

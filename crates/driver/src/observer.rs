@@ -1,11 +1,11 @@
 //! A connection to the broker that looks and manages, and takes part in nothing.
 
-use crate::control::{dial, receive, send};
+use crate::control::{dial, receive_patiently, send};
 use crate::device::OpenError;
 use baton_abi::control::{Account, Cursor, Reply, Report, Request, VERSION, decode, encode};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::SendFlags;
 use std::path::Path;
 
 /// The connection. A broker that runs until it is idle runs for as long as one is open.
@@ -26,7 +26,7 @@ impl Observer {
     /// A question and its answer; a refusal is its errno.
     fn ask(&self, request: &Request) -> Result<Reply, Errno> {
         send(&self.socket, &encode(request), &[], SendFlags::empty())?;
-        let (packet, _) = receive(&self.socket, RecvFlags::empty())?;
+        let (packet, _) = receive_patiently(&self.socket)?;
         match decode(&packet).ok_or(Errno::PROTO)? {
             Reply::Refused { errno } => Err(Errno::from_raw_os_error(errno)),
             reply => Ok(reply),

@@ -315,6 +315,11 @@ impl Engine {
                 let mut message = prepared.message;
                 message.stamp = stamp(self.broker.stamps);
                 let mut state = self.lock();
+                if !channel.was_taken_up() && channel.ends().dead {
+                    self.unlock(state);
+                    self.cancel(&channel, &prepared);
+                    return Err((Box::new(departure), channel.ended()));
+                }
                 channel.set_progress(via.lane as usize, Progress::Departed);
                 state.departed(tid, departure, via, token, Completion::Taken);
                 if self.is_polling()

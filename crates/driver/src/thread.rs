@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use rustix::thread::CpuSet;
 
 use std::cell::Cell;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Starts a thread on which no signal handler of the program runs.
@@ -87,12 +88,35 @@ pub fn ranks_changed() {
     RANK_CHANGES.fetch_add(1, Ordering::AcqRel);
 }
 
-/// The calling thread gets this rank, or none, in its own right. Nobody is told. False if it may not have it.
-pub fn set_rank(rank: Option<Rank>) -> bool {
+/// What rank threads have that a thread starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Children {
+    /// That of the thread.
+    Inherit,
+    /// None (SCHED_RESET_ON_FORK).
+    Ordinary,
+}
+
+/// What threads have that the calling one starts.
+pub fn children() -> Children {
+    // SAFETY: asks about the calling thread, and touches no memory.
+    match unsafe { libc::sched_getscheduler(0) } {
+        policy if policy > 0 && policy & libc::SCHED_RESET_ON_FORK != 0 => Children::Ordinary,
+        _ => Children::Inherit,
+    }
+}
+
+/// The calling thread gets this rank, or none, in its own right. Nobody is told. False if it may not have it: without
+/// a privilege a thread may not go from [`Children::Ordinary`] to [`Children::Inherit`].
+pub fn set_rank(rank: Option<Rank>, children: Children) -> bool {
     let (policy, priority) = rank.unwrap_or((libc::SCHED_OTHER, 0));
     let parameters = libc::sched_param { sched_priority: priority };
+    let flag = match children {
+        Children::Inherit => 0,
+        Children::Ordinary => libc::SCHED_RESET_ON_FORK,
+    };
     // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
-    let set = unsafe { libc::sched_setscheduler(0, policy, &parameters) } == 0;
+    let set = unsafe { libc::sched_setscheduler(0, policy | flag, &parameters) } == 0;
     if set {
         RANK.set((rank_changes(), rank));
     }
@@ -103,6 +127,17 @@ pub fn set_rank(rank: Option<Rank>) -> bool {
 #[inline]
 pub fn rank_changes() -> u32 {
     RANK_CHANGES.load(Ordering::Acquire)
+}
+
+/// In children of fork, threads know nothing of their rank, nor of the ways by which their parents' called.
+pub fn forget_in_children() {
+    static HANDLER: Once = Once::new();
+    // SAFETY: the handler is a function of ours, which touches one word and nothing else.
+    HANDLER.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
+}
+
+extern "C" fn in_child() {
+    ranks_changed();
 }
 
 /// Whether the calling thread runs at a real-time priority, as [`rank`] has it.

@@ -1,40 +1,50 @@
-//! How many instructions a call of four bytes takes in user space, client and server together:
-//! counted by valgrind's callgrind, which does not waver as a clock does. Of a typed call, and of one
-//! by the raw interface with what the program there does itself; and of two mailboxes alone, by which a call goes.
+//! How many instructions a call of four bytes takes in user space, client and server together, where neither waits: counted by
+//! valgrind's callgrind. Typed calls, calls by a line, calls by the raw interface with its program's own part, and the two mailboxes
+//! alone by which a call goes.
+//!
+//! Each end runs alone, beside a peer that one thread plays along with it ([`Peer`]): what it waits for is there before it looks. So
+//! the count does not depend on who gets a processor when. It stands for two ends on two processors that meet each other's messages
+//! at the first look; that they do is for `baton bench rpc --check`.
 //!
 //! The test starts itself under valgrind with two numbers of calls, and divides the difference.
 
 #[path = "support/program.rs"]
 mod program;
 
-use baton_abi::lane::Kind;
+use baton_abi::control::End;
+use baton_abi::lane::{AREA_BYTES, ChainEntry, Kind, Message, area_at, header};
 use baton_abi::uapi::BC_ENTER_LOOPER;
 use baton_broker::{Config, Running};
-use baton_driver::process::{Parcel, Process};
+use baton_driver::process::{Handle, Object, Parcel, Process};
 use baton_shm::mailbox::{Mailbox, Seen};
 use program::{Commands, Program};
 use rustix::thread::CpuSet;
+use std::hint::black_box;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier, OnceLock};
+use std::thread;
 
-/// Ways to call, the instructions that a call may take (what it takes, and one twentieth), and how many more calls the longer
-/// run makes. Of the raw interface half are the test's own. See docs/performance.md.
+/// Ways to call, the instructions that a call may take without the peers', and how many more calls the longer run makes.
 const WAYS: [Way; 4] = [
-    ("mailboxes", ping_pong, 180, 50_000),
-    ("line", call_by_line, 400, 50_000),
-    ("typed", call, 715, 50_000),
-    ("raw", exchange, 10_700, 10_000),
+    (MAILBOXES, post_and_take, 130, 100_000),
+    ("line", call_by_line, 500, 400_000),
+    ("typed", call, 800, 400_000),
+    ("raw", exchange, 11_000, 50_000),
 ];
 type Way = (&'static str, fn(u64), u64, u64);
+/// The peers' own part of all but the first.
+const PEERS: Way = ("peers", play, 0, 100_000);
+const MAILBOXES: &str = "mailboxes";
 /// Calls of the shorter run.
 const CALLS: u64 = 2_000;
-/// Most runs of each.
-const RUNS: usize = 12;
+/// Calls after which each end knows the other, and a looper dwells at its only caller's lane.
+const KNOWN_AFTER: u64 = 300;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, hidden, calls] = &arguments[..]
-        && let Some((_, make, ..)) = WAYS.iter().find(|(name, ..)| name == hidden)
+        && let Some((_, make, ..)) = WAYS.iter().chain(&[PEERS]).find(|(name, ..)| name == hidden)
     {
         on_one_processor();
         make(calls.parse().expect("a number"));
@@ -44,91 +54,266 @@ fn main() -> ExitCode {
         println!("skipped: not an optimised build");
         return ExitCode::SUCCESS;
     }
+    let Some(peers) = of_a_call(PEERS) else {
+        println!("skipped: valgrind is not installed");
+        return ExitCode::SUCCESS;
+    };
     let mut too_many = false;
-    for (name, _, most, more) in WAYS {
-        let Some(each) = of_a_call(name, most, more) else {
-            println!("skipped: valgrind is not installed");
-            return ExitCode::SUCCESS;
-        };
+    for way in WAYS {
+        let (name, _, most, _) = way;
+        let all = of_a_call(way).expect("valgrind is installed");
+        let each = if name == MAILBOXES { all } else { all - peers };
         println!("{name}: {each} instructions a call, of {most}");
         too_many |= each > most;
     }
     if too_many { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Nobody spins there.
+/// So that nobody moves, and nobody spins before the peers say where they are.
 fn on_one_processor() {
     let mut first = CpuSet::new();
     first.set(rustix::thread::sched_getcpu());
     rustix::thread::sched_setaffinity(None, &first).expect("a processor on which it runs");
 }
 
-/// The same as [`call`], by command buffers.
+/// The other end of the first lane of the only channel, by its memory: it repeats the message that it sent last, with other data.
+#[derive(Clone, Copy)]
+struct Peer {
+    head: usize,
+    lane: usize,
+}
+
+/// A processor on which no end runs.
+const ELSEWHERE: u32 = 4096;
+
+impl Peer {
+    /// Of a channel that both ends have used.
+    fn find() -> Peer {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("our own maps");
+        let hex = |word: &str| usize::from_str_radix(word, 16).expect("a number");
+        // Where a byte of the channel's file is mapped.
+        let place = |at: usize| {
+            let channels = maps.lines().filter(|line| line.contains("/memfd:baton-channel"));
+            let mut places = channels.filter_map(|line| {
+                let mut words = line.split_ascii_whitespace();
+                let (start, end) = words.next()?.split_once('-')?;
+                let before = at.checked_sub(hex(words.nth(1)?))?;
+                (before < hex(end) - hex(start)).then(|| hex(start) + before)
+            });
+            places.next().expect("it is mapped")
+        };
+        Peer { head: place(0), lane: place(area_at(0, End::Server)) }
+    }
+
+    fn word(self, at: usize) -> &'static AtomicU32 {
+        // SAFETY: within a channel's map, which stays as long as its ends are open; whoever else touches these words does so by
+        // atomics.
+        unsafe { AtomicU32::from_ptr(at as *mut u32) }
+    }
+
+    /// Says that it runs on another processor than the end that is counted, which therefore looks before it sleeps.
+    fn is_elsewhere(self, end: End) {
+        let at = match end {
+            End::Server => header::CLIENT_PROCESSOR,
+            End::Client => header::SERVER_PROCESSOR,
+        };
+        self.word(self.head + at).store(ELSEWHERE, Relaxed);
+    }
+
+    /// The mailbox from which an end takes.
+    fn inbox(self, end: End) -> Mailbox<'static> {
+        Mailbox::new(self.word(self.area(end)))
+    }
+
+    fn area(self, inbox_of: End) -> usize {
+        self.lane + area_at(0, inbox_of) - area_at(0, End::Server)
+    }
+
+    /// Sends a request to the server, or an answer to the client.
+    fn send(self, to: End, data: u32) {
+        let chain = match to {
+            End::Server => size_of::<ChainEntry>(),
+            End::Client => 0,
+        };
+        self.word(self.area(to) + size_of::<Message>() + chain).store(data, Relaxed);
+        self.inbox(to).post();
+    }
+
+    /// Takes what an end has sent: a looper that dwells watches on.
+    fn take_from(self, end: End) {
+        match end {
+            End::Client => self.inbox(End::Server).clear_watched(),
+            End::Server => self.inbox(End::Client).clear(),
+        }
+    }
+}
+
+/// The handler only answers.
+const ANSWERS: u64 = u64::MAX;
+/// It answers by hand, and keeps its looper until the client's end has been counted. Then it plays the client.
+const KEEPS: u64 = u64::MAX - 1;
+
+/// The two ends of so many calls, and what their handler does.
+struct Stage {
+    calls: u64,
+    /// [`ANSWERS`], [`KEEPS`], or how many calls more it makes as the client.
+    act: AtomicU64,
+    peer: OnceLock<Peer>,
+    /// The client's end has been counted; and the server's.
+    counted: [Barrier; 2],
+}
+
+impl Stage {
+    fn new(calls: u64) -> Arc<Stage> {
+        let (act, peer) = (AtomicU64::new(ANSWERS), OnceLock::new());
+        Arc::new(Stage { calls, act, peer, counted: [(); 2].map(|()| Barrier::new(2)) })
+    }
+
+    /// In the handler of each call.
+    #[inline(always)]
+    fn handle(&self, value: u32) {
+        if let Some(&peer) = self.peer.get() {
+            match self.act.load(Relaxed) {
+                ANSWERS => {}
+                KEEPS => self.keep(peer, value),
+                left => {
+                    peer.take_from(End::Server);
+                    self.call(peer, left, value);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn call(&self, peer: Peer, left: u64, value: u32) {
+        match left.checked_sub(1) {
+            Some(left) => {
+                self.act.store(left, Relaxed);
+                peer.send(End::Server, value);
+            }
+            None => _ = self.counted[1].wait(),
+        }
+    }
+
+    #[cold]
+    fn keep(&self, peer: Peer, value: u32) {
+        peer.send(End::Client, value);
+        self.counted[0].wait();
+        peer.is_elsewhere(End::Server);
+        self.call(peer, self.calls, value);
+    }
+
+    /// Counts both ends of the calls, which `call` makes.
+    fn count(&self, mut call: impl FnMut(u32) -> u32) {
+        let mut check = |value: u32| assert_eq!(call(value), value);
+        (0..KNOWN_AFTER).for_each(|number| check(number as u32));
+        let peer = *self.peer.get_or_init(Peer::find);
+        self.act.store(KEEPS, Relaxed);
+        check(0);
+        peer.is_elsewhere(End::Client);
+        for number in 0..self.calls {
+            peer.send(End::Client, number as u32);
+            check(number as u32);
+            peer.take_from(End::Client);
+        }
+        self.counted.iter().for_each(|counted| _ = counted.wait());
+    }
+}
+
+/// Counts what `count` does with a client of a server and its only object.
+fn count_typed(add: impl FnOnce(&Process) -> Object, count: impl FnOnce(&Process, &Handle)) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let broker = Running::start(Config::at(directory.path().join("broker.sock"))).expect("broker");
+    let server = Process::open("binder", broker.socket()).expect("open");
+    server.become_context_manager(add(&server)).expect("nobody else is");
+    let serving = server.clone();
+    let looper = thread::spawn(move || serving.serve());
+    let client = Process::open("binder", broker.socket()).expect("open");
+    let manager = client.context_manager().expect("there is one");
+    count(&client, &manager);
+    server.close();
+    looper.join().expect("it ends");
+}
+
+/// The peers alone, in memory in which nobody is.
+fn play(calls: u64) {
+    let lane = vec![0_u64; 2 * AREA_BYTES / 8].leak().as_ptr().addr();
+    let stage = Stage::new(calls);
+    let peer = *stage.peer.get_or_init(|| Peer { head: lane, lane });
+    stage.act.store(calls, Relaxed);
+    for number in 0..calls {
+        let number = black_box(number as u32);
+        peer.send(End::Client, number);
+        stage.handle(number);
+        peer.take_from(End::Client);
+    }
+}
+
+/// A function called by a line.
+fn call_by_line(calls: u64) {
+    let stage = Stage::new(calls);
+    let handler = Arc::clone(&stage);
+    let add = |server: &Process| {
+        server.add_function(move |_, value: u32| {
+            handler.handle(value);
+            Ok(value)
+        })
+    };
+    count_typed(add, |client, manager| {
+        let mut line = client.line(manager).expect("its own handle");
+        stage.count(|value| line.call(1, &value).expect("answered"));
+    });
+}
+
+/// An object called with parcels.
+fn call(calls: u64) {
+    let stage = Stage::new(calls);
+    let handler = Arc::clone(&stage);
+    let add = |server: &Process| {
+        server.add_object(move |request| {
+            handler.handle(value_of(request.data()));
+            Ok(Parcel::from(request.data()))
+        })
+    };
+    count_typed(add, |client, manager| {
+        stage.count(|value| {
+            let request = value.to_ne_bytes();
+            let reply = client.call(manager, 1, &Parcel::from(&request[..])).expect("answered");
+            value_of(reply.data())
+        });
+    });
+}
+
+fn value_of(data: &[u8]) -> u32 {
+    u32::from_ne_bytes(data.try_into().expect("four bytes"))
+}
+
+/// The like of [`call`], by command buffers.
 fn exchange(calls: u64) {
     let directory = tempfile::tempdir().expect("a directory");
     let broker = Running::start(Config::at(directory.path().join("broker.sock"))).expect("broker");
     let server = Program::open(broker.socket());
     server.become_manager();
     let client = Program::open(broker.socket());
-    let looper = std::thread::spawn(move || {
+    let stage = Stage::new(calls);
+    let serving = Arc::clone(&stage);
+    let looper = thread::spawn(move || {
         let mut commands = Commands::default().put(BC_ENTER_LOOPER, &[]);
-        for _ in 0..calls {
+        // One of them is that with which the looper is kept.
+        for _ in 0..KNOWN_AFTER + 1 + calls {
             let request = server.await_message(commands);
+            serving.handle(value_of(&request.data));
             commands = Commands::default().free(&request).reply(&request.data);
         }
         server.exchange_in(&commands, &mut []).expect("it is taken");
     });
     let mut commands = Commands::default();
-    for number in 0..calls {
-        let request = (number as u32).to_ne_bytes();
-        let reply = client.await_message(commands.call(0, &request));
-        assert_eq!(reply.data, request);
+    stage.count(|value| {
+        let calling = std::mem::take(&mut commands).call(0, &value.to_ne_bytes());
+        let reply = client.await_message(calling);
         commands = Commands::default().free(&reply);
-    }
-    looper.join().expect("it ends");
-}
-
-/// A function called by a line, by a client and a server of one process, whose instructions are counted together.
-fn call_by_line(calls: u64) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let broker = Running::start(Config::at(directory.path().join("broker.sock"))).expect("broker");
-    let server = Process::open("binder", broker.socket()).expect("open");
-    let object = server.add_function(|_, value: u32| Ok(value));
-    server.become_context_manager(object).expect("nobody else is");
-    let serving = server.clone();
-    let looper = std::thread::spawn(move || serving.serve());
-    let client = Process::open("binder", broker.socket()).expect("open");
-    let manager = client.context_manager().expect("there is one");
-    let mut line = client.line(&manager).expect("its own handle");
-    let mut sum = 0;
-    for number in 0..calls {
-        let answer: u32 = line.call(1, &(number as u32)).expect("answered");
-        sum += u64::from(answer);
-    }
-    assert_eq!(sum, (0..calls).sum());
-    server.close();
-    looper.join().expect("it ends");
-}
-
-/// The same of parcels.
-fn call(calls: u64) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let broker = Running::start(Config::at(directory.path().join("broker.sock"))).expect("broker");
-    let server = Process::open("binder", broker.socket()).expect("open");
-    let object = server.add_object(|request| Ok(Parcel::from(request.data())));
-    server.become_context_manager(object).expect("nobody else is");
-    let serving = server.clone();
-    let looper = std::thread::spawn(move || serving.serve());
-    let client = Process::open("binder", broker.socket()).expect("open");
-    let manager = client.context_manager().expect("there is one");
-    let mut sum = 0;
-    for number in 0..calls {
-        let request = (number as u32).to_ne_bytes();
-        let reply = client.call(&manager, 1, &Parcel::from(&request[..])).expect("answered");
-        sum += u64::from(u32::from_ne_bytes(reply.data().try_into().expect("four bytes")));
-    }
-    assert_eq!(sum, (0..calls).sum());
-    server.close();
+        value_of(&reply.data)
+    });
     looper.join().expect("it ends");
 }
 
@@ -151,7 +336,7 @@ impl Area {
 
     fn take(&self, kind: Kind) -> u32 {
         let mailbox = Mailbox::new(&self.mailbox);
-        while mailbox.wait(None) != Ok(Seen::Message) {}
+        assert_eq!(mailbox.wait(None), Ok(Seen::Message));
         assert_eq!(self.kind.load(Relaxed), kind as u32);
         assert_eq!(self.rest.iter().fold(0, |all, word| all | word.load(Relaxed)), 0);
         let data = self.data.load(Relaxed);
@@ -160,33 +345,19 @@ impl Area {
     }
 }
 
-/// Nothing but a message there and one back, each with its header written and checked.
-fn ping_pong(calls: u64) {
-    let areas = <[Area; 2]>::default();
-    let [requests, answers] = &areas;
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            (0..calls).for_each(|_| answers.post(Kind::Reply, requests.take(Kind::Request)));
-        });
-        for number in 0..calls {
-            requests.post(Kind::Request, number as u32);
-            assert_eq!(answers.take(Kind::Reply), number as u32);
-        }
-    });
+/// Nothing but a message there and one back, each with its header written and checked, all by one thread.
+fn post_and_take(calls: u64) {
+    let [requests, answers] = <[Area; 2]>::default();
+    for number in 0..calls {
+        requests.post(Kind::Request, number as u32);
+        answers.post(Kind::Reply, requests.take(Kind::Request));
+        assert_eq!(answers.take(Kind::Reply), number as u32);
+    }
 }
 
-/// The least of as many runs as it takes to be at most `most`: on a busy machine, where others want the processor, the two sleep
-/// instead of letting each other by, which takes more.
-fn of_a_call(name: &str, most: u64, more: u64) -> Option<u64> {
-    let mut least = u64::MAX;
-    for _ in 0..RUNS {
-        let [short, long] = [CALLS, CALLS + more].map(|calls| count(name, calls));
-        least = least.min((long? - short?) / more);
-        if least <= most {
-            break;
-        }
-    }
-    Some(least)
+fn of_a_call((name, _, _, more): Way) -> Option<u64> {
+    let [short, long] = [CALLS, CALLS + more].map(|calls| count(name, calls));
+    Some((long? - short?) / more)
 }
 
 fn count(name: &str, calls: u64) -> Option<u64> {

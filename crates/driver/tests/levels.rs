@@ -167,6 +167,45 @@ fn a_node_is_served_at_its_callers_level_or_its_own() {
     }
 }
 
+/// Policy and flag of the calling thread.
+fn policy() -> i32 {
+    // SAFETY: asks about the calling thread, and touches no memory.
+    unsafe { libc::sched_getscheduler(0) }
+}
+
+/// A thread that is started by one that serves at a real-time priority is an ordinary one, and the priority leaves no
+/// trace of itself.
+#[test]
+fn a_nodes_priority_is_no_childs() {
+    if !may_be_real_time() {
+        return println!("skipped: a_nodes_priority_is_no_childs (no real-time priority here)");
+    }
+    let broker = Broker::start();
+    let server = Program::open(&broker.socket);
+    become_manager(&server, FIFO_25);
+    let looper = thread::spawn(move || {
+        let mut policies = Vec::new();
+        let mut next = none().put(BC_ENTER_LOOPER, &[]);
+        while policies.len() < 2 {
+            let returned = server.exchange(next).unwrap();
+            next = none();
+            for request in returned.messages {
+                assert_eq!(rank(), [libc::SCHED_FIFO, 25]);
+                let child = thread::spawn(|| (level(), policy())).join().unwrap();
+                assert_eq!(child, (nice(0), libc::SCHED_OTHER), "of a child");
+                let reply = none().free(&request).reply(b"");
+                server.exchange_in(&reply, &mut []).unwrap();
+                policies.push(policy());
+            }
+        }
+        policies
+    });
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    (0..2).for_each(|_| drop(client.call(&manager, 1, &Parcel::new()).unwrap()));
+    assert_eq!(looper.join().unwrap(), [libc::SCHED_OTHER; 2], "once it has answered");
+}
+
 /// A one-way transaction is served at what its node asks for, and nobody's level stays.
 #[test]
 fn a_one_way_transaction_is_served_at_its_nodes_level() {

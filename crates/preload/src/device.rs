@@ -1,7 +1,7 @@
 //! `ioctl` on a descriptor of ours.
 
 use crate::table::{self, Open};
-use crate::{control, real};
+use crate::{control, real, stack};
 use libc::{c_int, c_ulong, size_t};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: size_t) ->
         return unsafe { file_ioctl(fd, request, argument) };
     }
     // SAFETY: the caller's arguments.
-    match unsafe { binder_ioctl(fd, request, argument, None) } {
+    match stack::with_room(|| unsafe { binder_ioctl(fd, request, argument, None) }) {
         Some(Ok(value)) => value,
         Some(Err(errno)) => real::fail(errno.raw_os_error()),
         None => real::fail(libc::EBADF),

@@ -7,7 +7,7 @@
 
 use crate::paths::{self, Place, place, settings};
 use crate::table::{self, Open};
-use crate::{detour, log, real, trap};
+use crate::{detour, log, real, stack, trap};
 use baton_driver::device::{Device, OpenError};
 use libc::{FILE, c_char, c_int, c_uint, mode_t, size_t};
 use rustix::fd::IntoRawFd;
@@ -39,7 +39,7 @@ unsafe fn open_by(
     };
     let looks_only = flags & (libc::O_PATH | libc::O_DIRECTORY) != 0;
     let opened = match place {
-        Place::Device(context) if !looks_only => open_device(context, flags),
+        Place::Device(context) if !looks_only => stack::with_room(|| open_device(context, flags)),
         Place::Control if !looks_only => open_control(flags),
         _ => {
             let placeholder = paths::placeholder(name);
@@ -82,7 +82,7 @@ fn arrived(fd: c_int) -> c_int {
 /// Drops a table entry with `errno` unchanged: the last one closes its device.
 fn forget(fd: c_int) {
     let errno = real::errno();
-    drop(table::remove(fd));
+    stack::with_room(|| drop(table::remove(fd)));
     real::set_errno(errno);
 }
 
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     let result = unsafe { real::close(fd) };
     if open.is_some() {
         let errno = real::errno();
-        drop(open);
+        stack::with_room(|| drop(open));
         real::set_errno(errno);
     }
     result

@@ -8,9 +8,11 @@
 //! - [`files`]: descriptors come and go; [`table`]: which are ours, and what they stand for.
 //! - [`device`], [`maps`], [`poll`]: what is done with them; [`control`]: `binder-control`.
 //! - [`scheduling`]: threads get other priorities.
+//! - [`programs`]: those that are executed next.
 //! - [`log`]: what the driver has to say.
 //! - [`trap`]: inline system calls; [`filter`], [`image`]: which of them; [`signals`]: so that
-//!   SIGSYS stays ours. [`calls`]: system calls by number.
+//!   SIGSYS stays ours. [`stack`], [`alternate`], [`switch`]: where such a call is made; [`thread_pointer`]:
+//!   whether it can be. [`calls`]: system calls by number.
 //! - [`real`]: the C library's own functions.
 //!
 //! **Invariant**: for a path or descriptor that is not ours, every function here is the C
@@ -20,6 +22,7 @@
 //! the standard library calls does, and is passed on.
 #![cfg(all(target_os = "linux", target_env = "gnu", target_endian = "little"))]
 
+mod alternate;
 mod calls;
 mod control;
 mod detour;
@@ -32,11 +35,15 @@ mod maps;
 mod mounts;
 mod paths;
 mod poll;
+mod programs;
 mod real;
 mod scheduling;
 mod signals;
+mod stack;
 mod status;
+mod switch;
 mod table;
+mod thread_pointer;
 mod trap;
 
 /// Run by the dynamic loader before the program's `main`.
@@ -47,8 +54,17 @@ static CONSTRUCTOR: extern "C" fn() = construct;
 extern "C" fn construct() {
     log::begin();
     if paths::settings().trap {
-        trap::handle();
-        trap::arm_code();
+        let own = image::own();
+        if let image::Own::Hopeless(why) = own {
+            programs::tell(programs::own(), why);
+        }
+        // Go's runtime alone takes all signals for itself.
+        if !matches!(own, image::Own::Hopeless(image::Hopeless::Go)) {
+            trap::handle();
+        }
+        if let image::Own::Watched(code) = own {
+            trap::arm_code(code);
+        }
     }
     // SAFETY: the handler is a function of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

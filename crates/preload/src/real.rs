@@ -7,14 +7,20 @@
 
 use libc::{
     DIR, FILE, c_char, c_int, c_long, c_uint, c_ulong, c_void, cpu_set_t, epoll_event, fd_set,
-    gid_t, id_t, mode_t, nfds_t, off_t, pid_t, pollfd, pthread_t, sched_param,
-    sigaction as SigAction, sighandler_t, sigset_t, size_t, ssize_t, stat as Stat, statx as Statx,
-    timespec, timeval, uid_t,
+    gid_t, id_t, mode_t, nfds_t, off_t, pid_t, pollfd, posix_spawn_file_actions_t,
+    posix_spawnattr_t, pthread_attr_t, pthread_t, sched_param, sigaction as SigAction,
+    sighandler_t, sigset_t, size_t, ssize_t, stack_t, stat as Stat, statx as Statx, timespec,
+    timeval, uid_t,
 };
 use std::ffi::CStr;
 use std::mem::transmute;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Strings, the last of which is null.
+pub type Words = *const *const c_char;
+/// `thrd_error` of C's `<threads.h>`.
+const THRD_ERROR: c_int = 2;
 
 /// Puts a value into the calling thread's `errno`.
 pub fn set_errno(errno: c_int) {
@@ -195,6 +201,34 @@ real! {
         -> c_int, else libc::ENOSYS;
     setpriority(which: c_uint, who: id_t, nice: c_int) -> c_int, else -1;
     nice(change: c_int) -> c_int, else -1;
+    sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int, else -1;
+    pthread_create(
+        thread: *mut pthread_t,
+        attributes: *const pthread_attr_t,
+        routine: size_t,
+        argument: *mut c_void
+    ) -> c_int, else libc::ENOSYS;
+    thrd_create(thread: *mut pthread_t, routine: size_t, argument: *mut c_void) -> c_int, else THRD_ERROR;
+    execve(path: *const c_char, words: Words, environment: Words) -> c_int, else -1;
+    execv(path: *const c_char, words: Words) -> c_int, else -1;
+    execvp(file: *const c_char, words: Words) -> c_int, else -1;
+    execvpe(file: *const c_char, words: Words, environment: Words) -> c_int, else -1;
+    posix_spawn(
+        child: *mut pid_t,
+        path: *const c_char,
+        actions: *const posix_spawn_file_actions_t,
+        attributes: *const posix_spawnattr_t,
+        words: Words,
+        environment: Words
+    ) -> c_int, else libc::ENOSYS;
+    posix_spawnp(
+        child: *mut pid_t,
+        file: *const c_char,
+        actions: *const posix_spawn_file_actions_t,
+        attributes: *const posix_spawnattr_t,
+        words: Words,
+        environment: Words
+    ) -> c_int, else libc::ENOSYS;
     pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int, else libc::ENOSYS;
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - [`mapping`]: memfds that cannot shrink, and maps of them that no Rust reference points into.
 //! - [`own`]: maps of a named file that this process alone writes; [`held`]: a word in one of them, found once.
-//! - [`wiped`]: memory that a child of fork finds zero.
+//! - [`wiped`]: memory that a child of fork finds zero; [`forks`]: whether this is one.
 //! - [`mailbox`]: one word that says whether a message lies beside it, and who waits for it.
 //! - [`ring`]: bytes in order from one writer to one reader.
 //! - [`bell`]: a futex that strangers may wake and only its owner changes.
@@ -22,6 +22,8 @@
 pub mod bell;
 pub mod berth;
 pub mod clock;
+#[cfg(not(loom))]
+pub mod forks;
 pub mod futex;
 pub mod gate;
 #[cfg(not(loom))]

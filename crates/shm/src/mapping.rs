@@ -4,6 +4,7 @@
 //! in and out by copies within checked bounds; what has been copied out is then validated.
 //! A mapped file is sealed against shrinking, so no access faults.
 
+use crate::forks::Maker;
 use crate::sync::{AtomicU32, AtomicU64};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -21,11 +22,12 @@ pub enum Access {
     Read,
 }
 
-/// A shared map of the first `BYTES` of a sealed file, from some offset on. Unmapped when dropped; not
-/// inherited over fork. That the length is of the type makes most checks of bounds the compiler's.
+/// A shared map of the first `BYTES` of a sealed file, from some offset on. Unmapped when dropped. A child of fork does not
+/// have it, must not use it, and may drop it. That the length is of the type makes most checks of bounds the compiler's.
 #[derive(Debug)]
 pub struct Mapping<const BYTES: usize> {
     base: NonNull<u8>,
+    maker: Maker,
 }
 
 /// A mapping of whatever length: where bytes go in and out.
@@ -110,7 +112,7 @@ impl<const BYTES: usize> Mapping<BYTES> {
         let _ = unsafe {
             rustix::mm::madvise(base.as_ptr().cast(), BYTES, rustix::mm::Advice::LinuxDontFork)
         };
-        Ok(Mapping { base })
+        Ok(Mapping { base, maker: Maker::here() })
     }
 
     /// All of it.
@@ -294,8 +296,11 @@ impl<'a> View<'a> {
 
 impl<const BYTES: usize> Drop for Mapping<BYTES> {
     fn drop(&mut self) {
-        // SAFETY: our own map; the borrow checker ended every use of it.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), BYTES) };
+        // A child of fork may have something else there.
+        if self.maker.is_here() {
+            // SAFETY: our own map; the borrow checker ended every use of it.
+            let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), BYTES) };
+        }
     }
 }
 

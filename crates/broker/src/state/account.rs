@@ -23,12 +23,14 @@ pub(super) struct Accounts {
     all: [Quota; Resource::ALL.len()],
     /// By the user whose processes have them: handles, by the users that gave them.
     handles_received: BTreeMap<u32, Quota>,
+    /// By user: what the configuration said of its last process.
+    rights: BTreeMap<u32, Rights>,
 }
 
 impl Accounts {
     pub fn new(limits: &Limits) -> Accounts {
         let all = Resource::ALL.map(|resource| Quota::new(limits.all.of(resource).into()));
-        Accounts { all, handles_received: BTreeMap::new() }
+        Accounts { all, handles_received: BTreeMap::new(), rights: BTreeMap::new() }
     }
 
     pub fn of(&self, resource: Resource) -> &Quota {
@@ -43,8 +45,21 @@ impl Accounts {
         self.all[resource as usize].give_back(user, amount.into());
     }
 
+    /// One more process of a user.
+    pub fn open(&mut self, user: u32, rights: Rights) {
+        self.take(Resource::Processes, user, 1);
+        self.rights.insert(user, rights);
+    }
+
+    /// What the configuration said of a user's last process.
+    pub fn rights(&self, user: u32) -> Rights {
+        self.rights.get(&user).copied().unwrap_or_default()
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.all.iter().all(|quota| quota.taken() == 0) && self.handles_received.is_empty()
+        self.all.iter().all(|quota| quota.taken() == 0)
+            && self.handles_received.is_empty()
+            && self.rights.is_empty()
     }
 
     /// Everybody who has something.
@@ -171,6 +186,9 @@ impl State {
         let givers: Vec<u32> = process.handles_given.users().collect();
         for giver in givers {
             self.return_received(user, giver, process.handles_given.of(giver));
+        }
+        if self.accounts.of(Resource::Processes).of(user) == 0 {
+            self.accounts.rights.remove(&user);
         }
     }
 }

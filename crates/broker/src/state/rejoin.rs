@@ -188,10 +188,9 @@ impl State {
         }
         let rights = self.rights(identity.uid, rights);
         self.room_for_process(identity.uid, &rights)?;
-        self.accounts.take(Resource::Processes, identity.uid, 1);
+        self.accounts.open(identity.uid, rights);
         let mut process = self.new_process(identity, context, rights, channels);
         process.freezer = frozen.into();
-        process.usage.processes = 1;
         let rebuild = self.rebuild.as_mut().expect("just seen");
         rebuild.joining.insert(id, Joining { process, claims: Vec::new() });
         Ok(())

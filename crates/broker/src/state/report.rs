@@ -166,10 +166,11 @@ impl State {
     /// What users have of what the state shares out. The runner adds what is its own.
     fn report_accounts(&self, uid: u32, from: u32) -> (Vec<Account>, Option<u32>) {
         let all = self.sees_all(uid);
-        let users = self.accounts.users();
+        let mut users = self.accounts.users();
+        users.insert(uid);
         let mut users = users.range(from..).copied().filter(|user| all || *user == uid);
         let account = |uid| {
-            let rights = self.rights(uid, Rights::default());
+            let rights = self.rights(uid, self.accounts.rights(uid));
             let share = |resource: Resource| {
                 let quota = self.accounts.of(resource);
                 let left = quota.left_for(uid, self.standing(&rights, resource));

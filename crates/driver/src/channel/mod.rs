@@ -7,11 +7,12 @@ mod lend;
 mod server;
 mod socket;
 pub use server::{HOT_REQUESTS, OneWay, WARM_REQUESTS};
-pub use socket::duplicate;
+pub use socket::{Drained, duplicate};
 
 use crate::engine::handoff::Handoff;
 use crate::engine::spin::Pace;
-use crate::state::transaction::Via;
+use crate::state::account::{Account, Held, Resource};
+use crate::state::transaction::{Refusal, Via};
 use crate::thread::processor;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::*;
@@ -26,11 +27,10 @@ use bytemuck::{bytes_of, bytes_of_mut};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use std::sync::{Arc, OnceLock};
 
-/// Most descriptor messages that wait here for their transaction; the others wait in the socket.
+/// Most numbers of descriptor messages that are kept here; the others wait in the socket.
 const MAX_STASHED: usize = 1024;
 
 /// In [`Channel::dwelling`]: the looper sleeps there, or is about to.
@@ -52,6 +52,8 @@ pub struct Channel {
     pub gate: Arc<Gate>,
     file: OwnedFd,
     socket: OwnedFd,
+    /// Server: its place among its user's.
+    _place: Option<Held>,
     /// Header and ring.
     head: Mapping<LANES_AT>,
     lanes: [OnceLock<Mapping<LANE_BYTES>>; LANES],
@@ -100,7 +102,12 @@ pub struct Channel {
     pub full: AtomicBool,
     /// Server: where the one-way ring has been read up to.
     one_way_read: AtomicU64,
-    stash: Lock<Stash>,
+    /// Client: the server has the channel, as it says by its first message on the socket.
+    taken_up: AtomicBool,
+    stash: Lock<socket::Stash>,
+    sent: Lock<socket::Sent>,
+    /// Of the peer's user, with this process.
+    account: Account,
     work: Lock<Ends>,
 }
 
@@ -127,15 +134,6 @@ pub enum Progress {
     Expected,
 }
 
-/// Descriptors that have come, by the number of their message.
-#[derive(Debug, Default)]
-struct Stash {
-    by_number: HashMap<u32, Vec<OwnedFd>>,
-    /// Messages whose descriptors could not all be installed.
-    failed: Vec<u32>,
-    ended: bool,
-}
-
 /// What either end keeps for itself. Taken under the state's lock, never the other way round.
 #[derive(Debug)]
 pub struct Ends {
@@ -159,12 +157,18 @@ pub struct Ends {
 
 impl Channel {
     /// Takes over what the broker sent: memory, socket and, at the client's end, the front page.
+    /// `account` is the peer's user's; `EDQUOT` if that has as many channels as it may.
     pub fn new(
         id: ChannelId,
         end: End,
         peer: ProcessId,
+        account: Account,
         fds: Vec<OwnedFd>,
     ) -> Result<Channel, Errno> {
+        let place = match end {
+            End::Client => None,
+            End::Server => Some(account.take(Resource::Channels, 1).ok_or(Errno::DQUOT)?),
+        };
         let mut fds = fds.into_iter();
         let (file, socket) = fds.next().zip(fds.next()).ok_or(Errno::PROTO)?;
         let front = match end {
@@ -176,7 +180,7 @@ impl Channel {
         };
         let bell = OnceLock::new();
         if end == End::Server
-            && let Ok(page) = socket::send_bell(&socket)
+            && let Some(page) = socket::introduce(&socket)?
         {
             let _ = bell.set(page);
         }
@@ -199,6 +203,7 @@ impl Channel {
             gate: Arc::default(),
             file,
             socket,
+            _place: place,
             head,
             lanes,
             front,
@@ -222,9 +227,26 @@ impl Channel {
             serving: std::array::from_fn(|_| AtomicBool::new(false)),
             full: AtomicBool::new(false),
             one_way_read: AtomicU64::new(0),
+            taken_up: AtomicBool::new(end == End::Server),
             stash: Lock::default(),
+            sent: Lock::default(),
+            account,
             work,
         })
+    }
+
+    /// Whether the server has ever had its end. If not, whoever calls on a channel that has ended
+    /// has called nobody.
+    pub fn was_taken_up(&self) -> bool {
+        self.taken_up.load(Ordering::Relaxed)
+    }
+
+    /// Why a call on the channel fails once that has ended.
+    pub fn ended(&self) -> Refusal {
+        match self.was_taken_up() {
+            true => Refusal::dead(),
+            false => Refusal::failed(Errno::MFILE),
+        }
     }
 
     /// What this end keeps.

@@ -203,15 +203,32 @@ impl Channel {
         self.cold.load(Ordering::Relaxed)
     }
 
-    /// Loopers look here no more, if the client has been silent for long: from now on it always rings the
+    /// For how many requests of others the client has wanted nothing.
+    pub fn silence(&self, requests: u64) -> u64 {
+        requests.wrapping_sub(self.wanted_at.load(Ordering::Relaxed))
+    }
+
+    /// Loopers look here no more, if there is nothing: from now on the client always rings the
     /// doorbell. True if it is so.
-    pub fn cool(&self, requests: u64) -> bool {
-        let silent = requests.wrapping_sub(self.wanted_at.load(Ordering::Relaxed)) > WARM_REQUESTS;
+    pub fn cool(&self) -> bool {
         // A client without a bell rings the doorbell anyway.
         let bell = self.own_bell();
-        let cold = silent && bell.is_none_or(|bell| bell.cool(|| self.has_news()));
+        // Before the look: whoever leaves something here afterwards sees it, by the ends' lock.
+        self.cold.store(true, Ordering::Relaxed);
+        let cold = match bell {
+            Some(bell) => bell.cool(|| self.is_wanted()),
+            None => !self.is_wanted(),
+        };
         self.cold.store(cold, Ordering::Relaxed);
         cold
+    }
+
+    /// Whether there is a message, new or not, or one that waits for room, or a looper of a lane's own.
+    pub fn is_wanted(&self) -> bool {
+        self.has_news()
+            || self.full.load(Ordering::Relaxed)
+            || self.attended.load(Ordering::Relaxed) != 0
+            || self.ends().ready != 0
     }
 
     /// Loopers look here again.

@@ -1,32 +1,98 @@
 //! A channel's socket: doorbells, descriptors, the server's bell.
 
-use super::{Channel, MAX_STASHED, Stash};
-use crate::control::receive_into;
+use super::{Channel, MAX_STASHED};
+use crate::control::{passes, receive_into};
+use crate::state::account::{Held, Resource};
 use crate::state::transaction::Refusal;
 use baton_abi::control::End;
 use baton_abi::lane::*;
 use baton_shm::mapping::{self, Access, Mapping};
+use baton_shm::sync::Ordering;
+use bytemuck::{bytes_of, bytes_of_mut};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
+use std::collections::{HashMap, VecDeque};
 
-/// The message that is only a nudge or, from the server and with a descriptor, its bell page.
+/// The number of a message that is only a nudge or, from the server and with a descriptor, its bell
+/// page.
 const DOORBELL: u32 = 0;
+
+/// One message of the socket, as it is written: its number, and how many descriptors come with it.
+type Announced = [u32; 2];
+
+/// Descriptors that have come, by the number of their message.
+#[derive(Debug, Default)]
+pub(super) struct Stash {
+    by_number: HashMap<u32, Stashed>,
+    /// Messages whose descriptors could not all be installed.
+    failed: Vec<u32>,
+    /// Messages that failed because their descriptors lay behind others for which there is no room.
+    unwanted: Vec<u32>,
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct Stashed {
+    fds: Vec<OwnedFd>,
+    _held: Held,
+}
+
+/// What a look at the socket came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// It is empty.
+    Empty,
+    /// There is more, which waits for room or for its turn.
+    More,
+}
+
+/// Descriptors on their way to the peer, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Sent(VecDeque<Held>);
+
+/// No message takes less of a socket's send buffer.
+const LEAST_MESSAGE_BYTES: usize = 512;
+
+impl Sent {
+    /// Of so many messages at most the peer has not read the descriptors.
+    fn keep_last(&mut self, unread: usize) {
+        let read = self.0.len().saturating_sub(unread);
+        self.0.drain(..read);
+    }
+}
 
 impl Stash {
     fn forget(&mut self, number: u32) {
         self.by_number.remove(&number);
         self.failed.retain(|failed| *failed != number);
+        self.unwanted.retain(|unwanted| *unwanted != number);
+    }
+
+    fn is_full(&self) -> bool {
+        self.by_number.len() + self.failed.len() + self.unwanted.len() >= MAX_STASHED
     }
 }
 
-/// Makes the server's bell page and sends it to the client.
-pub(super) fn send_bell(socket: &OwnedFd) -> Result<Mapping<BELL_BYTES>, Errno> {
+/// Tells the client that the channel is there, and with it, if there is room, of the bell page.
+pub(super) fn introduce(socket: &OwnedFd) -> Result<Option<Mapping<BELL_BYTES>>, Errno> {
+    if let Ok(page) = send_bell(socket) {
+        return Ok(Some(page));
+    }
+    let flags = rustix::net::SendFlags::DONTWAIT;
+    match crate::control::send(socket, bytes_of(&[DOORBELL, 0]), &[], flags) {
+        // A client that has gone may have left something to be taken in.
+        Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn send_bell(socket: &OwnedFd) -> Result<Mapping<BELL_BYTES>, Errno> {
     let file = mapping::create("baton-bell", BELL_BYTES)?;
     let page = Mapping::<BELL_BYTES>::new(&file, Access::ReadWrite)?;
     mapping::freeze_seals(&file)?;
     let flags = rustix::net::SendFlags::DONTWAIT;
-    crate::control::send(socket, &DOORBELL.to_ne_bytes(), &[file.as_fd()], flags)?;
+    crate::control::send(socket, bytes_of(&[DOORBELL, 1]), &[file.as_fd()], flags)?;
     Ok(page)
 }
 
@@ -40,8 +106,16 @@ pub fn duplicate(fd: i32) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(borrowed, 0)
 }
 
+/// How much of what was sent its receiver has not read, as the socket's send buffer counts it.
+fn unread_bytes(socket: &OwnedFd) -> usize {
+    const OUTQ: rustix::ioctl::Opcode = libc::TIOCOUTQ as rustix::ioctl::Opcode;
+    // SAFETY: SIOCOUTQ has this number, and fills one int.
+    let bytes = unsafe { rustix::ioctl::ioctl(socket, rustix::ioctl::Getter::<OUTQ, i32>::new()) };
+    bytes.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
 impl Channel {
-    fn hear_of_bell(&self, fds: Vec<OwnedFd>) {
+    fn hear_of_bell(&self, fds: &[OwnedFd]) {
         if self.end == End::Client
             && let Some(file) = fds.first()
             && let Ok(page) = Mapping::<BELL_BYTES>::new(file, Access::ReadWrite)
@@ -53,15 +127,22 @@ impl Channel {
 
     /// The doorbell that always works: the peer's control thread looks.
     pub fn ring_socket(&self) {
-        let doorbell = DOORBELL.to_ne_bytes();
         // A full queue means that the peer has been told often enough.
-        let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
-        let _ = rustix::net::send(&self.socket, &doorbell, flags);
+        self.write([DOORBELL, 0]);
     }
 
-    /// Sends descriptors ahead of their message. `EAGAIN` if the peer does not read; dead if there is
-    /// none any more.
+    fn write(&self, message: Announced) {
+        let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
+        let _ = rustix::net::send(&self.socket, bytes_of(&message), flags);
+    }
+
+    /// Sends descriptors ahead of their message. `EAGAIN` if the peer does not read,
+    /// `ETOOMANYREFS` if it or its user has as many unread as it may; dead if there is none any more.
     pub fn send_fds(&self, owned: &[OwnedFd]) -> Result<u32, Refusal> {
+        let mut sent = self.sent.lock();
+        sent.keep_last(unread_bytes(&self.socket) / LEAST_MESSAGE_BYTES);
+        let held = self.account.take(Resource::Sent, owned.len());
+        let held = held.ok_or(Refusal::failed(Errno::TOOMANYREFS))?;
         let number = {
             let mut ends = self.ends();
             ends.fds_number = ends.fds_number.wrapping_add(1).max(1);
@@ -70,10 +151,13 @@ impl Channel {
         let borrowed: Vec<_> = owned.iter().map(AsFd::as_fd).collect();
         // A peer that does not read its socket keeps nobody waiting.
         let flags = rustix::net::SendFlags::DONTWAIT;
-        let sent = crate::control::send(&self.socket, &number.to_ne_bytes(), &borrowed, flags);
-        match sent {
-            Ok(()) => Ok(number),
-            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Err(Refusal::dead()),
+        let message = [number, owned.len() as u32];
+        match crate::control::send(&self.socket, bytes_of(&message), &borrowed, flags) {
+            Ok(()) => {
+                sent.0.push_back(held);
+                Ok(number)
+            }
+            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Err(self.ended()),
             Err(errno) => Err(Refusal::failed(errno)),
         }
     }
@@ -81,38 +165,82 @@ impl Channel {
     /// The message for which descriptors were sent ahead will not come.
     pub fn cancel_fds(&self, number: u32) {
         if number != DOORBELL {
-            let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
-            let _ = rustix::net::send(&self.socket, &number.to_ne_bytes(), flags);
+            self.write([number, 0]);
         }
     }
 
-    /// Reads the socket until it is empty. `Err` once the peer has closed it or misbehaved.
-    pub fn drain_socket(&self) -> Result<(), Errno> {
+    /// Reads the socket until it is empty, or there is no room for what is in it. `Err` once the
+    /// peer has closed it or misbehaved.
+    pub fn drain_socket(&self) -> Result<Drained, Errno> {
         let mut stash = self.stash.lock();
-        self.drain_into(&mut stash)
+        self.drain_into(&mut stash, None).map(|(drained, _)| drained)
     }
 
-    fn drain_into(&self, stash: &mut Stash) -> Result<(), Errno> {
-        if stash.ended {
-            return Err(Errno::CONNRESET);
-        }
-        while stash.by_number.len() + stash.failed.len() < MAX_STASHED {
-            let mut number = [0; 4];
-            match receive_into(&self.socket, &mut number, MAX_FDS, RecvFlags::DONTWAIT) {
-                Ok((4, fds)) => match u32::from_ne_bytes(number) {
-                    DOORBELL => self.hear_of_bell(fds),
-                    number if fds.is_empty() => stash.forget(number),
-                    number => _ = stash.by_number.insert(number, fds),
-                },
-                Err(Errno::MFILE) => stash.failed.push(u32::from_ne_bytes(number)),
-                Err(Errno::AGAIN) => return Ok(()),
-                Ok(_) | Err(_) => {
-                    stash.ended = true;
-                    return Err(Errno::CONNRESET);
+    /// With the descriptors of a message that is `wanted`, if they have come to light: these need no
+    /// room here.
+    fn drain_into(
+        &self,
+        stash: &mut Stash,
+        wanted: Option<u32>,
+    ) -> Result<(Drained, Option<Vec<OwnedFd>>), Errno> {
+        let more = Ok((Drained::More, None));
+        while !stash.ended {
+            let [number, count] = match self.peek() {
+                Ok(announced) => announced,
+                Err(Errno::AGAIN) => return Ok((Drained::Empty, None)),
+                Err(errno) if passes(errno) => return more,
+                Err(_) => break,
+            };
+            let is_wanted = wanted == Some(number);
+            let is_unwanted = stash.unwanted.contains(&number);
+            let mut held = None;
+            if count > 0 && number != DOORBELL && !is_wanted && !is_unwanted {
+                held = self.account.take(Resource::Descriptors, count as usize);
+                if held.is_none() || stash.is_full() {
+                    return more;
                 }
             }
+            let mut message: Announced = [0; 2];
+            let installed = if is_unwanted { 0 } else { count as usize };
+            let packet = bytes_of_mut(&mut message);
+            let fds = match receive_into(&self.socket, packet, installed, RecvFlags::DONTWAIT) {
+                Ok(packet) => packet.fds,
+                Err(errno) if passes(errno) => return more,
+                Err(_) => break,
+            };
+            self.taken_up.store(true, Ordering::Relaxed);
+            match (fds, held) {
+                (Ok(fds), _) if fds.len() != count as usize => break,
+                (Ok(fds), _) if number == DOORBELL => self.hear_of_bell(&fds),
+                (Ok(fds), _) if is_wanted && count > 0 => {
+                    return Ok((Drained::More, Some(fds)));
+                }
+                (Ok(fds), Some(held)) => {
+                    stash.by_number.insert(number, Stashed { fds, _held: held });
+                }
+                (Err(_), _) if number == DOORBELL => {}
+                (Err(_), _) if !is_unwanted => stash.failed.push(number),
+                (Ok(_) | Err(_), _) => stash.forget(number),
+            }
         }
-        Ok(())
+        stash.ended = true;
+        Err(Errno::CONNRESET)
+    }
+
+    /// The next message of the socket, which stays there: nothing is installed before it is known
+    /// how much that is. `EPROTO` if it is none.
+    fn peek(&self) -> Result<Announced, Errno> {
+        let mut message: Announced = [0; 2];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        let read = loop {
+            match rustix::net::recv(&self.socket, bytes_of_mut(&mut message), flags) {
+                // A peer that has left with something unread is told of once, before what it has sent.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
+                other => break other?.0,
+            }
+        };
+        let is_one = read == size_of::<Announced>() && message[1] as usize <= MAX_FDS;
+        is_one.then_some(message).ok_or(Errno::PROTO)
     }
 
     /// The descriptors of a message. `EMFILE` if this process has no room for them, `EPROTO` if
@@ -121,16 +249,28 @@ impl Channel {
         if message.fds == 0 {
             return Ok(Vec::new());
         }
+        let number = message.fds_number;
         let mut stash = self.stash.lock();
-        let ended = self.drain_into(&mut stash);
-        if let Some(at) = stash.failed.iter().position(|&number| number == message.fds_number) {
+        let known = stash.by_number.remove(&number);
+        let (drained, found) = match known {
+            Some(known) => (Ok(Drained::More), Some(known.fds)),
+            None => match self.drain_into(&mut stash, Some(number)) {
+                Ok((drained, found)) => (Ok(drained), found),
+                Err(errno) => (Err(errno), None),
+            },
+        };
+        if let Some(at) = stash.failed.iter().position(|&failed| failed == number) {
             stash.failed.remove(at);
             return Err(Errno::MFILE);
         }
-        match stash.by_number.remove(&message.fds_number) {
-            Some(fds) if fds.len() == usize::from(message.fds) => Ok(fds),
-            Some(_) => Err(Errno::PROTO),
-            None => Err(ended.err().unwrap_or(Errno::PROTO)),
+        match (found, drained) {
+            (Some(fds), _) if fds.len() == usize::from(message.fds) => Ok(fds),
+            (None, Ok(Drained::More)) if !stash.is_full() => {
+                stash.unwanted.push(number);
+                Err(Errno::MFILE)
+            }
+            (Some(_), _) | (None, Ok(_)) => Err(Errno::PROTO),
+            (None, Err(errno)) => Err(errno),
         }
     }
 
@@ -143,6 +283,7 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::account::Accounts;
     use baton_abi::control::{ChannelId, ProcessId};
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
@@ -152,7 +293,8 @@ mod tests {
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
         let fds = vec![memory, ours];
-        let channel = Channel::new(ChannelId(1), End::Server, ProcessId(2), fds).unwrap();
+        let account = Accounts::default().of(0);
+        let channel = Channel::new(ChannelId(1), End::Server, ProcessId(2), account, fds).unwrap();
         assert_eq!(duplicate(-1).unwrap_err(), Errno::BADF);
         let sent = [duplicate(0).unwrap()];
         assert!(channel.send_fds(&sent).is_ok());

@@ -3,7 +3,7 @@
 //! A thread that serves nested ones goes down the same steps. Most are no steps at all, and are not kept here.
 
 use super::Device;
-use crate::level::{self, Level, Wanted};
+use crate::level::{self, Before, Wanted};
 use crate::state::work::Tid;
 use std::cell::{Cell, RefCell};
 
@@ -18,7 +18,7 @@ struct Step {
     engine: u64,
     /// How many transactions the thread has to answer since; 0 for a one-way one.
     depth: usize,
-    before: Level,
+    before: Before,
 }
 
 impl Device {

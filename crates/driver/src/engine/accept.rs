@@ -1,15 +1,18 @@
 //! What peers have posted comes in, oldest first: requests on lanes, one-way transactions in rings.
 
+use super::warmth::FEW;
 use super::{Engine, tid};
 use crate::channel::{Channel, lanes_of};
 use crate::clock::stamp_in_order;
 use crate::level::Level;
 use crate::state::State;
-use baton_abi::control::{ChannelId, ProcessId};
+use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::{AT_THE_DOOR, Kind, LANES, Message, RING_BYTES};
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
 use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// Announcements of nothing at which a look gives up: a client could go on for ever.
@@ -25,37 +28,50 @@ const CHANNELS_AT_ONCE: usize = 16;
 const CAPACITY: usize = LANES + RING_BYTES / size_of::<Message>();
 
 impl Engine {
-    /// Takes in what peers have posted (or one of them), oldest first.
-    pub(super) fn accept(&self, state: &mut State, only: Option<ProcessId>) -> Look {
-        let incoming = self.incoming();
+    /// Takes in what peers have posted on some channels, oldest first.
+    pub(super) fn accept(&self, state: &mut State, among: Among) -> Look {
         let (mut taken, mut gone) = (0, 0);
+        let channels = match among {
+            Among::Watched => self.watched(),
+            Among::Of(peer) => Arc::new(self.channels_with(peer)),
+            Among::All => Arc::new(self.incoming()),
+        };
         loop {
-            let Ok(oldest) = self.oldest(state, &incoming, only) else {
+            let Ok((mut found, until)) = self.find(state, &channels) else {
                 return self.cut(taken, 0);
             };
-            let Some((channel, what)) = oldest else { return Look::All };
-            if taken == MOST_AT_ONCE || taken > 0 && self.state.is_awaited() {
-                return self.cut(taken, what.stamp);
+            if found.is_empty() {
+                return Look::All;
             }
-            taken += 1;
-            self.count_request(&channel, &incoming);
-            self.warm_up(&channel);
-            channel.show_processor();
-            let outcome = match what.place {
-                Place::Lane(lane) => self.accept_lane(state, &channel, lane),
-                Place::OneWay => self.accept_one_way(state, &channel),
-            };
-            match outcome {
-                Ok(()) => {}
-                Err(Stop::Later) => return Look::Later(what),
-                Err(Stop::Gone) if gone == MOST_GONE => return Look::All,
-                Err(Stop::Gone) => gone += 1,
-                Err(Stop::NoRoom) => {
-                    channel.full.store(true, Ordering::Relaxed);
-                    self.any_full.store(true, Ordering::Relaxed);
+            while let Some((channel, what)) = found.next(until) {
+                if taken == MOST_AT_ONCE || taken > 0 && self.state.is_awaited() {
+                    return self.cut(taken, what.stamp);
                 }
-                Err(Stop::Violation(why)) => self.end_channel(state, &channel, why),
-                Err(Stop::Refused(_)) => unreachable!("refusals have been told"),
+                taken += 1;
+                self.count_request(&channel, &channels);
+                self.warm_up(&channel);
+                channel.show_processor();
+                let outcome = match what.place {
+                    Place::Lane(lane) => self.accept_lane(state, &channel, lane),
+                    Place::OneWay => self.accept_one_way(state, &channel),
+                };
+                match outcome {
+                    Ok(()) if what.place == Place::OneWay => {
+                        self.find_one_way(state, &channel, &mut found);
+                    }
+                    Ok(()) => {}
+                    Err(Stop::Later) => return Look::Later(what),
+                    Err(Stop::Gone) if gone == MOST_GONE => return Look::All,
+                    Err(Stop::Gone) => gone += 1,
+                    Err(Stop::NoRoom) => {
+                        if !channel.full.swap(true, Ordering::Relaxed) {
+                            self.full.lock().push(channel);
+                        }
+                        self.any_full.store(true, Ordering::Relaxed);
+                    }
+                    Err(Stop::Violation(why)) => self.end_channel(state, &channel, why),
+                    Err(Stop::Refused(_)) => unreachable!("refusals have been told"),
+                }
             }
         }
     }
@@ -69,16 +85,13 @@ impl Engine {
 
     /// The state, once everything is in that had been posted before this call, up to what
     /// waits for an event: that is returned. Others have the state in between.
-    pub(super) fn accept_posted(
-        &self,
-        only: Option<ProcessId>,
-    ) -> (Guard<'_, State>, Option<Candidate>) {
+    pub(super) fn accept_posted(&self, among: Among) -> (Guard<'_, State>, Option<Candidate>) {
         let began = stamp_in_order(self.broker.stamps);
         // Stamps are their senders' claims.
-        let mut left = self.incoming().len() * CAPACITY;
+        let mut left = self.channels.lock().incoming.len() * CAPACITY;
         loop {
             let mut state = self.lock();
-            match self.accept(&mut state, only) {
+            match self.accept(&mut state, among) {
                 Look::Cut { taken, next } if next <= began && taken < left => left -= taken,
                 look => return (state, look.later()),
             }
@@ -86,77 +99,93 @@ impl Engine {
         }
     }
 
+    /// As [`Engine::accept_posted`] of the watched channels, and then of this process's own, if they
+    /// may be others or something waits for an event.
+    pub(super) fn accept_posted_by(
+        &self,
+        process: ProcessId,
+    ) -> (Guard<'_, State>, Option<Candidate>) {
+        let (state, later) = self.accept_posted(Among::Watched);
+        if later.is_none() && self.channels.lock().incoming.len() <= FEW {
+            return (state, later);
+        }
+        self.unlock(state);
+        let (state, of_its_own) = self.accept_posted(Among::Of(process));
+        (state, of_its_own.or(later))
+    }
+
     /// Takes in what is older than the work that a command is about to queue.
     pub fn accept_first(&self, state: &mut State) {
         // What waits for an event still does; the next look finds it.
-        self.accept(state, None);
+        self.accept(state, Among::Watched);
     }
 
-    /// The message that comes next: of the calls that of the best nice value, of those the oldest; and before it the
-    /// one-way transactions that are older. A message that was posted because of another one is younger, and
-    /// whoever sees it sees the other; hence the second look when the first finds something. No call was made because of
-    /// another one that waits.
-    pub(super) fn oldest(
-        &self,
-        state: &mut State,
-        incoming: &[Arc<Channel>],
-        only: Option<ProcessId>,
-    ) -> Result<Option<(Arc<Channel>, Candidate)>, Awaited> {
-        let found = self.look(state, incoming, only)?;
-        if found.is_none() || incoming.len() == 1 {
-            return Ok(found);
+    /// The messages that come next, and the stamp up to which they do so without another look.
+    ///
+    /// A message that was posted because of another one is younger, and whoever sees it sees the
+    /// other: so what one look has found comes in by its stamps as far as these are older than the
+    /// look itself. Of what claims to be younger, the first comes in, after a second look: some of
+    /// what has led to it may have been posted while the first one was under way.
+    fn find(&self, state: &mut State, channels: &[Arc<Channel>]) -> Result<(Found, u64), Awaited> {
+        let began = stamp_in_order(self.broker.stamps);
+        let found = self.look(state, channels)?;
+        if found.is_empty() || found.is_older_than(began) {
+            return Ok((found, began));
         }
-        self.look(state, incoming, only)
+        let mut found = if channels.len() == 1 { found } else { self.look(state, channels)? };
+        if found.is_older_than(began) {
+            return Ok((found, began));
+        }
+        found.keep_first();
+        Ok((found, u64::MAX))
     }
 
     pub(super) fn look(
         &self,
         state: &mut State,
-        incoming: &[Arc<Channel>],
-        only: Option<ProcessId>,
-    ) -> Result<Option<(Arc<Channel>, Candidate)>, Awaited> {
-        let mut call: Option<(Arc<Channel>, Candidate)> = None;
-        let mut one_way: Option<(Arc<Channel>, Candidate)> = None;
-        let offer = |first: &mut Option<_>, channel: &Arc<Channel>, what: Candidate| {
-            let is_first = first.as_ref().is_none_or(|(_, best)| what.comes_before(best));
-            if is_first {
-                *first = Some((Arc::clone(channel), what));
-            }
-        };
-        let of_interest = incoming.iter().filter(|c| only.is_none_or(|peer| c.peer == peer));
-        for (nth, channel) in of_interest.enumerate() {
+        channels: &[Arc<Channel>],
+    ) -> Result<Found, Awaited> {
+        let mut found = Found::default();
+        for (nth, channel) in channels.iter().enumerate() {
             if nth >= CHANNELS_AT_ONCE && self.state.is_awaited() {
                 return Err(Awaited);
+            }
+            if channel.end != End::Server {
+                continue;
             }
             let mut ends = channel.ends();
             if ends.dead {
                 continue;
             }
             let (ready, attended) = channel.ready_lanes(&mut ends);
+            drop(ends);
             self.look_for_absent(state, channel, attended);
             for lane in lanes_of(ready) {
-                if let Ok(areas) = channel.lane(lane) {
-                    offer(&mut call, channel, Candidate::call(channel, lane, &areas.header()));
+                match channel.lane(lane) {
+                    Ok(areas) => {
+                        let call = Candidate::call(channel, lane, &areas.header());
+                        found.calls.push((Arc::clone(channel), call));
+                    }
+                    Err(_) => self.end_channel(state, channel, "no memory for its lanes"),
                 }
             }
-            if channel.full.load(Ordering::Relaxed) {
-                continue;
-            }
-            match channel.first_one_way(&mut ends) {
-                Ok(Some((message, _))) => {
-                    offer(&mut one_way, channel, Candidate::one_way(channel, &message));
-                }
-                Ok(None) => {}
-                Err(_) => {
-                    drop(ends);
-                    self.end_channel(state, channel, "impossible one-way ring");
-                }
-            }
+            self.find_one_way(state, channel, &mut found);
         }
-        Ok(match (call, one_way) {
-            (Some((_, call)), Some(one_way)) if one_way.1.stamp < call.stamp => Some(one_way),
-            (call, one_way) => call.or(one_way),
-        })
+        found.sort();
+        Ok(found)
+    }
+
+    /// The oldest one-way transaction of a channel, if it can come in.
+    fn find_one_way(&self, state: &mut State, channel: &Arc<Channel>, found: &mut Found) {
+        if channel.full.load(Ordering::Relaxed) {
+            return;
+        }
+        let first = channel.first_one_way(&mut channel.ends());
+        match first {
+            Ok(Some((message, _))) => found.add_one_way(channel, &message),
+            Ok(None) => {}
+            Err(_) => self.end_channel(state, channel, "impossible one-way ring"),
+        }
     }
 
     /// A buffer has been freed: one-way transactions that waited for room come in.
@@ -165,13 +194,11 @@ impl Engine {
         if !self.any_full.swap(false, Ordering::Relaxed) {
             return;
         }
-        let mut waited = false;
-        for channel in self.incoming().iter() {
-            waited |= channel.full.swap(false, Ordering::Relaxed);
-        }
-        if waited {
+        let full = std::mem::take(&mut *self.full.lock());
+        full.iter().for_each(|channel| channel.full.store(false, Ordering::Relaxed));
+        if !full.is_empty() {
             // What waits for an event still does; the next look finds it.
-            self.accept(state, None);
+            self.accept(state, Among::Watched);
         }
     }
 
@@ -243,9 +270,8 @@ impl Engine {
 
     pub(super) fn accept_one_way(&self, state: &mut State, channel: &Channel) -> Result<(), Stop> {
         let first = channel.first_one_way(&mut channel.ends());
-        let Ok(Some((message, at))) = first else {
-            return Err(Stop::Violation("impossible one-way ring"));
-        };
+        let Ok(first) = first else { return Err(Stop::Violation("impossible one-way ring")) };
+        let Some((message, at)) = first else { return Err(Stop::Gone) };
         let via = channel.via(0);
         self.take_in(state, channel, &message, channel.head(), at, via, None)?;
         // What it takes is published before its record is given back: the client never counts
@@ -283,6 +309,76 @@ impl Look {
     }
 }
 
+/// At which channels a look is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Among {
+    /// Those that are watched: see [`super::warmth`].
+    Watched,
+    /// One process's.
+    Of(ProcessId),
+    /// All, however many.
+    All,
+}
+
+/// What a look has found. Of the calls those of the best nice value come first, of these the oldest;
+/// before a call, the one-way transactions that are older. No call was made because of another one
+/// that waits.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The first at the end.
+    calls: SmallVec<[(Arc<Channel>, Candidate); 4]>,
+    /// One of each channel; the oldest at the end.
+    one_ways: SmallVec<[(Arc<Channel>, Candidate); 4]>,
+}
+
+impl Found {
+    fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.one_ways.is_empty()
+    }
+
+    fn sort(&mut self) {
+        let later = |(_, what): &(_, Candidate)| Reverse(what.order());
+        self.calls.sort_unstable_by_key(later);
+        self.one_ways.sort_unstable_by_key(later);
+    }
+
+    fn add_one_way(&mut self, channel: &Arc<Channel>, message: &Message) {
+        let what = Candidate::one_way(channel, message);
+        let later = |(_, other): &(_, Candidate)| other.order() > what.order();
+        let place = self.one_ways.partition_point(later);
+        self.one_ways.insert(place, (Arc::clone(channel), what));
+    }
+
+    fn is_older_than(&self, stamp: u64) -> bool {
+        self.calls.iter().chain(&self.one_ways).any(|(_, what)| what.stamp < stamp)
+    }
+
+    /// Leaves the one that comes next.
+    fn keep_first(&mut self) {
+        let next = self.next(u64::MAX);
+        let (calls, one_ways) = match next {
+            Some(first) if first.1.place == Place::OneWay => (None, Some(first)),
+            first => (first, None),
+        };
+        (self.calls, self.one_ways) = (calls.into_iter().collect(), one_ways.into_iter().collect());
+    }
+
+    /// Takes out the one that comes next. `None` if there is none that was sent before `until`.
+    fn next(&mut self, until: u64) -> Option<(Arc<Channel>, Candidate)> {
+        let in_time = |what: &Candidate| what.stamp < until || until == u64::MAX;
+        let call = self.calls.iter().rposition(|(_, what)| in_time(what));
+        let one_way = self.one_ways.last().filter(|(_, what)| in_time(what));
+        match (call, one_way) {
+            (Some(call), Some((_, one_way))) if one_way.stamp >= self.calls[call].1.stamp => {
+                Some(self.calls.remove(call))
+            }
+            (Some(call), None) => Some(self.calls.remove(call)),
+            (_, Some(_)) => self.one_ways.pop(),
+            (None, None) => None,
+        }
+    }
+}
+
 /// Where a message lies on its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -310,9 +406,9 @@ impl Candidate {
         Candidate { channel: channel.id, place, nice, stamp: message.stamp }
     }
 
-    /// Of two of one kind.
-    fn comes_before(&self, other: &Candidate) -> bool {
-        (self.nice, self.stamp) < (other.nice, other.stamp)
+    /// Of two of one kind the lesser comes first.
+    fn order(&self) -> (Level, u64) {
+        (self.nice, self.stamp)
     }
 }
 

@@ -11,6 +11,7 @@
 //! by itself, or under the state's lock while it is not in its read.
 
 use super::Engine;
+use super::accept::Among;
 use super::duty::Duty;
 use super::stay;
 use crate::channel::{Channel, lanes_of};
@@ -82,10 +83,11 @@ impl Engine {
         for via in state.take_absent() {
             if let Some(channel) = self.channel(via.channel) {
                 self.end_absence(&mut state, &channel, via);
+                self.warm_up(&channel);
             }
         }
         // What waits for an event still does; the next round finds it.
-        self.accept(&mut state, None);
+        self.accept(&mut state, Among::Watched);
         let round = state.patrol();
         if round != Round::Last {
             self.patrol.expect();
@@ -151,6 +153,7 @@ impl Engine {
         if areas.inbox().is_empty() {
             return;
         }
+        self.warm_up(&channel);
         channel.set_ready(via.lane as usize);
         self.wake_looper();
     }
@@ -282,6 +285,7 @@ impl Engine {
             && let Ok(areas) = channel.lane(lane as usize)
         {
             if channel.leave_lane(areas, lane) {
+                self.warm_up(&channel);
                 channel.set_ready(lane as usize);
                 self.wake_looper();
             }

@@ -98,14 +98,23 @@ impl Engine {
         futex::wake(&self.any_work, i32::MAX as u32);
     }
 
-    /// For those who sleep on one bell alone. A look at each channel.
+    /// For those who sleep on one bell alone: that is a warm channel's. A look at each of these.
     pub(super) fn ring_own_bells(&self) {
         let mut rung = false;
-        for channel in self.incoming().iter() {
+        for channel in self.warm().iter() {
             rung |= ring(channel, |bell| bell.ring_alone()) == OwnRing::Rung;
         }
         if rung {
             self.repeats.expect();
+        }
+    }
+
+    /// Wakes all who sleep on the bells of these channels.
+    pub(super) fn ring_all(&self, channels: &[Arc<Channel>]) {
+        for channel in channels {
+            if ring(channel, |bell| bell.ring()) == OwnRing::Rung {
+                self.repeats.expect();
+            }
         }
     }
 
@@ -135,7 +144,7 @@ impl Engine {
         let bells_are_left = || {
             // Under the lock, as the close: it has been, or there is nothing that it could part with.
             let _state = self.lock();
-            !self.incoming().is_empty() || self.repeats.ring_parting()
+            !self.channels.lock().incoming.is_empty() || self.repeats.ring_parting()
         };
         while bells_are_left() {
             std::thread::sleep(PAUSE);

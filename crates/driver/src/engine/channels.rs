@@ -2,17 +2,24 @@
 
 use super::events::CHANNELS;
 use super::reserve::Purpose;
+use super::warmth::FEW;
 use super::{Channels, Engine, Grave};
 use crate::channel::Channel;
+use crate::control::descriptors;
 use crate::state::State;
 use crate::state::node::Node;
 use crate::state::transaction::Refusal;
 use baton_abi::control::{ChannelId, End, Identity, ProcessId, Reply, Request};
 use baton_abi::lane::front;
+use baton_shm::sync::Ordering;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Between two lines of the log about channels that could not be had.
+const LOG_PAUSE: Duration = Duration::from_secs(1);
 
 impl Channels {
     /// Those on which a process is called, oldest first.
@@ -23,18 +30,26 @@ impl Channels {
 
     fn add(&mut self, channel: &Arc<Channel>) {
         if channel.end == End::Server {
-            Arc::make_mut(&mut self.incoming).push(Arc::clone(channel));
-            Arc::make_mut(&mut self.warm).push(Arc::clone(channel));
+            self.incoming.push(Arc::clone(channel));
+            self.count_again();
+            if self.warm.len() < FEW || !channel.cool() {
+                Arc::make_mut(&mut self.warm).push(Arc::clone(channel));
+            }
         }
         self.by_peer.entry(channel.peer).or_default().push(Arc::clone(channel));
         self.by_id.insert(channel.id, Arc::clone(channel));
     }
 
     fn remove(&mut self, channel: &Channel) -> Option<Arc<Channel>> {
-        let is_other = |other: &Arc<Channel>| other.id != channel.id;
+        let is_other = |other: &Arc<Channel>| !std::ptr::eq(&raw const **other, channel);
         if channel.end == End::Server {
-            Arc::make_mut(&mut self.incoming).retain(is_other);
-            Arc::make_mut(&mut self.warm).retain(is_other);
+            if let Some(place) = self.incoming.iter().position(|other| !is_other(other)) {
+                self.incoming.swap_remove(place);
+            }
+            self.count_again();
+            if !self.warm.iter().all(is_other) {
+                Arc::make_mut(&mut self.warm).retain(is_other);
+            }
         }
         if let Entry::Occupied(mut all) = self.by_peer.entry(channel.peer) {
             all.get_mut().retain(is_other);
@@ -44,6 +59,13 @@ impl Channels {
         }
         self.by_id.remove(&channel.id)
     }
+
+    fn count_again(&mut self) {
+        let few = if self.incoming.len() <= FEW { &self.incoming[..] } else { &[] };
+        if few.len() != self.few.len() || !few.is_empty() {
+            self.few = Arc::new(few.to_vec());
+        }
+    }
 }
 
 impl Engine {
@@ -52,10 +74,16 @@ impl Engine {
         self.channels.lock().by_id.get(&id).cloned()
     }
 
-    /// The channels on which this process is called.
-    pub(super) fn incoming(&self) -> Arc<Vec<Arc<Channel>>> {
+    /// The channels on which this process is called, one by one: it takes long where there are many.
+    pub(super) fn incoming(&self) -> Vec<Arc<Channel>> {
+        self.channels.lock().incoming.clone()
+    }
+
+    /// Those at which every look for messages goes: all if they are few, or else those that are warm.
+    pub(super) fn watched(&self) -> Arc<Vec<Arc<Channel>>> {
         let channels = self.channels.lock();
-        Arc::clone(&channels.incoming)
+        let few = channels.incoming.len() <= FEW;
+        Arc::clone(if few { &channels.few } else { &channels.warm })
     }
 
     pub(super) fn channels_with(&self, peer: ProcessId) -> Vec<Arc<Channel>> {
@@ -85,9 +113,16 @@ impl Engine {
     }
 
     pub(super) fn open_channel(&self, peer: ProcessId) -> Result<Arc<Channel>, Errno> {
+        self.channels.lock().refused = None;
         self.broker.ask(&Request::OpenChannel { target: peer })?;
         self.take_events();
-        self.newest_channel_to(peer).ok_or(Errno::SRCH)
+        // It may be refused at any moment, and is then told of before it goes.
+        let newest = self.newest_channel_to(peer);
+        let refused = self.channels.lock().refused.take();
+        match refused.filter(|(to, _)| *to == peer) {
+            Some((_, errno)) => Err(errno),
+            None => newest.ok_or(Errno::SRCH),
+        }
     }
 
     /// A free lane to a process, on another channel if there is none.
@@ -131,33 +166,67 @@ impl Engine {
         Ok(None)
     }
 
-    pub(super) fn add_channel(&self, id: ChannelId, end: End, peer: Identity, fds: Vec<OwnedFd>) {
-        let channel = match Channel::new(id, end, peer.process, fds) {
-            Ok(channel) => Arc::new(channel),
-            Err(errno) => {
-                tracing::warn!(target: "binder", "cannot map a channel: {errno}");
-                return;
+    /// Takes a channel up, or gives it up: then its other end hears so from the broker's next
+    /// answer or from the channel's socket.
+    pub(super) fn add_channel(
+        &self,
+        id: ChannelId,
+        end: End,
+        peer: Identity,
+        fds: Result<Vec<OwnedFd>, Errno>,
+    ) {
+        let process = peer.process;
+        self.accounts.set_descriptors(descriptors());
+        let account = self.accounts.of(peer.uid);
+        let taken = fds.and_then(|fds| Channel::new(id, end, process, account, fds));
+        if let Err(errno) = taken.and_then(|channel| self.take_up(Arc::new(channel), peer)) {
+            if end == End::Client {
+                self.channels.lock().refused = Some((process, errno));
             }
-        };
+            self.broker.tell(&Request::CloseChannel { channel: id });
+            self.log_refused(process, errno);
+        }
+    }
+
+    fn log_refused(&self, peer: ProcessId, errno: Errno) {
+        let mut unlogged = self.unlogged.lock();
+        unlogged.count += 1;
+        if unlogged.written.is_some_and(|last| last.elapsed() < LOG_PAUSE) {
+            return;
+        }
+        let count = std::mem::take(&mut unlogged.count);
+        unlogged.written = Some(Instant::now());
+        drop(unlogged);
+        let pid = self.identity.pid;
+        tracing::warn!(target: "binder", "{pid}: {count} channels refused, the last one with process {}: {errno}", peer.0);
+    }
+
+    fn take_up(&self, channel: Arc<Channel>, peer: Identity) -> Result<(), Errno> {
+        let (id, end) = (channel.id, channel.end);
         let mut state = self.lock();
         if self.is_closed() {
-            return;
+            return Ok(());
         }
         // Nothing that calls were checked by: who a process is, it is from its first channel on.
         let known = state.peers.entry(peer.process).or_default();
         (known.pid, known.uid, known.label) = (peer.pid, peer.uid, peer.security_context);
+        channel.wanted(self.requests.load(Ordering::Relaxed));
         self.channels.lock().add(&channel);
         // What is left takes long where there are many.
         drop(state);
         // Edge-triggered: what has no room in the stash stays in the socket. Not before the control
         // thread finds the channel by its name: an edge comes once.
         if let Err(errno) = self.watch_edges(channel.socket(), id.0 + CHANNELS) {
-            tracing::warn!(target: "binder", "cannot watch a channel: {errno}");
+            let mut state = self.lock();
+            self.lose_channel(&mut state, &channel, None);
+            self.unlock(state);
+            return Err(errno);
         }
-        if end == End::Server {
+        if end == End::Server && !channel.is_cold() {
             // Those who sleep, or are about to, do not know it.
             self.wake_loopers();
         }
+        Ok(())
     }
 
     /// With why, if that is to be said.
@@ -169,6 +238,7 @@ impl Engine {
         let removed = self.channels.lock().remove(channel);
         if channel.end == End::Server {
             self.end_duties(channel.id, None);
+            self.full.lock().retain(|full| full.id != channel.id);
             self.tell_loopers();
             // Those who sleep there choose anew.
             removed.iter().for_each(|channel| self.part_with(channel));
@@ -216,7 +286,12 @@ impl Engine {
         why: Option<&'static str>,
     ) {
         self.gather_with(state, channel.peer);
-        state.fail_channel(channel.id);
+        if channel.was_taken_up() {
+            state.fail_channel(channel.id);
+        } else {
+            self.channels.lock().refused = Some((channel.peer, Errno::MFILE));
+            state.refuse_channel(channel.id);
+        }
         self.carry_out_effects(state);
         self.remove_channel(channel, why);
     }

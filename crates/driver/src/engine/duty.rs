@@ -16,6 +16,7 @@
 //!
 //! **Invariant**: a lane is attended while a thread is on duty there, and at no other time.
 
+use super::accept::Among;
 use super::manner::Manners;
 use super::{Engine, tid};
 use crate::channel::{Channel, Lane};
@@ -337,12 +338,13 @@ impl Engine {
         state.leave_lane(duty.via());
         if let Ok(areas) = duty.areas() {
             duty.channel.leave_lane(areas, duty.lane);
+            self.warm_up(&duty.channel);
         }
         duty.channel.borrow_no_more(duty.lane);
         duty.channel.release_lane(duty.lane);
         drop(seat);
         // What waits for an event still does; the next look finds it.
-        self.accept(&mut state, None);
+        self.accept(&mut state, Among::Watched);
         self.unlock(state);
         self.forget_thread(tid);
     }

@@ -1,18 +1,22 @@
 //! The broker's events, and the control thread that takes them when nobody else does.
 
 use super::Engine;
-use super::accept::Candidate;
+use super::accept::{Among, Candidate};
 use super::rejoin::Comeback;
-use crate::channel::Channel;
+use crate::channel::{Channel, Drained};
+use crate::control::{Gone, Link};
 use crate::state::State;
 use crate::state::transaction::Via;
 use crate::state::work::Tid;
-use baton_abi::control::{ChannelId, Event, Request};
+use baton_abi::control::{ChannelId, End, Event, Request};
 use baton_abi::lane::tally;
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
+use rustix::event::Timespec;
+use rustix::event::epoll::EventFlags;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 
 /// Names in the control thread's epoll; those above are channels' ids, which begin at one, and four.
 pub(super) const EVENTS: u64 = 0;
@@ -21,6 +25,9 @@ pub(super) const GREETING: u64 = 2;
 pub(super) const REPEAT: u64 = 3;
 pub(super) const PATROL: u64 = 4;
 pub(super) const CHANNELS: u64 = 4;
+
+/// After which the control thread looks at a socket again in which there was no room for what came.
+const SECOND_LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 impl Engine {
     /// Whether the broker has sent events that nobody has taken yet. The control thread will, but
@@ -54,13 +61,13 @@ impl Engine {
                     // nobody, or was left for later.
                     if news {
                         let mut state = self.lock();
-                        self.accept(&mut state, None);
+                        self.accept(&mut state, Among::Watched);
                         self.accept_answers(&mut state);
                         self.carry_out(&mut state);
                     }
                     return;
                 }
-                Err(_) => {
+                Err(Gone) => {
                     if link.set_lost() {
                         self.broker_is_gone();
                     }
@@ -70,7 +77,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn apply(&self, event: Event, fds: Vec<OwnedFd>) {
+    pub(super) fn apply(&self, event: Event, fds: Result<Vec<OwnedFd>, Errno>) {
         match event {
             Event::Channel { channel, end, peer } => self.add_channel(channel, end, peer, fds),
             Event::RealTimeLane { channel, lane, looper, .. } => {
@@ -85,11 +92,10 @@ impl Engine {
             }
             Event::References { holder: (process, holding), .. } => {
                 // What came before it stands before what it leads to.
-                let (mut state, later) = self.accept_posted(None);
-                if later.is_some() && holding.is_none() {
-                    self.unlock(state);
-                    state = self.accept_posted(Some(process)).0;
-                }
+                let mut state = match holding {
+                    Some(_) => self.accept_posted(Among::Watched).0,
+                    None => self.accept_posted_by(process).0,
+                };
                 self.gather_with(&mut state, process);
                 state.event(event);
                 self.carry_out(&mut state);
@@ -97,11 +103,7 @@ impl Engine {
             Event::Dead { process } => {
                 // No more of them come.
                 let its_channels = self.channels_with(process);
-                let (mut state, later) = self.accept_posted(None);
-                if later.is_some() {
-                    self.unlock(state);
-                    state = self.accept_posted(Some(process)).0;
-                }
+                let (mut state, _) = self.accept_posted_by(process);
                 self.gather_with(&mut state, process);
                 self.accept_last_words(&mut state, process);
                 state.event(event);
@@ -138,12 +140,12 @@ impl Engine {
     ) -> Guard<'_, State> {
         loop {
             let mut state = self.pass_barrier();
-            let mut still = self.accept(&mut state, None).later();
+            let mut still = self.accept(&mut state, Among::Watched).later();
             if let Some(liar) = still.filter(|_| still == later)
                 && let Some(channel) = self.channel(liar.channel)
             {
                 self.end_channel(&mut state, &channel, "a call without a grant");
-                still = self.accept(&mut state, None).later();
+                still = self.accept(&mut state, Among::Watched).later();
             }
             if let Some(tid) = caller.take()
                 && !self.accept_answer(&mut state, tid)
@@ -178,13 +180,19 @@ impl Engine {
         let link = self.broker.link();
         link.tell(&Request::Barrier { number });
         while self.barrier_seen.load(Ordering::Acquire) < number && !link.is_lost() {
+            let Some(events) = link.events() else { return };
             let flags = rustix::event::PollFlags::IN;
-            let mut fds = [rustix::event::PollFd::from_borrowed_fd(link.events(), flags)];
+            let mut fds = [rustix::event::PollFd::from_borrowed_fd(events, flags)];
             // The control thread may take the event from under this poll.
             let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
             let _ = rustix::event::poll(&mut fds, Some(&time));
             self.take_events();
         }
+    }
+
+    /// Events are there to be taken. `Err` also if the link has ended.
+    pub(super) fn watch_events(&self, link: &Link) -> Result<(), Errno> {
+        self.watch(link.events().ok_or(Errno::NOTCONN)?, EVENTS)
     }
 
     pub(super) fn watch(&self, fd: BorrowedFd<'_>, name: u64) -> Result<(), Errno> {
@@ -201,10 +209,16 @@ impl Engine {
     pub(super) fn run_control(&self) {
         let mut events = Vec::with_capacity(32);
         let mut comeback = Comeback::default();
+        // Channels whose socket is to be looked at again.
+        let mut unread = BTreeSet::new();
         loop {
             events.clear();
             let space = rustix::buffer::spare_capacity(&mut events);
-            match rustix::event::epoll::wait(&self.epoll, space, comeback.pause().as_ref()) {
+            let pause = match unread.is_empty() {
+                true => comeback.pause(),
+                false => Some(comeback.pause().map_or(SECOND_LOOK, |pause| pause.min(SECOND_LOOK))),
+            };
+            match rustix::event::epoll::wait(&self.epoll, space, pause.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return,
             }
@@ -218,8 +232,21 @@ impl Engine {
                         self.look_for_broker(&mut comeback);
                     }
                     GREETING => self.hear_broker(&mut comeback),
-                    channel => self.visit(ChannelId(channel - CHANNELS)),
+                    channel => {
+                        let channel = ChannelId(channel - CHANNELS);
+                        let hung_up = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
+                        let flags = event.flags;
+                        if self.visit(channel, flags.intersects(hung_up)) {
+                            unread.insert(channel);
+                        }
+                    }
                 }
+            }
+            if events.is_empty() {
+                unread.retain(|&channel| self.visit(channel, false));
+            }
+            if events.is_empty() || events.iter().any(|event| event.data.u64() > CHANNELS) {
+                self.hear_out();
             }
             if comeback.is_due() {
                 self.greet_broker(&mut comeback);
@@ -228,38 +255,47 @@ impl Engine {
         }
     }
 
-    /// A peer has rung, sent descriptors ahead, or hung up.
-    pub(super) fn visit(&self, id: ChannelId) {
-        let Some(channel) = self.channel(id) else { return };
-        let over = channel.drain_socket().is_err();
+    /// A peer has rung, sent descriptors ahead, or hung up: then what it has left comes in, or else
+    /// by the next [`Engine::hear_out`]. True if its socket is to be looked at again some time later.
+    fn visit(&self, id: ChannelId, has_hung_up: bool) -> bool {
+        let Some(channel) = self.channel(id) else { return false };
+        let drained = channel.drain_socket();
+        if channel.end == End::Server && channel.is_wanted() {
+            self.warm_up(&channel);
+        }
+        let over = drained.is_err() || has_hung_up;
         if over {
             // What it sent last may carry references of which the broker has told by now.
             self.take_events();
+            if !channel.was_taken_up() {
+                // Whoever has died is dead before its channel has failed.
+                drop(self.pass_barrier());
+            }
         }
-        let later = if over { self.see_off(&channel) } else { self.hear_out() };
+        if over {
+            let later = self.see_off(&channel);
+            if later.is_some() {
+                drop(self.catch_up(later, None));
+            }
+        }
+        !over && drained == Ok(Drained::More)
+    }
+
+    /// Takes in what has come.
+    fn hear_out(&self) {
+        let mut state = self.lock();
+        let later = self.accept(&mut state, Among::Watched).later();
+        self.accept_answers(&mut state);
+        self.unlock(state);
         if later.is_some() {
             drop(self.catch_up(later, None));
         }
     }
 
-    /// Takes in what has come, and says what of it waits for an event.
-    fn hear_out(&self) -> Option<Candidate> {
-        let mut state = self.lock();
-        let later = self.accept(&mut state, None).later();
-        self.accept_answers(&mut state);
-        self.unlock(state);
-        later
-    }
-
     /// The same of a peer that has hung up.
     fn see_off(&self, channel: &Channel) -> Option<Candidate> {
         tracing::debug!(target: "binder", "{}: process {} has hung up", self.identity.pid, channel.peer.0);
-        let (mut state, mut later) = self.accept_posted(None);
-        if later.is_some() {
-            self.unlock(state);
-            let (own, of_its_own) = self.accept_posted(Some(channel.peer));
-            (state, later) = (own, of_its_own.or(later));
-        }
+        let (mut state, later) = self.accept_posted_by(channel.peer);
         self.accept_answers(&mut state);
         self.gather_with(&mut state, channel.peer);
         self.accept_last_words(&mut state, channel.peer);

@@ -36,10 +36,13 @@ mod warmth;
 use crate::channel::Channel;
 use crate::control::Broker;
 use crate::device::OpenError;
+use crate::state::account::Accounts;
 use crate::state::work::Tid;
 use crate::state::{Effect, State};
+use accept::Among;
 use baton_abi::control::{ChannelId, Identity, ProcessId};
 use baton_abi::lane::*;
+use baton_shm::forks::Maker;
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::sync::{AtomicU32, Ordering};
@@ -53,6 +56,7 @@ use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::time::Instant;
 
 /// The driver of one opened device.
 #[derive(Debug)]
@@ -61,8 +65,12 @@ pub struct Engine {
     pub identity: Identity,
     /// No other engine of this process ever has it.
     number: u64,
+    /// The process that has opened it.
+    maker: Maker,
     fast: fast::Fast,
     state: Lock<State>,
+    /// The state's.
+    accounts: Accounts,
     /// Held while events are taken from the broker's stream and applied.
     events: Lock<()>,
     events_taken: AtomicU32,
@@ -98,6 +106,8 @@ pub struct Engine {
     own_words: Lock<FxHashMap<Tid, Arc<AtomicU32>>>,
     /// Some channel's one-way transactions wait for room.
     any_full: AtomicBool,
+    /// Which.
+    full: Lock<Vec<Arc<Channel>>>,
     polling: AtomicBool,
     /// An eventfd for each thread that polls.
     pollables: Lock<FxHashMap<Tid, &'static OwnedFd>>,
@@ -110,6 +120,8 @@ pub struct Engine {
     residence: residence::Residence,
     barriers: AtomicU64,
     barrier_seen: AtomicU64,
+    /// Channels that could not be had, of which the log has not heard.
+    unlogged: Lock<Unlogged>,
     closed: AtomicBool,
 }
 
@@ -121,18 +133,28 @@ struct Grave {
     why: Option<&'static str>,
 }
 
+/// A line of the log that is written once a second at most.
+#[derive(Debug, Default)]
+struct Unlogged {
+    count: u64,
+    written: Option<Instant>,
+}
+
 /// Engines so far.
 static ENGINES: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug, Default)]
 struct Channels {
     by_id: FxHashMap<ChannelId, Arc<Channel>>,
-    /// Replaced as a whole: a look at all of them costs one count.
-    incoming: Arc<Vec<Arc<Channel>>>,
+    incoming: Vec<Arc<Channel>>,
+    /// The same, while they are [`warmth::FEW`]; replaced as a whole: a look at all costs one count.
+    few: Arc<Vec<Arc<Channel>>>,
     /// Those of them at which loopers look; see [`warmth`].
     warm: Arc<Vec<Arc<Channel>>>,
     /// Both ends', oldest first.
     by_peer: FxHashMap<ProcessId, Vec<Arc<Channel>>>,
+    /// The last channel that was opened to be called on and could not be had, and why.
+    refused: Option<(ProcessId, Errno)>,
 }
 
 /// The calling thread's id.
@@ -171,9 +193,14 @@ impl Engine {
         let stop = rustix::event::eventfd(0, flags).map_err(system("eventfd"))?;
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)
             .map_err(system("epoll_create"))?;
+        let state = State::new(identity.process);
+        let accounts = state.accounts.clone();
+        accounts.set_owner(identity.uid, crate::control::descriptors());
         let engine = Arc::new(Engine {
-            state: Lock::new(State::new(identity.process)),
+            state: Lock::new(state),
+            accounts,
             identity,
+            maker: Maker::here(),
             number: ENGINES.fetch_add(1, Ordering::Relaxed) + 1,
             fast: fast::Fast::default(),
             events: Lock::new(()),
@@ -198,6 +225,7 @@ impl Engine {
             requests: AtomicU64::new(0),
             own_words: Lock::default(),
             any_full: AtomicBool::new(false),
+            full: Lock::default(),
             polling: AtomicBool::new(false),
             pollables: Lock::default(),
             epoll,
@@ -209,13 +237,15 @@ impl Engine {
             residence: Default::default(),
             barriers: AtomicU64::new(0),
             barrier_seen: AtomicU64::new(0),
+            unlogged: Lock::default(),
             closed: AtomicBool::new(false),
         });
         let link = engine.broker.link();
-        engine.watch(link.events(), events::EVENTS).map_err(system("epoll_ctl"))?;
+        engine.watch_events(&link).map_err(system("epoll_ctl"))?;
         engine.watch(engine.stop.as_fd(), events::STOP).map_err(system("epoll_ctl"))?;
         engine.watch(engine.repeats.timer(), events::REPEAT).map_err(system("epoll_ctl"))?;
         engine.watch(engine.patrol.timer(), events::PATROL).map_err(system("epoll_ctl"))?;
+        crate::thread::forget_in_children();
         let control = Arc::clone(&engine);
         crate::thread::start("baton-control", move || control.run_control())
             .map_err(system("start the control thread"))?;
@@ -264,7 +294,7 @@ impl Engine {
             channel.lane(calling.via.lane as usize)?.inbox().set_polling(true);
         }
         self.publish(&state);
-        self.accept(&mut state, None);
+        self.accept(&mut state, Among::Watched);
         self.carry_out(&mut state);
         Ok(pollable.as_fd())
     }
@@ -281,7 +311,13 @@ impl Engine {
 
     /// Whether [`Engine::close`] was called, or this is a child of fork.
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.load(Ordering::Acquire) || self.is_inherited()
+    }
+
+    /// Whether this is a child of fork of the process that has opened the device: it has none of the engine's memory, and
+    /// nobody may be left to let go of its locks.
+    pub fn is_inherited(&self) -> bool {
+        !self.maker.is_here()
     }
 
     /// Whether threads poll.
@@ -291,7 +327,7 @@ impl Engine {
 
     /// Closes the device: the broker is told by the end of the connection.
     pub fn close(&self) {
-        if self.closed.swap(true, Ordering::AcqRel) {
+        if self.is_inherited() || self.closed.swap(true, Ordering::AcqRel) {
             return;
         }
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());

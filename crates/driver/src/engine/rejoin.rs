@@ -12,7 +12,8 @@
 //! the broker goes to the new one.
 
 use super::Engine;
-use super::events::{EVENTS, GREETING};
+use super::accept::Among;
+use super::events::GREETING;
 use crate::channel::Channel;
 use crate::control::{Greeting, Link};
 use baton_abi::claim::{Claim, MAX_CLAIMS};
@@ -70,7 +71,7 @@ impl Engine {
         self.gather(&mut state);
         self.forget_tally();
         state.broker_lost();
-        self.accept(&mut state, None);
+        self.accept(&mut state, Among::All);
         self.carry_out(&mut state);
     }
 
@@ -78,7 +79,11 @@ impl Engine {
     pub(super) fn look_for_broker(&self, comeback: &mut Comeback) {
         let link = self.broker.link();
         if link.is_lost() && matches!(comeback, Comeback::Joined) {
-            let _ = rustix::event::epoll::delete(&self.epoll, link.events());
+            if let Some(events) = link.events() {
+                let _ = rustix::event::epoll::delete(&self.epoll, events);
+            }
+            // Its two numbers are for the next one, should there be no others.
+            self.broker.replace(Arc::new(Link::none(link.era)));
             *comeback = Comeback::Later(Instant::now(), FIRST_PAUSE);
         }
     }
@@ -115,9 +120,9 @@ impl Engine {
     fn rejoin(&self, link: Arc<Link>) -> bool {
         let _events = self.events.lock();
         // What was announced in time comes in now; what comes later has lost its references.
-        let (mut state, _) = self.accept_posted(None);
+        let (mut state, _) = self.accept_posted(Among::All);
         self.gather(&mut state);
-        if self.is_closed() || self.watch(link.events(), EVENTS).is_err() {
+        if self.is_closed() || self.watch_events(&link).is_err() {
             return false;
         }
         self.forget_tally();

@@ -245,7 +245,7 @@ mod tests {
         let (broker, _directory) = broker();
         let (server, client, channel) = channel(&broker);
         let caller = || {
-            if !thread::set_rank(Some((libc::SCHED_FIFO, 1))) {
+            if !thread::set_rank(Some((libc::SCHED_FIFO, 1)), thread::Children::Inherit) {
                 return println!("skipped: this machine lets us have no real-time priority");
             }
             let lane = channel.take_lane().unwrap().unwrap();

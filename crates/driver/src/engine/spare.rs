@@ -62,6 +62,8 @@ impl Engine {
                 // A broker that is gone will not mean it, and the next one is told.
                 let _ = link.ask(&Request::SpareLooper { tid });
             }
+            // Its descriptors are needed if the broker dies meanwhile.
+            drop(link);
             futex::wait(word, lanes, None);
         }
     }

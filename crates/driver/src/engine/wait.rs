@@ -1,7 +1,7 @@
 //! Waiting until a thread's read has something to return.
 
 use super::Engine;
-use super::accept::Look;
+use super::accept::{Among, Look};
 use super::fast::{Served, Server};
 use super::manner::{Manner, Manners};
 use super::spin::{Spun, may_spin};
@@ -49,7 +49,8 @@ impl Engine {
                 state = self.lock();
             }
             let answered = self.accept_answer(&mut state, tid);
-            let look = if process_work { self.accept(&mut state, None) } else { Look::All };
+            let look =
+                if process_work { self.accept(&mut state, Among::Watched) } else { Look::All };
             self.carry_out(&mut state);
             if state.has_work(tid, process_work) {
                 return Ok(state);
@@ -185,7 +186,7 @@ impl Engine {
             let served = server.as_mut().map_or(Served::Look, serve);
             if served != Served::Wait || outcome != Wait::Woken {
                 if let Some((place, number)) = posted.filter(|_| served == Served::Look) {
-                    warm[place].leave_ready(number as usize);
+                    self.leave_ready(&warm[place], number as usize);
                 }
                 return outcome;
             }

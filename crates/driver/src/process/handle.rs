@@ -20,7 +20,10 @@ impl Handle {
 
 impl Clone for Handle {
     fn clone(&self) -> Handle {
-        self.process.inner.engine.lock().increase(self.number, Strength::Strong);
+        let engine = &self.process.inner.engine;
+        if !engine.is_inherited() {
+            engine.lock().increase(self.number, Strength::Strong);
+        }
         Handle { process: self.process.clone(), number: self.number }
     }
 }
@@ -34,6 +37,9 @@ impl std::fmt::Debug for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         let engine = &self.process.inner.engine;
+        if engine.is_inherited() {
+            return;
+        }
         let mut state = engine.lock();
         state.decrease(self.number, Strength::Strong);
         engine.unlock(state);

@@ -110,7 +110,7 @@ mod tests {
         call(&client);
         std::thread::scope(|scope| {
             let caller = scope.spawn(|| {
-                if !thread::set_rank(Some((libc::SCHED_FIFO, 1))) {
+                if !thread::set_rank(Some((libc::SCHED_FIFO, 1)), thread::Children::Inherit) {
                     return println!("skipped: this machine lets us have no real-time priority");
                 }
                 let manager = client.context_manager().unwrap();

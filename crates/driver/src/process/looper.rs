@@ -23,10 +23,13 @@ use std::sync::Arc;
 
 impl Process {
     /// Serves on this thread, with every other one that serves, until the process is closed.
-    /// Returns the reason: `EBADF` after [`Process::close`].
+    /// Returns the reason: `EBADF` after [`Process::close`], and in a child of fork.
     pub fn serve(&self) -> Errno {
         let tid = tid();
         let engine = &self.inner.engine;
+        if engine.is_inherited() {
+            return Errno::BADF;
+        }
         let mut looper = Looper { process: self, seats: Seats::new() };
         self.serve_real_time();
         let mut state = engine.lock();

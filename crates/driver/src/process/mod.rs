@@ -58,6 +58,10 @@ type Recipient = Box<dyn FnOnce() + Send>;
 type Recipients = HashMap<u64, Vec<Recipient>>;
 
 /// One opened device.
+///
+/// A child of `fork` does not have it, and can open its own. There every call, and whatever else says how it has ended, fails
+/// with `EBADF`; `add_object` makes an object that nobody serves, and `link_to_death` is nothing; what is dropped is the
+/// parent's as before. A child that was forked inside of a handler must not return from that.
 #[derive(Clone)]
 pub struct Process {
     inner: Arc<Inner>,
@@ -144,6 +148,9 @@ impl Process {
     }
 
     fn add(&self, least: Least, handler: Handler) -> Object {
+        if self.inner.engine.is_inherited() {
+            return Object { ptr: 0, flags: 0 };
+        }
         let ptr = self.inner.engine.lock().next_number();
         self.inner.objects.lock().insert(ptr, Arc::new(handler));
         Object { ptr, flags: FLAT_BINDER_FLAG_ACCEPTS_FDS | least.flags() }
@@ -152,13 +159,19 @@ impl Process {
     /// Makes an object the one that others reach by [`Process::context_manager`]. `EBUSY` if the
     /// context has a manager, `EPERM` if it belongs to another user.
     pub fn become_context_manager(&self, object: Object) -> Result<(), Errno> {
+        if self.inner.engine.is_inherited() {
+            return Err(Errno::BADF);
+        }
         self.inner.engine.become_manager(object.ptr, 0, object.flags)
     }
 
     /// The context manager's object. `Dead` if there is none.
     pub fn context_manager(&self) -> Result<Handle, CallError> {
-        self.find_manager()?;
         let engine = &self.inner.engine;
+        if engine.is_inherited() {
+            return Err(CallError::Failed(Errno::BADF));
+        }
+        self.find_manager()?;
         let mut state = engine.lock();
         let number = state.manager.ok_or(CallError::Dead)?;
         state.increase_manager(Strength::Strong);
@@ -292,6 +305,9 @@ impl Process {
     /// thread that serves. It is forgotten if the process drops its last handle to the object.
     pub fn link_to_death(&self, handle: &Handle, recipient: impl FnOnce() + Send + 'static) {
         let engine = &self.inner.engine;
+        if engine.is_inherited() {
+            return;
+        }
         thread_end::remember(engine);
         let mut state = engine.lock();
         let mut recipients = self.inner.recipients.lock();
@@ -311,8 +327,13 @@ impl Process {
         engine.unlock(state);
     }
 
+    /// Whether the calling process is a child of `fork` of the one that has opened the device.
+    pub fn is_inherited(&self) -> bool {
+        self.inner.engine.is_inherited()
+    }
+
     /// Ends the process's part: calls under way are dead, new ones fail with `EBADF`, threads that
-    /// serve return.
+    /// serve return. In a child of fork it does nothing.
     pub fn close(&self) {
         self.inner.engine.close();
     }

@@ -50,9 +50,10 @@ impl Received<'_> {
         Process { inner: Arc::clone(self.inner) }
     }
 
-    /// The bytes.
+    /// The bytes. A child of fork finds none of what lies in its parent's receive buffer.
     pub fn data(&self) -> &[u8] {
         match &self.place {
+            Place::Buffer(_) if self.inner.engine.is_inherited() => &[],
             // SAFETY: the buffer is this value's until it is dropped, and the engine writes to no
             // buffer that has been delivered; peers never map the receive buffer.
             Place::Buffer(incoming) => unsafe {
@@ -72,6 +73,9 @@ impl Received<'_> {
 
     fn object(&self, index: usize) -> Option<FlatObject> {
         let Place::Buffer(incoming) = &self.place else { return None };
+        if self.inner.engine.is_inherited() {
+            return None;
+        }
         let (data_bytes, offsets_bytes) = incoming.sizes;
         if index >= offsets_bytes / 8 {
             return None;
@@ -124,6 +128,9 @@ impl Received<'_> {
     #[inline(never)]
     fn free(&self, incoming: &Incoming) {
         let engine = &self.inner.engine;
+        if engine.is_inherited() {
+            return;
+        }
         let mut fds = Vec::new();
         if incoming.sizes.1 > 0 {
             let objects = (0..incoming.sizes.1 / 8).filter_map(|index| self.object(index));

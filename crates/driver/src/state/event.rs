@@ -1,7 +1,23 @@
 //! What the broker says: its events, and the tickets that they bring.
 
 use super::State;
+use super::account::{Held, Resource};
 use baton_abi::control::{Event, Granted, ProcessId, Strength, TicketId};
+
+/// References that have come and whose message has not.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub objects: Vec<Granted>,
+    /// Its place, and its objects'. None of a question of this process's own.
+    _held: Option<[Held; 2]>,
+}
+
+/// How many tickets beyond its user's share are known of a process. Whoever names an older one has
+/// its channel ended: no honest engine has as many without their messages.
+const MAX_OVERDRAWN: usize = 1024;
+
+/// The user of a process of which no channel has told.
+const NOBODY: u32 = u32::MAX;
 
 impl State {
     /// One event of the broker's stream. Channels and who serves a lane are the runner's, and `Barrier` is its own
@@ -13,13 +29,11 @@ impl State {
                 for granted in &objects {
                     self.hold(granted);
                 }
-                self.tickets.insert((from, ticket), objects);
-                if self.disowned.remove(&(from, ticket)) {
-                    self.drop_ticket(from, ticket);
-                }
+                self.keep_ticket(from, ticket, objects);
             }
             Event::TicketCancelled { from, ticket } => {
                 self.release_ticket(from, ticket);
+                self.forget_overdrawn(from, ticket);
             }
             Event::References { node: id, strong, held, holder } => {
                 let (process, holding) = holder;
@@ -52,15 +66,65 @@ impl State {
         }
     }
 
+    fn keep_ticket(&mut self, from: ProcessId, ticket: TicketId, objects: Vec<Granted>) {
+        let dropped = self.disowned.remove(&(from, ticket)).is_some();
+        let held = match from {
+            ProcessId::BROKER => Some(None),
+            _ => self.place_for(from, objects.len()).map(Some),
+        };
+        match held {
+            Some(held) if !dropped => {
+                self.tickets.insert((from, ticket), Ticket { objects, _held: held });
+            }
+            _ => {
+                for granted in &objects {
+                    self.let_go(granted);
+                }
+                if !dropped {
+                    let overdrawn = self.overdrawn.entry(from).or_default();
+                    if overdrawn.len() < MAX_OVERDRAWN {
+                        overdrawn.insert(ticket);
+                    }
+                }
+            }
+        }
+    }
+
+    fn place_for(&self, from: ProcessId, objects: usize) -> Option<[Held; 2]> {
+        let account = self.accounts.of(self.user_of(from));
+        let ticket = account.take(Resource::Tickets, 1)?;
+        Some([ticket, account.take(Resource::Objects, objects)?])
+    }
+
+    fn user_of(&self, process: ProcessId) -> u32 {
+        self.peers.get(&process).map_or(NOBODY, |peer| peer.uid)
+    }
+
+    /// Whether this ticket was beyond its user's share.
+    pub(super) fn is_overdrawn(&self, from: ProcessId, ticket: TicketId) -> bool {
+        self.overdrawn.get(&from).is_some_and(|tickets| tickets.contains(&ticket))
+    }
+
+    /// Nobody names this ticket any more.
+    pub(super) fn forget_overdrawn(&mut self, from: ProcessId, ticket: TicketId) {
+        if let Some(tickets) = self.overdrawn.get_mut(&from) {
+            tickets.remove(&ticket);
+            if tickets.is_empty() {
+                self.overdrawn.remove(&from);
+            }
+        }
+    }
+
     /// Whose nodes' handles lose with this ticket what may be their last strong count.
     pub fn ends_with(&self, from: ProcessId, ticket: TicketId) -> Vec<ProcessId> {
         let held = self.tickets.get(&(from, ticket));
-        self.owners_of_last(held.map_or(&[], |held| held))
+        self.owners_of_last(held.map_or(&[], |held| &held.objects))
     }
 
     /// A grant on the context manager has come by this ticket: from now on it stands for handle 0.
     pub fn set_manager(&mut self, ticket: TicketId) -> bool {
         let claimed = self.tickets.remove(&(ProcessId::BROKER, ticket));
+        let claimed = claimed.map(|ticket| ticket.objects);
         let Some(&[Granted::Handle { handle, .. }]) = claimed.as_deref() else { return false };
         if self.manager.is_some() {
             // Another thread asked at the same time.
@@ -75,14 +139,18 @@ impl State {
     /// A message that nobody takes had this ticket: its references go back, now or when they come.
     pub fn drop_ticket(&mut self, from: ProcessId, ticket: TicketId) {
         let told = ticket == TicketId(0) || self.release_ticket(from, ticket);
+        self.forget_overdrawn(from, ticket);
         if !told && self.is_to_come(ticket.0) {
-            self.disowned.insert((from, ticket));
+            // Beyond the user's share it stays among its tickets when it comes.
+            let account = self.accounts.of(self.user_of(from));
+            let held = account.take(Resource::Disowned, 1);
+            self.disowned.extend(held.map(|held| ((from, ticket), held)));
         }
     }
 
     pub(super) fn release_ticket(&mut self, from: ProcessId, ticket: TicketId) -> bool {
         let Some(held) = self.tickets.remove(&(from, ticket)) else { return false };
-        for granted in &held {
+        for granted in &held.objects {
             self.let_go(granted);
         }
         true
@@ -96,7 +164,8 @@ impl State {
         for (from, ticket) in lost {
             self.release_ticket(from, ticket);
         }
-        self.disowned.retain(|(from, _)| *from != process);
+        self.disowned.retain(|(from, _), _| *from != process);
+        self.overdrawn.remove(&process);
         let handles: Vec<u32> = self
             .references
             .iter()
@@ -120,5 +189,105 @@ impl State {
             }
             self.return_grants(handle);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Effect;
+    use crate::state::transaction::{Arrival, Verdict, Via};
+    use baton_abi::control::{ChannelId, NodeId, Request};
+    use baton_abi::lane::{Kind, Message};
+    use rustix::io::Errno;
+
+    const STRANGER: ProcessId = ProcessId(2);
+    const OTHER: ProcessId = ProcessId(3);
+
+    /// A process of root's with a peer of each of two users.
+    fn process() -> State {
+        let mut state = State::new(ProcessId(1));
+        state.buffers.map(1 << 20);
+        for (peer, uid) in [(STRANGER, 1000), (OTHER, 1001)] {
+            let known = state.peers.entry(peer).or_default();
+            (known.uid, known.label) = (uid, "label".to_owned());
+        }
+        state
+    }
+
+    /// Tickets of one peer, each with so many handles of their own; how many were kept.
+    fn send(state: &mut State, from: ProcessId, tickets: u64, objects: u64) -> usize {
+        let before = state.tickets.len();
+        for ticket in 1..=tickets {
+            let handle = |nth| {
+                let number = from.0 * 1_000_000 + ticket * objects + nth;
+                let (handle, node) = (number as u32, NodeId(nth + 1));
+                let (owner, strength) = (from, Strength::Strong);
+                Granted::Handle { handle, owner, node, strength, flags: 0 }
+            };
+            let objects = (0..objects).map(handle).collect();
+            state.event(Event::Ticket { from, ticket: TicketId(ticket), objects });
+        }
+        state.tickets.len() - before
+    }
+
+    fn claim(state: &mut State, from: ProcessId, ticket: u64) -> Result<(), Verdict> {
+        let message = Message { ticket, ..Message::default() };
+        let (via, chain) = (Via { channel: ChannelId(1), lane: 0 }, Vec::new());
+        let arrival = Arrival { via, peer: from, message: &message, chain };
+        let admitted = state.admit_reply(&arrival);
+        state.drop_claim(&arrival);
+        admitted.map(|room| state.reject(room, Vec::new(), Vec::new()))
+    }
+
+    #[test]
+    fn tickets_without_their_messages_are_bounded_by_their_user() {
+        for (tickets, objects, kept) in
+            [(5_000, 1, 5_000), (20_000, 1, 7_168), (20_000, 0, 7_168), (1_000, 64, 448)]
+        {
+            let mut state = process();
+            assert_eq!(send(&mut state, STRANGER, tickets, objects), kept);
+            let released = state.take_effects().into_iter().filter(|effect| {
+                matches!(effect, Effect::Tell(Request::Release { strong: 1, grants: 1, .. }))
+            });
+            let refused = tickets - kept as u64;
+            assert_eq!(released.count() as u64, refused * objects, "they go back at once");
+            assert_eq!(state.references.iter().count() as u64, kept as u64 * objects);
+            assert!(state.overdrawn.values().all(|tickets| tickets.len() <= MAX_OVERDRAWN));
+            assert_eq!(send(&mut state, OTHER, 100, objects), 100, "another user's");
+        }
+    }
+
+    #[test]
+    fn a_message_with_a_ticket_beyond_the_share_fails_and_the_next_one_does_not() {
+        let mut state = process();
+        let kept = send(&mut state, STRANGER, 8_000, 1) as u64;
+        assert_eq!(claim(&mut state, STRANGER, 1), Ok(()));
+        let over = Err(Verdict::Refused(Kind::Failed, Errno::DQUOT));
+        assert_eq!(claim(&mut state, STRANGER, kept + 1), over);
+        // Named twice, or by somebody else, it is a lie.
+        assert_eq!(claim(&mut state, STRANGER, kept + 1), Err(Verdict::NotYet));
+        assert_eq!(claim(&mut state, OTHER, kept + 2), Err(Verdict::NotYet));
+        assert_eq!(send(&mut state, STRANGER, 1, 1), 1, "there is room for one");
+        state.event(Event::Dead { process: STRANGER });
+        state.event(Event::Dead { process: OTHER });
+        assert!(state.is_settled());
+    }
+
+    #[test]
+    fn tickets_that_are_cancelled_or_disowned_leave_nothing() {
+        let mut state = process();
+        for ticket in 1..=10_000 {
+            let ticket = TicketId(ticket);
+            state.event(Event::Ticket { from: STRANGER, ticket, objects: Vec::new() });
+            state.event(Event::TicketCancelled { from: STRANGER, ticket });
+        }
+        assert!(state.is_settled());
+        for ticket in 1..=10_000 {
+            state.drop_ticket(STRANGER, TicketId(ticket));
+        }
+        assert_eq!(state.disowned.len(), 1_792, "no more than its user may");
+        state.event(Event::Dead { process: STRANGER });
+        assert!(state.is_settled());
     }
 }

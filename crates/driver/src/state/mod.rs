@@ -4,6 +4,7 @@
 //! [`Effect`]s, which the runner carries out before it lets the lock go. That is what lets one
 //! simulator drive many engines and a broker, and kill any of them between two steps.
 
+pub mod account;
 pub mod buffer;
 pub mod death;
 pub mod duty;
@@ -17,7 +18,8 @@ pub mod thread;
 pub mod transaction;
 pub mod work;
 
-use baton_abi::control::{Granted, ProcessId, Request, TicketId};
+use account::{Accounts, Held};
+use baton_abi::control::{ProcessId, Request, TicketId};
 use baton_abi::uapi::*;
 use buffer::Buffers;
 use node::{News, Nodes};
@@ -110,6 +112,8 @@ pub struct State {
     pub contents: FxHashMap<buffer::Offset, Buffer>,
     /// Room for what comes in past the state.
     berths: Vec<Arc<Berth>>,
+    /// What its peers' users hold of it.
+    pub accounts: Accounts,
     /// Who it talks to.
     pub peers: BTreeMap<ProcessId, Peer>,
     /// Its loopers.
@@ -127,9 +131,11 @@ pub struct State {
     /// Transactions received.
     pub received: u64,
     todo: Todo,
-    tickets: FxHashMap<(ProcessId, TicketId), Vec<Granted>>,
+    tickets: FxHashMap<(ProcessId, TicketId), event::Ticket>,
     /// Tickets whose message has been dropped and whose event has not come.
-    disowned: FxHashSet<(ProcessId, TicketId)>,
+    disowned: FxHashMap<(ProcessId, TicketId), Held>,
+    /// Tickets that were beyond their user's share: they have been given back, and their messages fail.
+    overdrawn: FxHashMap<ProcessId, FxHashSet<TicketId>>,
     duties: duty::Duties,
     /// Threads to find by what their call gave out.
     tokens: FxHashMap<u64, Tid>,
@@ -153,6 +159,7 @@ impl State {
             buffers: Buffers::default(),
             contents: FxHashMap::default(),
             berths: Vec::new(),
+            accounts: Accounts::default(),
             peers: BTreeMap::new(),
             pool: Pool::default(),
             spam_detection: false,
@@ -163,7 +170,8 @@ impl State {
             received: 0,
             todo: Todo::default(),
             tickets: FxHashMap::default(),
-            disowned: FxHashSet::default(),
+            disowned: FxHashMap::default(),
+            overdrawn: FxHashMap::default(),
             duties: duty::Duties::default(),
             tokens: FxHashMap::default(),
             broker: rejoin::Standing::new(id.era()),
@@ -197,6 +205,7 @@ impl State {
     pub fn is_settled(&self) -> bool {
         self.tickets.is_empty()
             && self.disowned.is_empty()
+            && self.overdrawn.is_empty()
             && self.tokens.is_empty()
             && self.told_deaths.is_empty()
             && self.cleared_freezes.is_empty()

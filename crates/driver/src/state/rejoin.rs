@@ -59,6 +59,7 @@ impl State {
             self.release_ticket(from, ticket);
         }
         self.disowned.clear();
+        self.overdrawn.clear();
         (self.broker.era, self.broker.alive) = (era, true);
         let mut claims = self.held_by_others();
         claims.extend(self.references.iter().map(|(handle, reference)| Claim::Handle {

@@ -41,7 +41,7 @@ impl File {
         let process = getpid().as_raw_nonzero().get() as u32;
         let mut number = clock::now_ns();
         for _ in 0..ATTEMPTS {
-            let name = format!("{process}-{number:x}");
+            let name = layout::name_of_file(process, number);
             match File::make_as(directory, source, process, &name) {
                 // The name is taken; or somebody took the file for a dead one's, before it was locked.
                 Err(Errno::EXIST | Errno::NOENT) => number += 1,
@@ -159,7 +159,7 @@ impl Drop for File {
 }
 
 /// Gives the file to those who may read the directory. For the group's bit to mean the same group, the file must be of it.
-fn share(directory: &Directory, file: &OwnedFd) -> Result<(), Errno> {
+pub(crate) fn share(directory: &Directory, file: &OwnedFd) -> Result<(), Errno> {
     let mut mode = directory.mode_of_files();
     if mode.contains(Mode::RGRP) && rustix::fs::fstat(file)?.st_gid != directory.group() {
         let group = Some(Gid::from_raw(directory.group()));

@@ -7,6 +7,9 @@
 //!   135168   rings, each at a page
 //! ```
 //!
+//! An *archive* has the same form, and process number 0. Each of its rings was a dead process's, has never gone round, lies right behind
+//! the one before, and says in its entry whose it was ([`Former`]).
+//!
 //! **Invariant**: what a reader takes from a file it checks here before it computes with it.
 
 use crate::buffer::{Buffer, N_BUFFERS};
@@ -49,6 +52,13 @@ const CAPACITY_AT: usize = 8;
 const BUFFER_AT: usize = 16;
 pub(crate) const BOUNDS_AT: usize = 64;
 const RING_READ_BYTES: usize = 24;
+/// In an archive's, from there on.
+const FORMER_PROCESS_AT: usize = 24;
+const FORMER_RING_AT: usize = 28;
+const FORMER_NUMBER_AT: usize = 32;
+const FORMER_NAME_AT: usize = 40;
+/// What a reader reads of a ring's entry in an archive.
+pub(crate) const ARCHIVED_BYTES: usize = FORMER_NAME_AT + NAME_BYTES;
 
 /// What a process says of itself, and how much there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +83,18 @@ pub(crate) struct Place {
     pub capacity: u64,
 }
 
+/// Whose a ring of an archive was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Former {
+    pub process: u32,
+    /// The other half of the file's name.
+    pub number: u64,
+    /// Which of the file's rings.
+    pub ring: u32,
+    /// As in [`Header`].
+    pub name: [u8; NAME_BYTES],
+}
+
 fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
 }
@@ -82,6 +104,11 @@ fn double_word(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Header {
+    /// Whether the file is an archive.
+    pub fn is_archive(&self) -> bool {
+        self.process == 0
+    }
+
     /// The bytes of a new file.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
@@ -91,6 +118,7 @@ impl Header {
         bytes[PROCESS_AT..][..4].copy_from_slice(&self.process.to_ne_bytes());
         bytes[NAME_AT..][..NAME_BYTES].copy_from_slice(&self.name);
         bytes[BOOT_AT..][..BOOT_BYTES].copy_from_slice(&self.boot.0);
+        bytes[N_RINGS_AT..][..4].copy_from_slice(&(self.n_rings as u32).to_ne_bytes());
         bytes
     }
 
@@ -108,6 +136,25 @@ impl Header {
             unlogged: std::array::from_fn(unlogged),
         })
     }
+}
+
+impl Former {
+    /// The file's name.
+    pub fn file(&self) -> String {
+        name_of_file(self.process, self.number)
+    }
+}
+
+/// What the file of a process is called: nobody else's has that number.
+pub(crate) fn name_of_file(process: u32, number: u64) -> String {
+    format!("{process}-{number:x}")
+}
+
+/// The two halves of a file's name.
+pub(crate) fn parse_name_of_file(name: &str) -> Option<(u32, u64)> {
+    let (process, number) = name.split_once('-')?;
+    let parts = (process.parse().ok()?, u64::from_str_radix(number, 16).ok()?);
+    (name_of_file(parts.0, parts.1) == name).then_some(parts)
 }
 
 /// Where the entry of a ring is.
@@ -137,6 +184,38 @@ impl Place {
             && place.offset < 1 << 62;
         sound.then_some(place)
     }
+
+    /// In an archive.
+    pub fn encode_archived(&self, former: &Former) -> [u8; ARCHIVED_BYTES] {
+        let mut bytes = [0; ARCHIVED_BYTES];
+        bytes[..RING_READ_BYTES].copy_from_slice(&self.encode());
+        bytes[FORMER_PROCESS_AT..][..4].copy_from_slice(&former.process.to_ne_bytes());
+        bytes[FORMER_RING_AT..][..4].copy_from_slice(&former.ring.to_ne_bytes());
+        bytes[FORMER_NUMBER_AT..][..8].copy_from_slice(&former.number.to_ne_bytes());
+        bytes[FORMER_NAME_AT..][..NAME_BYTES].copy_from_slice(&former.name);
+        bytes
+    }
+
+    /// `None` for what no process of ours has archived.
+    pub fn decode_archived(bytes: &[u8; ARCHIVED_BYTES]) -> Option<(Place, Former)> {
+        let place = Place {
+            buffer: Buffer::numbered(bytes[BUFFER_AT])?,
+            offset: double_word(bytes, OFFSET_AT),
+            capacity: double_word(bytes, CAPACITY_AT),
+        };
+        let former = Former {
+            process: word(bytes, FORMER_PROCESS_AT),
+            number: double_word(bytes, FORMER_NUMBER_AT),
+            ring: word(bytes, FORMER_RING_AT),
+            name: bytes[FORMER_NAME_AT..][..NAME_BYTES].try_into().expect("so many bytes"),
+        };
+        let sound = place.capacity.is_multiple_of(8)
+            && (8..=MAX_RING_BYTES as u64).contains(&place.capacity)
+            && (FRONT_BYTES as u64..1 << 62).contains(&place.offset)
+            && former.process > 0
+            && former.ring < MAX_RINGS as u32;
+        sound.then_some((place, former))
+    }
 }
 
 /// Whether a ring may have so many bytes.
@@ -145,6 +224,7 @@ pub fn is_ring_size(bytes: usize) -> bool {
 }
 
 const _: () = assert!(FRONT_BYTES.is_multiple_of(PAGE_BYTES) && HEADER_BYTES <= PAGE_BYTES);
+const _: () = assert!(ARCHIVED_BYTES <= BOUNDS_AT);
 const _: () = assert!(BOUNDS_AT.is_multiple_of(64) && BOUNDS_AT + 16 <= RING_ENTRY_BYTES);
 // However large records are, there is a boundary between the tail and the head: none lies further behind than a part and a record,
 // and there is to be room for another one.
@@ -196,5 +276,34 @@ mod tests {
         let mut bytes = sound.encode();
         bytes[BUFFER_AT] = 5;
         assert_eq!(Place::decode(&bytes), None);
+    }
+
+    #[test]
+    fn an_archives_rings_have_any_length_and_say_whose_they_were() {
+        let former =
+            Former { process: 17, number: 0x1f, ring: 3, name: *b"sensors\0\0\0\0\0\0\0\0\0" };
+        let sound = Place { buffer: Buffer::Crash, offset: FRONT_BYTES as u64 + 8, capacity: 136 };
+        let check = |place: Place, former: Former, is_sound: bool| {
+            let decoded = Place::decode_archived(&place.encode_archived(&former));
+            assert_eq!(decoded, is_sound.then_some((place, former)), "{place:?} {former:?}");
+        };
+        check(sound, former, true);
+        check(Place { offset: 0, ..sound }, former, false);
+        check(Place { capacity: 0, ..sound }, former, false);
+        check(Place { capacity: 1 << 31, ..sound }, former, false);
+        check(Place { capacity: 137, ..sound }, former, false);
+        check(sound, Former { process: 0, ..former }, false);
+        check(sound, Former { ring: 1024, ..former }, false);
+    }
+
+    #[test]
+    fn names_of_files_come_back() {
+        for (process, number) in [(1, 0), (17, 0x1f), (u32::MAX, u64::MAX)] {
+            let name = name_of_file(process, number);
+            assert_eq!(parse_name_of_file(&name), Some((process, number)));
+        }
+        for wrong in ["", "17", "17-", "-1", "017-1", "17-1F", "17-1-1", ".17-1", "+17-1"] {
+            assert_eq!(parse_name_of_file(wrong), None, "{wrong}");
+        }
     }
 }

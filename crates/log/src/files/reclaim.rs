@@ -1,5 +1,6 @@
 //! What dead processes have left, beyond what they may keep.
 
+use crate::files::archive::archive;
 use crate::files::lock;
 use crate::files::opened::Opened;
 use crate::files::place::Directory;
@@ -17,16 +18,37 @@ struct Left {
     changed: (i64, u64),
 }
 
-/// Removes the oldest files of dead processes, until those of each user fit the budget: this user's files, or in this user's own
-/// directory everybody's. A live process's files stay. Returns how many files were removed.
+/// Of the budget, what dead processes' files take before those that hold little are archived.
+const ARCHIVED_FROM: u64 = 2;
+
+/// Copies what the files of this user's dead processes hold to files for many of them, if they take more than half of the budget. Then
+/// removes the oldest files of dead processes, until those of each user fit the budget: this user's files, or in this user's own
+/// directory everybody's. A live process's files stay. Returns how many files were removed of which nothing is left.
 ///
 /// `EACCES` if this user may not read the directory.
 pub fn reclaim(path: &Path) -> Result<usize, Errno> {
     let directory = Directory::open_to_read(path)?;
     let budget_bytes = Settings::of(&directory).budget_bytes;
-    let removed =
-        users(&directory)?.into_values().map(|files| trim(&directory, files, budget_bytes));
+    let mut files = users(&directory)?;
+    let own = rustix::process::geteuid().as_raw();
+    let is_archived = |own: &Vec<Left>| archive_some(&directory, own, budget_bytes);
+    if files.get(&own).is_some_and(is_archived) {
+        files = users(&directory)?;
+    }
+    let removed = files.into_values().map(|files| trim(&directory, files, budget_bytes));
     Ok(removed.sum())
+}
+
+/// Whether something was.
+fn archive_some(directory: &Directory, own: &[Left], budget_bytes: u64) -> bool {
+    let mut files: Vec<&Left> = own.iter().filter(|file| !is_archive(&file.name)).collect();
+    let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+    if bytes <= budget_bytes / ARCHIVED_FROM {
+        return false;
+    }
+    files.sort_by_key(|file| file.changed);
+    let names = files.iter().map(|file| &*file.name);
+    archive(directory, names).is_ok_and(|n_files| n_files > 0)
 }
 
 fn users(directory: &Directory) -> Result<BTreeMap<u32, Vec<Left>>, Errno> {
@@ -73,6 +95,11 @@ fn trim(directory: &Directory, mut files: Vec<Left>, budget_bytes: u64) -> usize
 /// A file is locked before it has its name, so one that is found without a lock stays dead.
 fn is_dead(directory: &Directory, name: &CStr) -> bool {
     Opened::open(directory, name).is_ok_and(|file| !lock::is_alive(&file))
+}
+
+/// What [`crate::files::archive`] makes.
+fn is_archive(name: &CStr) -> bool {
+    name.to_bytes().starts_with(b"0-") || name.to_bytes().starts_with(b".0-")
 }
 
 /// What [`crate::files::file`] makes: a process's number, and another one.

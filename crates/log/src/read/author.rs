@@ -3,7 +3,7 @@
 use crate::buffer::N_BUFFERS;
 use crate::cursor::ATTEMPTS;
 use crate::files::boot::Boot;
-use crate::files::layout::{self, HEADER_BYTES, Header, Place};
+use crate::files::layout::{self, ARCHIVED_BYTES, Former, HEADER_BYTES, Header, Place};
 use crate::files::lock;
 use crate::files::opened::Opened;
 use crate::files::place::Directory;
@@ -15,6 +15,7 @@ use baton_shm::clock;
 use baton_shm::sync::{Ordering, fence};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::ffi::CStr;
 
 /// How to look.
@@ -36,6 +37,8 @@ pub(crate) struct Author {
     /// Of another start of the machine, so its clock is not ours.
     is_past: bool,
     pub tracks: Vec<Track>,
+    /// Of an archive: whose rings those were that are to be read, by their place in the table.
+    former: Option<HashMap<usize, Formerly>>,
     n_rings: usize,
     /// Where the last ring ends: none begins before.
     end: u64,
@@ -46,6 +49,13 @@ pub(crate) struct Author {
     is_silent: bool,
     /// Whether they are not to be kept from writing.
     is_spared: bool,
+}
+
+/// Of a ring of an archive.
+pub(crate) struct Formerly {
+    pub origin: Origin,
+    /// Which of its process's rings it was.
+    pub ring: usize,
 }
 
 impl Author {
@@ -61,6 +71,7 @@ impl Author {
             boot: header.boot,
             is_past: header.boot != Boot::current(),
             tracks: Vec::new(),
+            former: header.is_archive().then(HashMap::new),
             n_rings: 0,
             end: layout::FRONT_BYTES as u64,
             unlogged: [0; N_BUFFERS],
@@ -68,6 +79,33 @@ impl Author {
             is_silent: false,
             is_spared: false,
         })
+    }
+
+    /// Of an archive: reads what was of files that `is_new`, and nothing else.
+    pub fn find_former(&mut self, mut is_new: impl FnMut(&str) -> bool) {
+        let Some(former) = &mut self.former else { return };
+        let n_rings = read_header(&self.opened).map_or(0, |header| header.n_rings);
+        for ring in 0..n_rings {
+            let Ok((_, of)) = read_archived(&self.opened, ring) else { return };
+            let origin = Origin::of_former(&self.origin, &of);
+            if is_new(&origin.file) {
+                former.insert(ring, Formerly { origin, ring: of.ring as usize });
+            }
+        }
+    }
+
+    /// Whether it is an archive.
+    pub fn is_archive(&self) -> bool {
+        self.former.is_some()
+    }
+
+    /// A track, whose its records are, and in which of that process's rings they were.
+    pub fn track(&mut self, index: usize) -> (&mut Track, &Origin, usize) {
+        let track = &mut self.tracks[index];
+        let former = self.former.as_ref().and_then(|former| former.get(&track.ring));
+        let (origin, ring) =
+            former.map_or((&self.origin, track.ring), |former| (&former.origin, former.ring));
+        (track, origin, ring)
     }
 
     /// Which file it is, by any name.
@@ -115,7 +153,9 @@ impl Author {
                 self.n_rings = usize::MAX;
                 break;
             };
-            if wanted[place.buffer as usize] {
+            let is_known =
+                self.former.as_ref().is_none_or(|former| former.contains_key(&self.n_rings));
+            if wanted[place.buffer as usize] && is_known {
                 let mut track = Track::new(place, self.n_rings);
                 if manner == Manner::Late {
                     track.skip(self.opened.as_fd(), self.source.sample());
@@ -143,11 +183,17 @@ impl Author {
     }
 
     fn next_place(&mut self) -> Result<Place, Errno> {
-        let mut bytes = [0; 24];
-        read_exactly(&self.opened, layout::entry_at(self.n_rings) as u64, &mut bytes)?;
+        let place = if self.is_archive() {
+            read_archived(&self.opened, self.n_rings)?.0
+        } else {
+            let mut bytes = [0; 24];
+            read_exactly(&self.opened, layout::entry_at(self.n_rings) as u64, &mut bytes)?;
+            Place::decode(&bytes).ok_or(Errno::INVAL)?
+        };
         // Rings that share bytes could make more of them than there are.
-        let place =
-            Place::decode(&bytes).filter(|place| place.offset >= self.end).ok_or(Errno::INVAL)?;
+        if place.offset < self.end {
+            return Err(Errno::INVAL);
+        }
         self.end = place.offset + place.capacity;
         Ok(place)
     }
@@ -157,6 +203,12 @@ impl Author {
         let told = std::mem::replace(&mut self.told[buffer], self.unlogged[buffer]);
         self.unlogged[buffer].saturating_sub(told)
     }
+}
+
+fn read_archived(opened: &Opened, ring: usize) -> Result<(Place, Former), Errno> {
+    let mut bytes = [0; ARCHIVED_BYTES];
+    read_exactly(opened, layout::entry_at(ring) as u64, &mut bytes)?;
+    Place::decode_archived(&bytes).ok_or(Errno::INVAL)
 }
 
 fn read_header(opened: &Opened) -> Result<Header, Errno> {

@@ -1,6 +1,6 @@
 //! Whose a record is: what the reader knows of it, and what it is told.
 
-use crate::files::layout::Header;
+use crate::files::layout::{Former, Header};
 use crate::files::lock;
 use crate::files::opened::Opened;
 
@@ -25,7 +25,8 @@ pub struct Origin {
     pub voucher: Voucher,
     /// The program's name, as the process says.
     pub program: String,
-    /// The file, in the log's directory: no other process has had one of this name.
+    /// The file, in the log's directory, or what it was called before it came to an archive: no other process has had one of this
+    /// name.
     pub file: String,
 }
 
@@ -33,13 +34,28 @@ impl Origin {
     pub(crate) fn of(opened: &Opened, header: &Header, file: &str) -> Origin {
         let ours = opened.is_ours.then(|| rustix::process::getpid().as_raw_nonzero().get() as u32);
         let known = ours.or_else(|| lock::process(opened));
-        let name = header.name.split(|&byte| byte == 0).next().unwrap_or_default();
         Origin {
             user: opened.stat.st_uid,
             process: known.unwrap_or(header.process),
             voucher: if known.is_some() { Voucher::Kernel } else { Voucher::Writer },
-            program: String::from_utf8_lossy(name).into_owned(),
+            program: program(&header.name),
             file: file.to_owned(),
         }
     }
+
+    /// Of a process whose records are in an archive of its user's.
+    pub(crate) fn of_former(archive: &Origin, former: &Former) -> Origin {
+        Origin {
+            user: archive.user,
+            process: former.process,
+            voucher: Voucher::Writer,
+            program: program(&former.name),
+            file: former.file(),
+        }
+    }
+}
+
+fn program(name: &[u8]) -> String {
+    let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
 }

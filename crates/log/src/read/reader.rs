@@ -29,6 +29,11 @@ use std::time::Duration;
 /// Files of one user that a reader has open at once. Who has more keeps nobody else's from being read.
 const MAX_FILES_OF_A_USER: usize = 1024;
 
+/// Files that have been read and are gone, of which a reader knows that they were read when they come to an archive.
+const MAX_GONE: usize = 4096;
+/// How often a directory is listed, of which a file goes meanwhile.
+const LISTINGS: usize = 16;
+
 /// Where a reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
@@ -51,6 +56,10 @@ pub struct Reader {
     authors: BTreeMap<usize, Author>,
     /// Files by name: which author's, or none of ours.
     known: HashMap<CString, Option<usize>>,
+    /// By user, files whose records are in archives: which author's.
+    archived: HashMap<(u32, String), usize>,
+    /// By user, files that have been read and are gone, which may come to an archive.
+    gone: VecDeque<(u32, String)>,
     next_author: usize,
     /// Tracks with a record, by its time.
     fronts: BinaryHeap<Reverse<(u64, usize, usize)>>,
@@ -118,6 +127,8 @@ impl Reader {
             }),
             authors: BTreeMap::new(),
             known: HashMap::new(),
+            archived: HashMap::new(),
+            gone: VecDeque::new(),
             next_author: 0,
             fronts: BinaryHeap::new(),
             horizon_ns: 0,
@@ -253,33 +264,59 @@ impl Reader {
             match self.known.get(name) {
                 Some(None) if news.removed.contains(name) => drop(self.known.remove(name)),
                 Some(_) => {}
-                None => self.find_author(name),
+                None => _ = self.find_author(name),
             }
         }
         Ok(())
     }
 
     fn find_authors(&mut self) -> Result<(), Errno> {
-        let names: Result<Vec<CString>, Errno> = Dir::read_from(&self.directory.file)?
-            .map(|entry| Ok(entry?.file_name().to_owned()))
-            .collect();
-        names?.iter().for_each(|name| self.find_author(name));
+        for _ in 0..LISTINGS {
+            let names: Result<Vec<CString>, Errno> = Dir::read_from(&self.directory.file)?
+                .map(|entry| Ok(entry?.file_name().to_owned()))
+                .collect();
+            let n_gone = names?.iter().filter(|name| !self.find_author(name)).count();
+            // What is gone may be in an archive that was not there yet.
+            if n_gone == 0 {
+                break;
+            }
+        }
         Ok(())
     }
 
-    fn find_author(&mut self, name: &CStr) {
+    /// False if there is no such file any more.
+    fn find_author(&mut self, name: &CStr) -> bool {
         let is_shown = !name.to_bytes().starts_with(b".") && is_name_of_a_file(name.to_bytes());
         if !is_shown || self.known.contains_key(name) {
-            return;
+            return true;
         }
-        let author =
-            Author::open(&self.directory, name).ok().filter(|author| self.is_welcome(author));
+        let opened = Author::open(&self.directory, name);
+        if matches!(opened, Err(Errno::NOENT)) {
+            return false;
+        }
+        let mut author = opened.ok().filter(|author| self.is_welcome(author));
+        let number = self.next_author;
+        if let Some(author) = &mut author {
+            let user = author.origin.user;
+            author.find_former(|file| self.is_new_in_archive(user, file, number));
+        }
         let number = author.map(|author| {
-            self.authors.insert(self.next_author, author);
+            self.authors.insert(number, author);
             self.next_author += 1;
-            self.next_author - 1
+            number
         });
         self.known.insert(name.to_owned(), number);
+        true
+    }
+
+    /// Whether an archive, which this author is to be, has a file's records that are known from nowhere else.
+    fn is_new_in_archive(&mut self, user: u32, file: &str, archive: usize) -> bool {
+        let author = CString::new(file).ok().and_then(|name| self.known.get(&name).copied()?);
+        let is_read = author
+            .and_then(|author| self.authors.get(&author))
+            .is_some_and(|author| author.origin.user == user)
+            || self.gone.iter().any(|gone| *gone == (user, file.to_owned()));
+        !is_read && *self.archived.entry((user, file.to_owned())).or_insert(archive) == archive
     }
 
     fn is_welcome(&self, author: &Author) -> bool {
@@ -288,7 +325,9 @@ impl Reader {
         }
         let of_user = self.authors.values().filter(|other| other.origin.user == author.origin.user);
         let is_new = self.authors.values().all(|other| other.identity() != author.identity());
-        is_new && of_user.count() < MAX_FILES_OF_A_USER
+        let archived =
+            self.archived.contains_key(&(author.origin.user, author.origin.file.clone()));
+        is_new && !archived && of_user.count() < MAX_FILES_OF_A_USER
     }
 
     /// Whether something can be handed out without another look.
@@ -342,7 +381,11 @@ impl Reader {
             }
         }
         for number in removed {
-            self.authors.remove(&number);
+            if let Some(author) = self.authors.remove(&number) {
+                self.gone.push_back((author.origin.user, author.origin.file));
+                self.gone.drain(..self.gone.len().saturating_sub(MAX_GONE));
+            }
+            self.archived.retain(|_, archive| *archive != number);
             self.known.retain(|_, author| *author != Some(number));
         }
         has_found
@@ -362,9 +405,8 @@ impl Reader {
 }
 
 fn item(author: &mut Author, index: usize) -> Option<Item<'_>> {
-    let Author { origin, tracks, .. } = author;
-    let track = &mut tracks[index];
-    let (buffer, ring, moment) = (track.place.buffer, track.ring, track.front()?);
+    let (track, origin, ring) = author.track(index);
+    let (buffer, moment) = (track.place.buffer, track.front()?);
     let lost = |loss| Item::Lost(Lost { buffer, moment, origin, loss });
     Some(match track.take()? {
         Next::Lost(n_records) => lost(Loss::Overwritten { ring, n_records }),

@@ -117,7 +117,7 @@ impl Engine {
         body: Body<'_>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
-        if body.bytes() > INLINE_BYTES || local::is_serving() || self.has_events() {
+        if body.bytes() > INLINE_BYTES || local::is_serving() {
             return Outcome::No;
         }
         let call = |local: &mut Local| Some(self.call_by(local, handle, named, body, receiver));
@@ -133,7 +133,9 @@ impl Engine {
         body: Body<'_>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
-        let outcome = match (local.way(handle), token::next()) {
+        // A child of fork, which has no page of events, has no way either.
+        let way = local.way(handle).filter(|_| !self.has_events());
+        let outcome = match (way, token::next()) {
             (Some((cell, route)), Ok(token)) => {
                 self.call_on((cell, route), token, named, body, receiver)
             }

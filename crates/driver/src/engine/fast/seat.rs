@@ -114,7 +114,7 @@ mod tests {
         client.send(tid(), Target::Handle(0), 0, (0, 0), Ok(outgoing));
         let mut seat = Seat::new();
         let mut state = server.lock();
-        server.accept(&mut state, None);
+        server.accept(&mut state, crate::engine::accept::Among::Watched);
         let Some(Return::Transaction(incoming, _)) = state.next_return(tid(), true) else {
             panic!("the call has been posted");
         };

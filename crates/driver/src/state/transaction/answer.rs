@@ -14,7 +14,7 @@ impl State {
     /// Takes room for a reply to this thread's innermost call.
     pub fn admit_reply(&mut self, arrival: &Arrival<'_>) -> Result<Room, Verdict> {
         if !self.has_ticket(arrival) {
-            return Err(self.missing(arrival.message));
+            return Err(self.missing(arrival));
         }
         self.take_room(arrival.message, None, None)
     }
@@ -121,6 +121,18 @@ impl State {
     /// Calls on a channel that has ended fail.
     pub fn fail_channel(&mut self, channel: ChannelId) {
         self.fail_calls_if(|calling| calling.via.channel == channel);
+    }
+
+    /// Calls on a channel that its server never took up fail, and the server lives: the next call
+    /// may find room there.
+    pub fn refuse_channel(&mut self, channel: ChannelId) {
+        let calls = |thread: &Thread| thread.calls_on().is_some_and(|on| on.via.channel == channel);
+        let called = self.threads.iter().filter(|(_, thread)| calls(thread));
+        let mut tids: Vec<Tid> = called.map(|(tid, _)| tid).collect();
+        tids.sort_unstable();
+        for tid in tids {
+            self.answered_with(tid, Kind::Failed, -Errno::MFILE.raw_os_error());
+        }
     }
 
     fn fail_calls_if(&mut self, lost: impl Fn(&Calling) -> bool) {

@@ -17,7 +17,7 @@ impl State {
         let peer = self.peers.get(&arrival.peer);
         let may_call = peer.is_some_and(|peer| peer.grants.contains_key(&node));
         if !may_call || !self.has_ticket(arrival) {
-            return Err(self.missing(message));
+            return Err(self.missing(arrival));
         }
         let Some(target) = self.nodes.get(node) else {
             return Err(Verdict::Refused(Kind::Dead, Errno::SRCH));
@@ -36,8 +36,12 @@ impl State {
     }
 
     /// What allows a message has not come. It never will if it was a dead broker's to send.
-    pub(super) fn missing(&self, message: &Message) -> Verdict {
-        match self.is_to_come(message.ticket) {
+    pub(super) fn missing(&self, arrival: &Arrival<'_>) -> Verdict {
+        let ticket = arrival.message.ticket;
+        if self.is_overdrawn(arrival.peer, TicketId(ticket)) {
+            return Verdict::Refused(Kind::Failed, Errno::DQUOT);
+        }
+        match self.is_to_come(ticket) {
             true => Verdict::NotYet,
             false => Verdict::Refused(Kind::Failed, Errno::CONNREFUSED),
         }
@@ -65,7 +69,7 @@ impl State {
     /// The references that the message's ticket brought, in the order of its objects.
     pub fn claim(&mut self, arrival: &Arrival<'_>) -> Vec<Granted> {
         let key = (arrival.peer, TicketId(arrival.message.ticket));
-        self.tickets.remove(&key).unwrap_or_default()
+        self.tickets.remove(&key).map_or_else(Vec::new, |ticket| ticket.objects)
     }
 
     /// A refused message's references go back.
@@ -73,6 +77,7 @@ impl State {
         for granted in self.claim(arrival) {
             self.let_go(&granted);
         }
+        self.forget_overdrawn(arrival.peer, TicketId(arrival.message.ticket));
     }
 
     /// The message turned out to be malformed: undo [`State::admit`] and [`State::claim`].

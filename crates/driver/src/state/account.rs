@@ -1,0 +1,246 @@
+//! What each user of this process's peers holds of it, and how much each may hold.
+//!
+//! | resource | limit, all users together | beyond a user's share |
+//! |---|---|---|
+//! | `Channels`, as server | a quarter of RLIMIT_NOFILE | the channel is refused: its first call fails |
+//! | `Descriptors` that wait for their message | a quarter of RLIMIT_NOFILE | they stay in their socket |
+//! | `Tickets` without their message | 16,384 | the references go back, the message fails |
+//! | `Objects` in such tickets | 65,536 | likewise |
+//! | `Disowned` tickets, dropped before they came | 4,096 | a late one stays among its user's `Tickets` |
+//! | `Sent` descriptors that a peer has not read | half of RLIMIT_NOFILE | the send fails |
+//! | `Lanes` of others that are mapped | 16,384 | the channel ends |
+//!
+//! A user's share shrinks as it takes more, as in dbus-broker: a stranger may take some if what it has
+//! then is at most what is still free then. One alone gets a half, the next one half of the rest. The
+//! engine's own user and root may take all, and have an eighth that no stranger reaches.
+//!
+//! **Lock order**: last. Nothing is locked under it.
+
+use baton_shm::lock::Lock;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Channels on which the user's processes call this one.
+    Channels,
+    /// Descriptors that have come before their message.
+    Descriptors,
+    /// Tickets that have come before their message.
+    Tickets,
+    /// The objects of these.
+    Objects,
+    /// Tickets whose message has been dropped and whose event has not come.
+    Disowned,
+    /// Descriptors on their way to the user's processes.
+    Sent,
+    /// Lanes that the user's processes call on, mapped.
+    Lanes,
+}
+
+const RESOURCES: usize = 7;
+
+/// No stranger reaches the last of so many parts.
+const RESERVE: u64 = 8;
+
+const MAX_TICKETS: u64 = 16 * 1024;
+const MAX_OBJECTS: u64 = 64 * 1024;
+const MAX_DISOWNED: u64 = 4 * 1024;
+const MAX_LANES: u64 = 16 * 1024;
+/// As processes have it by default.
+const DESCRIPTORS: u64 = 1024;
+
+type Amounts = [u64; RESOURCES];
+
+/// All users' accounts with one engine.
+#[derive(Clone, Debug, Default)]
+pub struct Accounts(Arc<Lock<Book>>);
+
+/// One user's account.
+#[derive(Clone, Debug)]
+pub struct Account {
+    all: Accounts,
+    uid: u32,
+}
+
+/// What has been taken, until this is dropped.
+#[derive(Debug)]
+#[must_use = "it is given back when this is dropped"]
+pub struct Held {
+    account: Account,
+    resource: Resource,
+    amount: u64,
+}
+
+impl Accounts {
+    /// Whose engine this is, and how many descriptors its process may have.
+    pub fn set_owner(&self, uid: u32, descriptors: u64) {
+        let mut book = self.0.lock();
+        book.owner = uid;
+        book.set_descriptors(descriptors);
+    }
+
+    /// The process may have so many descriptors now. What is held already stays.
+    pub fn set_descriptors(&self, descriptors: u64) {
+        self.0.lock().set_descriptors(descriptors);
+    }
+
+    /// A user's account.
+    pub fn of(&self, uid: u32) -> Account {
+        Account { all: self.clone(), uid }
+    }
+}
+
+impl Account {
+    /// Takes some of a resource for the user. `None` if that is beyond its share.
+    pub fn take(&self, resource: Resource, amount: usize) -> Option<Held> {
+        let amount = amount as u64;
+        let taken = self.all.0.lock().take(self.uid, resource, amount);
+        taken.then(|| Held { account: self.clone(), resource, amount })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Account { all, uid } = &self.account;
+        all.0.lock().give(*uid, self.resource, self.amount);
+    }
+}
+
+#[derive(Debug)]
+struct Book {
+    owner: u32,
+    limits: Amounts,
+    taken: Amounts,
+    users: FxHashMap<u32, Amounts>,
+}
+
+impl Default for Book {
+    fn default() -> Book {
+        let mut limits = [0; RESOURCES];
+        limits[Resource::Tickets as usize] = MAX_TICKETS;
+        limits[Resource::Objects as usize] = MAX_OBJECTS;
+        limits[Resource::Disowned as usize] = MAX_DISOWNED;
+        limits[Resource::Lanes as usize] = MAX_LANES;
+        let (taken, users) = ([0; RESOURCES], FxHashMap::default());
+        let mut book = Book { owner: 0, limits, taken, users };
+        book.set_descriptors(DESCRIPTORS);
+        book
+    }
+}
+
+impl Book {
+    fn set_descriptors(&mut self, descriptors: u64) {
+        for resource in [Resource::Channels, Resource::Descriptors] {
+            self.limits[resource as usize] = descriptors / 4;
+        }
+        self.limits[Resource::Sent as usize] = descriptors / 2;
+    }
+
+    fn take(&mut self, uid: u32, resource: Resource, amount: u64) -> bool {
+        let nth = resource as usize;
+        let (limit, all) = (self.limits[nth], self.taken[nth].saturating_add(amount));
+        let mine = self.users.get(&uid).map_or(0, |user| user[nth]).saturating_add(amount);
+        let fits = match uid {
+            uid if uid == 0 || uid == self.owner => all <= limit,
+            _ => mine <= (limit - limit / RESERVE).saturating_sub(all),
+        };
+        if fits && amount > 0 {
+            self.taken[nth] = all;
+            self.users.entry(uid).or_default()[nth] = mine;
+        }
+        fits
+    }
+
+    fn give(&mut self, uid: u32, resource: Resource, amount: u64) {
+        let nth = resource as usize;
+        self.taken[nth] -= amount;
+        let Some(user) = self.users.get_mut(&uid) else { return };
+        user[nth] -= amount;
+        if user.iter().all(|amount| *amount == 0) {
+            self.users.remove(&uid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: u32 = 7;
+    const STRANGERS: [u32; 3] = [1000, 1001, 1002];
+
+    /// How many descriptors of 800 a user gets, one by one, when others have so many.
+    fn most(uid: u32, others: &[(u32, u64)]) -> u64 {
+        let mut book = Book { owner: OWNER, ..Book::default() };
+        book.set_descriptors(4 * 800);
+        for &(other, amount) in others {
+            book.taken[Resource::Descriptors as usize] += amount;
+            book.users.entry(other).or_default()[Resource::Descriptors as usize] += amount;
+        }
+        let mut taken = 0;
+        while book.take(uid, Resource::Descriptors, 1) {
+            taken += 1;
+        }
+        taken
+    }
+
+    #[test]
+    fn a_users_share_shrinks_as_others_take() {
+        let [first, second, third] = STRANGERS;
+        for (uid, others, expect) in [
+            (first, &[][..], 350),
+            (second, &[(first, 350)], 175),
+            (third, &[(first, 350), (second, 175)], 87),
+            (first, &[(OWNER, 700)], 0),
+            (first, &[(OWNER, 750)], 0),
+            (OWNER, &[], 800),
+            (0, &[], 800),
+            (OWNER, &[(first, 350), (second, 175)], 275),
+            (0, &[(OWNER, 800)], 0),
+        ] {
+            assert_eq!(most(uid, others), expect, "{uid} beside {others:?}");
+        }
+    }
+
+    #[test]
+    fn strangers_together_never_reach_the_reserve() {
+        let others: Vec<(u32, u64)> = (0..100).fold(Vec::new(), |mut others, nth| {
+            let uid = 1000 + nth;
+            others.push((uid, most(uid, &others)));
+            others
+        });
+        let all: u64 = others.iter().map(|(_, amount)| amount).sum();
+        assert!((690..=700).contains(&all), "{all}");
+        assert_eq!(most(OWNER, &others), 800 - all);
+    }
+
+    #[test]
+    fn too_much_at_once_takes_nothing() {
+        let accounts = Accounts::default();
+        accounts.set_owner(OWNER, 4 * 800);
+        let stranger = accounts.of(STRANGERS[0]);
+        assert!(stranger.take(Resource::Descriptors, 351).is_none());
+        let held = stranger.take(Resource::Descriptors, 350);
+        assert!(held.is_some());
+        assert!(stranger.take(Resource::Descriptors, 1).is_none());
+        assert!(stranger.take(Resource::Channels, 350).is_some(), "another resource");
+        drop(held);
+        assert!(stranger.take(Resource::Descriptors, usize::MAX).is_none());
+        assert!(stranger.take(Resource::Descriptors, 350).is_some(), "given back");
+        assert!(accounts.0.lock().users.is_empty(), "nothing is kept of who has nothing");
+    }
+
+    #[test]
+    fn what_is_held_when_the_limit_falls_is_given_back_all_the_same() {
+        let accounts = Accounts::default();
+        accounts.set_owner(OWNER, 4 * 800);
+        let held = accounts.of(OWNER).take(Resource::Sent, 1600);
+        assert!(held.is_some());
+        accounts.set_descriptors(400);
+        assert!(accounts.of(OWNER).take(Resource::Sent, 1).is_none());
+        drop(held);
+        assert!(accounts.of(OWNER).take(Resource::Sent, 200).is_some());
+    }
+}

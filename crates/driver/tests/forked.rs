@@ -1,0 +1,183 @@
+//! What a child of fork finds of its parent's device: `EBADF`, whatever it does, while threads of the parent serve and call.
+mod support;
+
+use baton_driver::process::{CallError, Handle, Loan, Parcel, Process, Received};
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, waitpid};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use support::Broker;
+
+/// Answers with an object.
+const OBJECT: u32 = 1;
+/// Children for each operation: threads of the parent hold its locks at one fork or another.
+const CHILDREN: usize = 20;
+/// Calls after which a thread knows the way.
+const MANY: u32 = 100;
+/// Seconds after which a child that waits for something is at an end.
+const PATIENCE: u32 = 120;
+const CLOSED: CallError = CallError::Failed(Errno::BADF);
+
+/// What the parent has when it forks.
+struct Had<'a> {
+    server: &'a Process,
+    client: &'a Process,
+    manager: &'a Handle,
+    socket: &'a Path,
+}
+
+/// Of one child: what it drops is its copy of the parent's.
+struct Left<'a> {
+    line: baton_driver::process::Line<'a>,
+    loan: Loan<'a>,
+    reply: Received<'a>,
+    parcel: Parcel,
+}
+
+type Operation = (&'static str, fn(&Had<'_>, Left<'_>) -> bool);
+
+const OPERATIONS: [Operation; 13] = [
+    ("a call", |had, _| is_closed(had.client.call(had.manager, 0, &Parcel::new()))),
+    ("a call with an object", |had, left| is_closed(had.client.call(had.manager, 0, &left.parcel))),
+    ("a call by a line", |_, mut left| is_closed(left.line.call::<u32, u32>(0, &1))),
+    ("a new line", |had, _| is_closed(had.client.line(had.manager))),
+    ("a one-way transaction", |had, left| {
+        is_closed(had.client.one_way(had.manager, 0, &Parcel::new()))
+            && is_closed(had.client.one_way(had.manager, 0, &left.parcel))
+    }),
+    ("objects", |had, _| {
+        let object = had.client.add_object(|_| Ok(Parcel::new()));
+        let function = had.client.add_function(|_, value: u32| Ok(value));
+        let mut parcel = Parcel::new();
+        parcel.write_object(object).write_object(function);
+        had.client.become_context_manager(object) == Err(Errno::BADF)
+            && is_closed(had.client.call(had.manager, 0, &parcel))
+    }),
+    ("the manager, and a notice of its death", |had, _| {
+        had.client.link_to_death(had.manager, || {});
+        is_closed(had.client.context_manager())
+            && is_closed(had.client.prepare(had.manager, Duration::ZERO))
+    }),
+    ("a loan", |had, mut left| {
+        left.loan.write(0, b"bytes");
+        left.loan.fill(|index| index as u64);
+        is_closed(left.loan.call(0)) && is_closed(had.client.loan(had.manager, 8))
+    }),
+    ("a loan that is dropped", |_, left| {
+        drop(left.loan);
+        true
+    }),
+    ("what has come in", |_, left| {
+        let nothing = left.reply.data().is_empty()
+            && left.reply.handle(0).is_none()
+            && left.reply.own_object(0).is_none()
+            && left.reply.fd(0).is_none();
+        drop(left.reply);
+        nothing
+    }),
+    ("handles and parcels that are copied and dropped", |had, left| {
+        let copies = (had.manager.clone(), left.parcel.clone(), left.parcel.handle(0));
+        drop((copies, left));
+        true
+    }),
+    ("serving and the end", |had, _| {
+        had.client.close();
+        had.server.close();
+        had.server.serve() == Errno::BADF
+    }),
+    ("a device of its own", |had, _| {
+        let Ok(own) = Process::open("binder", had.socket) else { return false };
+        let Ok(manager) = own.context_manager() else { return false };
+        let calls = |_| own.call(&manager, 0, &Parcel::from(&b"word"[..])).map(drop).is_ok();
+        (0..MANY).all(calls) && is_closed(had.client.call(&manager, 0, &Parcel::new()))
+    }),
+];
+
+fn is_closed<T>(result: Result<T, CallError>) -> bool {
+    result.err() == Some(CLOSED)
+}
+
+/// Whether a child of this process ends with true.
+fn in_child(body: impl FnOnce() -> bool) -> Result<(), String> {
+    // SAFETY: what the child does is what this test is about; it ends without running anything of its parent's.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: a clock that ends this process, and its end.
+        unsafe {
+            libc::alarm(PATIENCE);
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+            libc::_exit(i32::from(!ended.unwrap_or(false)));
+        }
+    }
+    let child = Pid::from_raw(child).ok_or("no fork")?;
+    let (_, status) = waitpid(Some(child), WaitOptions::empty()).unwrap().unwrap();
+    if status.exit_status() == Some(0) { Ok(()) } else { Err(format!("{status:?}")) }
+}
+
+#[test]
+fn whatever_a_child_does_fails_and_the_parent_goes_on() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let given = server.add_object(|_| Ok(Parcel::new()));
+    let object = server.add_object(move |request| match request.code() {
+        OBJECT => {
+            let mut answer = Parcel::new();
+            answer.write_object(given).write(&[1; 200]);
+            Ok(answer)
+        }
+        _ => Ok(Parcel::from(request.data())),
+    });
+    server.become_context_manager(object).unwrap();
+    let serving = [(); 2].map(|()| {
+        let server = server.clone();
+        std::thread::spawn(move || server.serve())
+    });
+    let (client, manager) = client_of(&broker);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let caller = scope.spawn(|| {
+            // By the state, whose lock is held meanwhile.
+            let (other, manager) = client_of(&broker);
+            while !stop.load(Relaxed) {
+                drop(other.call(&manager, OBJECT, &Parcel::new()).unwrap());
+                drop(
+                    client
+                        .call(&client.context_manager().unwrap(), OBJECT, &Parcel::new())
+                        .unwrap(),
+                );
+            }
+        });
+        let mut failed = Vec::new();
+        for (name, operation) in OPERATIONS {
+            let had =
+                Had { server: &server, client: &client, manager: &manager, socket: &broker.socket };
+            for _ in 0..CHILDREN {
+                let mut line = client.line(&manager).unwrap();
+                (0..MANY).for_each(|value| assert_eq!(line.call(0, &value), Ok(value)));
+                let reply = client.call(&manager, OBJECT, &Parcel::new()).unwrap();
+                let mut parcel = Parcel::new();
+                parcel.write_handle(&reply.handle(0).expect("it has one"));
+                let loan = client.loan(&manager, 64).unwrap();
+                let left = Left { line, loan, reply, parcel };
+                if let Err(status) = in_child(|| operation(&had, left)) {
+                    failed.push(format!("{name}: {status}"));
+                    break;
+                }
+                let answer = client.call(&manager, 0, &Parcel::from(&b"still"[..])).unwrap();
+                assert_eq!(answer.data(), b"still", "{name}");
+            }
+        }
+        stop.store(true, Relaxed);
+        caller.join().unwrap();
+        assert_eq!(failed, [""; 0]);
+    });
+    server.close();
+    serving.into_iter().for_each(|looper| _ = looper.join());
+}
+
+fn client_of(broker: &Broker) -> (Process, Handle) {
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    (client, manager)
+}

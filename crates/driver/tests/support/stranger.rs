@@ -1,0 +1,127 @@
+//! A party without an engine, on the bare protocol: it says and sends whatever it likes.
+#![allow(dead_code, reason = "each test has a use for a part of it")]
+
+use baton_abi::control::*;
+use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES};
+use baton_shm::mapping;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::*;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::path::Path;
+
+pub struct Stranger {
+    requests: OwnedFd,
+    events: OwnedFd,
+    pub manager: ProcessId,
+    pub node: NodeId,
+}
+
+/// One of its channels, as client.
+pub struct Line {
+    pub id: ChannelId,
+    pub file: OwnedFd,
+    pub socket: OwnedFd,
+}
+
+impl Stranger {
+    /// Joins a context that somebody manages.
+    pub fn join(broker: &Path) -> Stranger {
+        let kind = SocketType::SEQPACKET;
+        let requests = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+        connect(&requests, &SocketAddrUnix::new(broker).unwrap()).unwrap();
+        let pages = [("front", FRONT_BYTES), ("tally", TALLY_BYTES)]
+            .map(|(name, bytes)| mapping::create(name, bytes).unwrap());
+        let hello = Request::Hello { version: VERSION, context: "binder".into(), channels: 4096 };
+        let carried = pages.each_ref().map(AsFd::as_fd);
+        send_with(&requests, &encode(&hello), &carried).unwrap();
+        let (_, fds) = receive(&requests).expect("a welcome");
+        let events = fds.into_iter().next().expect("its events");
+        let (manager, node) = (ProcessId::BROKER, NodeId(0));
+        let mut stranger = Stranger { requests, events, manager, node };
+        let Some(Reply::Ticket { .. }) = stranger.ask(&Request::ContextManager) else {
+            panic!("nobody manages the context")
+        };
+        let (event, _) = stranger.event_that(|event| matches!(event, Event::Ticket { .. }));
+        let Event::Ticket { objects, .. } = event else { unreachable!("just matched") };
+        let [Granted::Handle { owner, node, .. }] = objects[..] else { panic!("{objects:?}") };
+        (stranger.manager, stranger.node) = (owner, node);
+        stranger
+    }
+
+    pub fn tell(&self, request: &Request) {
+        send_with(&self.requests, &encode(request), &[]).unwrap();
+    }
+
+    pub fn ask(&self, request: &Request) -> Option<Reply> {
+        self.tell(request);
+        decode(&receive(&self.requests)?.0)
+    }
+
+    /// The next event of a kind; what comes before it is dropped.
+    pub fn event_that(&self, wanted: impl Fn(&Event) -> bool) -> (Event, Vec<OwnedFd>) {
+        loop {
+            let (packet, fds) = receive(&self.events).expect("a broker");
+            let event = decode(&packet).expect("an event");
+            if wanted(&event) {
+                return (event, fds);
+            }
+        }
+    }
+
+    /// A channel to the manager. `None` if the broker refuses it.
+    pub fn open_channel(&self) -> Option<Line> {
+        match self.ask(&Request::OpenChannel { target: self.manager }) {
+            Some(Reply::Done) => {}
+            _ => return None,
+        }
+        let (event, fds) = self.event_that(|event| matches!(event, Event::Channel { .. }));
+        let Event::Channel { channel: id, .. } = event else { unreachable!("just matched") };
+        let mut fds = fds.into_iter();
+        let (file, socket) = fds.next().zip(fds.next()).expect("memory and socket");
+        Some(Line { id, file, socket })
+    }
+}
+
+impl Line {
+    /// Says that so many descriptors come for a message, and sends these.
+    pub fn send(&self, number: u32, count: u32, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        let message = [number.to_ne_bytes(), count.to_ne_bytes()].concat();
+        send_with(&self.socket, &message, fds)
+    }
+
+    /// Whether the server has hung up.
+    pub fn is_over(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut fds = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).unwrap() > 0
+    }
+}
+
+fn send_with(socket: &OwnedFd, packet: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(fds.len()))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(fds)));
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(socket, &[IoSlice::new(packet)], &mut ancillary, flags).map(drop)
+}
+
+fn receive(socket: &OwnedFd) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
+    let mut packet = vec![0; MAX_PACKET_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut into = [IoSliceMut::new(&mut packet)];
+    let bytes = recvmsg(socket, &mut into, &mut ancillary, RecvFlags::CMSG_CLOEXEC).ok()?.bytes;
+    let mut fds = Vec::new();
+    for part in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = part {
+            fds.extend(rights);
+        }
+    }
+    packet.truncate(bytes);
+    (bytes > 0).then_some((packet, fds))
+}

@@ -1,0 +1,3 @@
+module baton/tests/programs/go-alone
+
+go 1.22

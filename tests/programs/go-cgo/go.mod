@@ -1,0 +1,3 @@
+module baton/tests/programs/go-cgo
+
+go 1.22
