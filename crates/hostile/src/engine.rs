@@ -228,10 +228,21 @@ impl BareChannel {
 
     /// Rings the doorbell that the server's control thread hears. A full queue is as good.
     pub fn ring(&self) -> Result<(), Errno> {
-        match send_now(&self.socket, &0u32.to_ne_bytes(), &[]) {
+        match self.send_descriptors(0, 0, &[]) {
             Ok(()) | Err(Errno::AGAIN) => Ok(()),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Sends the descriptors of the message with this number, which is not 0, and says that there
+    /// are so many. `EAGAIN` if there is no room.
+    pub fn send_descriptors(
+        &self,
+        number: u32,
+        count: u32,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), Errno> {
+        send_now(&self.socket, bytes_of(&[number, count]), descriptors)
     }
 }
 

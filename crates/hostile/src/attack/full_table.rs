@@ -44,7 +44,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
         let end = number + packets;
         while number < end && attacker.goes_on() && Instant::now() < late {
             let these = &many[..descriptors];
-            match engine::send_now(&channel.socket, &number.to_ne_bytes(), these) {
+            match channel.send_descriptors(number, descriptors as u32, these) {
                 Ok(()) => (number, sent) = (number + 1, sent + descriptors),
                 // Its queue, or what this user may have in flight, is full until it reads.
                 Err(Errno::AGAIN | Errno::TOOMANYREFS) => std::thread::sleep(PACE),

@@ -26,6 +26,7 @@ mod reused_pid;
 mod silent_guests;
 mod squatting;
 mod stopped_server;
+mod unannounced_descriptors;
 mod unclaimed_tickets;
 mod unread_descriptors;
 mod unread_events;
@@ -135,6 +136,7 @@ pub struct Attack {
 /// All, in the order in which they are played.
 pub const ALL: &[&Attack] = &[
     &full_table::ATTACK,
+    &unannounced_descriptors::ATTACK,
     &own_table::ATTACK,
     &many_channels::ATTACK,
     &rejoin_with_nothing::ATTACK,

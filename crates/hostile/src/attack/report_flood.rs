@@ -12,6 +12,7 @@ use baton_hostile::engine::{self, BareCall, BareChannel, BareEngine};
 use bytemuck::bytes_of;
 use rustix::io::Errno;
 use std::io;
+use std::time::{Duration, Instant};
 
 const NAME: &str = "report_flood";
 /// References that each pair of engines has.
@@ -22,6 +23,8 @@ const STEP: u64 = 2_000;
 const OBSERVERS: usize = 8;
 /// Reports that are asked for on each.
 const REPORTS: usize = 300;
+/// How long an answer may take.
+const AT_MOST: Duration = Duration::from_secs(5);
 
 pub const ATTACK: Attack = Attack {
     name: NAME,
@@ -77,7 +80,11 @@ pub fn introduce(from: &BareEngine, to: &BareEngine, number: u8) -> io::Result<B
     let offsets = [8];
     let call = BareCall { node, code: KEEP, data: &data, offsets: &offsets, ticket: ticket.0 };
     channel.post(&call)?;
+    let late = Instant::now() + AT_MOST;
     while !channel.answered()? {
+        if Instant::now() > late {
+            return Err(io::Error::other("the server keeps no object"));
+        }
         std::thread::yield_now();
     }
     let (server, node) = from.manager_node()?;
