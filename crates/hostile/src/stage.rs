@@ -233,8 +233,13 @@ impl Stage {
 
     /// Asks the honest parties until the attackers hold all that they want, at least `at_least`.
     pub fn endure(&mut self, at_least: Duration) {
+        self.endure_for(at_least, self.patience.max(at_least));
+    }
+
+    /// The same, not longer than `at_most`.
+    pub fn endure_for(&mut self, at_least: Duration, at_most: Duration) {
         let begin = Instant::now();
-        let late = begin + self.patience.max(at_least);
+        let late = begin + at_most;
         let mut waiting: Vec<usize> = (self.awaited..self.attackers.len()).collect();
         loop {
             let mut held = Vec::new();

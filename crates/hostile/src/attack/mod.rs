@@ -5,6 +5,7 @@
 //!
 //! **Invariant**: an attack is bounded in what it does and for how long, whatever the others do.
 
+mod all_at_once;
 mod doorbells;
 mod filled_handles;
 mod fork_in_call;
@@ -160,6 +161,7 @@ pub const ALL: &[&Attack] = &[
     &fork_in_call::ATTACK,
     &open_storm::ATTACK,
     &many_clients::ATTACK,
+    &all_at_once::ATTACK,
 ];
 
 pub fn find(name: &str) -> Option<&'static Attack> {
