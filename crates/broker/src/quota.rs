@@ -1,9 +1,9 @@
 //! One bounded amount, and how much of it each user has.
 //!
 //! A user's share shrinks as the user takes more, as in dbus-broker: a user may have at most as
-//! much as is then left for all others. One user alone gets half, a second one a third of what
-//! there is, and there is always something for the next one. A part is kept back for the owner,
-//! who may take everything.
+//! much as is then left for all others. One user alone gets a half, a second one half of the rest,
+//! and there is always something for the next one. A part is kept back for the owner,
+//! who may take everything, and to whom that part is certain whatever others have.
 //!
 //! ```text
 //!   |-- taken --|-- a user's --|------ left ------|-- reserve --|
@@ -53,7 +53,10 @@ impl Quota {
     pub fn check(&self, user: u32, standing: Standing, amount: u64) -> Result<(), Exceeded> {
         let taken = self.taken.saturating_add(amount);
         let fits = match standing {
-            Standing::Owner => taken <= self.limit,
+            Standing::Owner => {
+                let its = self.of(user).saturating_add(amount);
+                taken <= self.limit || its <= self.limit / RESERVE
+            }
             Standing::Stranger { most } => {
                 let open = self.limit - self.limit / RESERVE;
                 let its = self.of(user).saturating_add(amount);
@@ -61,6 +64,22 @@ impl Quota {
             }
         };
         if amount == 0 || fits { Ok(()) } else { Err(Exceeded) }
+    }
+
+    /// Whether a user may take back what it had of another amount of this size. What others took
+    /// or took back before it does not make its share smaller: it took in another order. Users who
+    /// say that they had more than they did take at most twice of what there is.
+    pub fn check_return(&self, user: u32, standing: Standing, amount: u64) -> Result<(), Exceeded> {
+        let its = self.of(user).saturating_add(amount);
+        let could_have_had = match standing {
+            Standing::Owner => its <= self.limit,
+            Standing::Stranger { most } => {
+                let open = self.limit - self.limit / RESERVE;
+                let taken = self.taken.saturating_add(amount);
+                its <= most && its <= open / 2 && taken <= self.limit.saturating_mul(2)
+            }
+        };
+        if could_have_had { Ok(()) } else { self.check(user, standing, amount) }
     }
 
     /// A user takes so much, whether it may or not: see [`Quota::check`].
@@ -95,7 +114,10 @@ impl Quota {
     /// How much more a user may take.
     pub fn left_for(&self, user: u32, standing: Standing) -> u64 {
         match standing {
-            Standing::Owner => self.limit.saturating_sub(self.taken),
+            Standing::Owner => {
+                let kept_back = (self.limit / RESERVE).saturating_sub(self.of(user));
+                self.limit.saturating_sub(self.taken).max(kept_back)
+            }
             Standing::Stranger { most } => {
                 let open = self.limit - self.limit / RESERVE;
                 // its + x <= open - taken - x
@@ -165,6 +187,34 @@ mod tests {
             assert_eq!(quota.check(user, standing, left + 1), Err(Exceeded), "{user}");
         }
         assert_eq!(quota.check(1, STRANGER, u64::MAX), Err(Exceeded));
+    }
+
+    #[test]
+    fn what_a_user_had_it_may_take_back_whoever_comes_first() {
+        let most = Standing::Stranger { most: 100 };
+        let mut quota = Quota::new(1600);
+        quota.take(2, 700);
+        assert_eq!(quota.check(1, STRANGER, 750), Err(Exceeded));
+        assert_eq!(quota.check_return(1, STRANGER, 750), Ok(()));
+        assert_eq!(quota.check_return(1, STRANGER, 751), Err(Exceeded));
+        assert_eq!(quota.check_return(1, most, 100), Ok(()));
+        assert_eq!(quota.check_return(1, most, 101), Err(Exceeded));
+        assert_eq!(quota.check_return(0, Standing::Owner, 1600), Ok(()));
+        assert_eq!(quota.check_return(0, Standing::Owner, 1601), Err(Exceeded));
+        quota.take(1, 700);
+        assert_eq!(quota.check_return(1, STRANGER, 51), Err(Exceeded), "with what it has");
+        quota.take(3, 1800);
+        assert_eq!(quota.check_return(4, STRANGER, 1), Err(Exceeded), "they lie");
+    }
+
+    #[test]
+    fn what_is_kept_back_is_the_owners_whatever_others_took_back() {
+        let mut quota = Quota::new(1600);
+        quota.take(1, 2000);
+        assert_eq!(quota.left_for(0, Standing::Owner), 100);
+        assert_eq!(quota.check(0, Standing::Owner, 100), Ok(()));
+        assert_eq!(quota.check(0, Standing::Owner, 101), Err(Exceeded));
+        assert_eq!((quota.left_for(2, STRANGER), quota.check(2, STRANGER, 1)), (0, Err(Exceeded)));
     }
 
     #[test]

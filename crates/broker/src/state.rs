@@ -288,6 +288,7 @@ impl State {
                 }
             }
         }
+        self.has_gone_again(process, &told);
         let leaving = self.processes.remove(&process).expect("was there");
         self.close_account(&leaving);
         self.forget_pid(pid, process);
@@ -367,7 +368,9 @@ impl State {
     /// gave it up. Nothing happens if the process has no such channel.
     pub fn end_channel(&mut self, at: ProcessId, id: ChannelId, out: &mut Vec<Effect>) {
         let Some(process) = self.processes.get(&at) else { return };
-        let Some(Channel { peer, end }) = process.channels.get(id) else { return };
+        let Some(Channel { peer, end }) = process.channels.get(id) else {
+            return self.forget_channel_claim(at, id);
+        };
         let (client, server) = match end {
             End::Client => (at, peer),
             End::Server => (peer, at),

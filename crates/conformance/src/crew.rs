@@ -2,7 +2,7 @@
 
 use crate::actor::{self, Order};
 use crate::arena::{self, Arena, PROCESSES, Slot};
-use crate::stillness::{self, Probe};
+use crate::stillness::{self, Look, Probe};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -34,14 +34,14 @@ struct Member {
 struct Seat {
     slot: &'static Slot,
     probe: Option<Probe>,
-    busy_since: Option<Instant>,
+    is_busy: bool,
     /// What it does has an end, whatever the others do.
     must_end: bool,
 }
 
 /// How long a step may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A driver in user space may look again after this long at a call that nobody took.
+/// A driver in user space may look again at a call that nobody took, so long after it has last done anything.
 const TIMERS: Duration = Duration::from_millis(2);
 
 impl Crew {
@@ -72,7 +72,7 @@ impl Crew {
             }
             let probe = Probe::thread(pid, slot.tid.load(Ordering::Relaxed));
             assert!(probe.is_some(), "/proc does not show the threads of actors");
-            seats.push(Seat { slot, probe, busy_since: None, must_end: false });
+            seats.push(Seat { slot, probe, is_busy: false, must_end: false });
         }
         self.members[process] = Some(Member { pid, seats, helpers: Vec::new() });
     }
@@ -95,8 +95,8 @@ impl Crew {
             self.put_off = true;
         }
         let seat = &mut self.members[process].as_mut().expect("started").seats[thread];
-        assert!(seat.busy_since.is_none(), "a busy thread takes no orders");
-        seat.busy_since = Some(Instant::now());
+        assert!(!seat.is_busy, "a busy thread takes no orders");
+        seat.is_busy = true;
         seat.must_end = must_end;
         seat.slot.give(order as u32, arguments);
     }
@@ -182,17 +182,25 @@ impl Crew {
             self.workers = stillness::workers();
         }
         let mut rounds = 0;
+        let mut still: Option<(Vec<Look>, Instant)> = None;
         loop {
             let seen = self.arena.answered().load(Ordering::Acquire);
             self.collect(&mut answers);
             let new = || self.arena.answered().load(Ordering::Acquire) != seen;
             if rounds == 0 && self.anybody_busy() && !new() {
                 arena::wait(self.arena.answered(), seen, Some(Duration::from_micros(100)));
-            } else if !self.anybody_must_end() && self.all_asleep() && !new() {
-                match self.timers() {
+            } else if !self.anybody_must_end()
+                && let Some(looks) = self.all_asleep()
+                && !new()
+            {
+                // Since when nobody has run: a thread that came late has set its timer late.
+                let since = still.take_if(|(before, _)| *before == looks).map(|(_, since)| since);
+                let since = since.unwrap_or_else(Instant::now);
+                match self.timers(since) {
                     None => break,
                     Some(rest) => arena::wait(self.arena.answered(), seen, Some(rest)),
                 }
+                still = Some((looks, since));
             } else if rounds > 20 {
                 std::thread::sleep(Duration::from_micros(20));
             } else {
@@ -212,10 +220,10 @@ impl Crew {
     fn collect(&mut self, answers: &mut Vec<(usize, usize, i64)>) {
         for (process, member) in self.members.iter_mut().enumerate() {
             for (thread, seat) in member.iter_mut().flat_map(|m| m.seats.iter_mut().enumerate()) {
-                if seat.busy_since.is_some()
+                if seat.is_busy
                     && let Some(result) = seat.slot.answer()
                 {
-                    seat.busy_since = None;
+                    seat.is_busy = false;
                     answers.push((process, thread, result));
                 }
             }
@@ -227,15 +235,15 @@ impl Crew {
     }
 
     fn anybody_busy(&self) -> bool {
-        self.seats().any(|seat| seat.busy_since.is_some())
+        self.seats().any(|seat| seat.is_busy)
     }
 
     fn anybody_must_end(&self) -> bool {
-        self.seats().any(|seat| seat.busy_since.is_some() && seat.must_end)
+        self.seats().any(|seat| seat.is_busy && seat.must_end)
     }
 
-    fn all_asleep(&self) -> bool {
-        let busy = self.seats().filter(|seat| seat.busy_since.is_some());
+    fn all_asleep(&self) -> Option<Vec<Look>> {
+        let busy = self.seats().filter(|seat| seat.is_busy);
         let helpers = self.members.iter().flatten().flat_map(|member| &member.helpers);
         let beside: &[Probe] = match &self.judged {
             Judged::Kernel => &self.workers,
@@ -245,13 +253,12 @@ impl Crew {
         stillness::all_asleep(busy.chain(helpers).chain(beside))
     }
 
-    /// How long a timer may still be running that a driver in user space has set.
-    fn timers(&self) -> Option<Duration> {
-        if matches!(self.judged, Judged::Kernel) {
+    /// How long a timer may still be running that a driver in user space has set, if nobody has run since then.
+    fn timers(&self, since: Instant) -> Option<Duration> {
+        if matches!(self.judged, Judged::Kernel) || !self.anybody_busy() {
             return None;
         }
-        let latest = self.seats().filter_map(|seat| seat.busy_since).max()?;
-        TIMERS.checked_sub(latest.elapsed()).filter(|rest| !rest.is_zero())
+        TIMERS.checked_sub(since.elapsed()).filter(|rest| !rest.is_zero())
     }
 }
 

@@ -107,16 +107,18 @@ fn read<'a>(file: &File, text: &'a mut [u8]) -> Option<&'a [u8]> {
     Some(&text[..n]).filter(|text| !text.is_empty())
 }
 
-/// Whether all were asleep at one instant; those that are gone count as asleep.
-pub fn all_asleep<'a>(probes: impl Iterator<Item = &'a Probe> + Clone) -> bool {
+/// What was found of each, if all were asleep at one instant; those that are gone count as asleep.
+pub fn all_asleep<'a>(probes: impl Iterator<Item = &'a Probe> + Clone) -> Option<Vec<Look>> {
     let mut before = Vec::new();
     for probe in probes.clone() {
         match probe.before() {
-            Look::Awake => return false,
+            Look::Awake => return None,
             look => before.push(look),
         }
     }
-    probes.zip(before).all(|(probe, before)| probe.after() == before || before == Look::Gone)
+    let is_as_before =
+        |(probe, before): (&Probe, &Look)| probe.after() == *before || *before == Look::Gone;
+    probes.zip(&before).all(is_as_before).then_some(before)
 }
 
 /// The threads of a process.

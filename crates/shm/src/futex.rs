@@ -75,9 +75,16 @@ pub fn can_wait_any() -> bool {
 /// [`can_wait_any`]. With several, a handler with SA_RESTART does not end the wait.
 #[cfg(not(loom))]
 pub fn wait_any(words: &[(&AtomicU32, u32)]) -> Wait {
+    wait_any_of(words).0
+}
+
+/// Like [`wait_any`], with the place of the word that ended the wait, if one did.
+#[cfg(not(loom))]
+pub fn wait_any_of(words: &[(&AtomicU32, u32)]) -> (Wait, Option<usize>) {
     use rustix::thread::futex::{self, WaitFlags, WaitPtr, WaitvFlags};
     if let &[(word, expected)] = words {
-        return wait(word, expected, None);
+        let outcome = wait(word, expected, None);
+        return (outcome, (outcome == Wait::Woken).then_some(0));
     }
     let mut waits = [futex::Wait::new(); MAX_WORDS];
     for (wait, &(word, expected)) in waits.iter_mut().zip(words) {
@@ -87,8 +94,8 @@ pub fn wait_any(words: &[(&AtomicU32, u32)]) -> Wait {
     }
     let clock = rustix::thread::ClockId::Monotonic;
     match futex::waitv(&waits[..words.len()], WaitvFlags::empty(), None, clock) {
-        Err(rustix::io::Errno::INTR) => Wait::Interrupted,
-        _ => Wait::Woken,
+        Err(rustix::io::Errno::INTR) => (Wait::Interrupted, None),
+        woken => (Wait::Woken, woken.ok()),
     }
 }
 
@@ -136,7 +143,7 @@ pub(crate) fn unlock(word: &AtomicU32) {
 }
 
 #[cfg(loom)]
-pub use crate::models::{can_wait_any, wait, wait_any, wake};
+pub use crate::models::{can_wait_any, wait, wait_any, wait_any_of, wake};
 /// Set by the kernel in a word that a thread owns while somebody waits for it.
 pub const WAITERS: u32 = 1 << 31;
 

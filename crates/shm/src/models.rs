@@ -42,6 +42,10 @@ pub fn wait(word: &AtomicU32, expected: u32, _: Option<Duration>) -> Wait {
 }
 
 /// The model of [`crate::futex`]: a wait on several words.
+pub fn wait_any_of(words: &[(&AtomicU32, u32)]) -> (Wait, Option<usize>) {
+    (wait_any(words), None)
+}
+
 pub fn wait_any(words: &[(&AtomicU32, u32)]) -> Wait {
     let mut sleepers = SLEEPERS.lock().unwrap();
     if words.iter().any(|(word, expected)| word.load(Ordering::SeqCst) != *expected) {

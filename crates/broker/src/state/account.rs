@@ -138,6 +138,40 @@ impl State {
         server.served.check(client.identity.uid, standing, 1).map_err(|_| Errno::MFILE)
     }
 
+    /// Whether a process that has come back may have what it says it had: nothing is in the way but
+    /// its own bounds, and its user's. `EDQUOT` or as for new ones.
+    pub(super) fn room_to_return(
+        &self,
+        process: ProcessId,
+        resource: Resource,
+        count: usize,
+    ) -> Result<(), Errno> {
+        let process = &self.processes[&process];
+        let user = process.identity.uid;
+        if count > self.limits.process.of(resource) as usize {
+            return Err(Errno::NOSPC);
+        }
+        let standing = self.standing(&process.rights, resource);
+        let all = self.accounts.of(resource).check_return(user, standing, count as u64);
+        if resource == Resource::Handles
+            && let Some(received) = self.accounts.handles_received.get(&user)
+        {
+            let received = received.check_return(user, Standing::Owner, count as u64);
+            received.map_err(|_| Errno::DQUOT)?;
+        }
+        all.map_err(|_| Errno::DQUOT)
+    }
+
+    /// Whether a client and its server may have a channel that both say they had.
+    pub(super) fn room_to_reconnect(&self, client: ProcessId, server: ProcessId) -> bool {
+        let (client, server) = (&self.processes[&client], &self.processes[&server]);
+        let (user, all) = (client.identity.uid, self.accounts.of(Resource::Channels));
+        let standing = self.standing(&client.rights, Resource::Channels);
+        let with = standing_with(client, server);
+        all.check_return(user, standing, 1).is_ok()
+            && server.served.check_return(user, with, 1).is_ok()
+    }
+
     pub(super) fn charge(&mut self, process: ProcessId, resource: Resource) {
         let process = self.processes.get_mut(&process).expect("only the living are charged");
         *process.usage.of_mut(resource) += 1;

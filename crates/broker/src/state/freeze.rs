@@ -65,6 +65,8 @@ impl State {
                 out.push(Effect::SetFrozen { process: target, frozen });
                 // The target hears of it too: it takes in what was sent before.
                 let mut told = self.holders_of(target);
+                // Whoever comes back hears of it then.
+                told.retain(|holder| self.processes.contains_key(holder));
                 told.insert(target);
                 for to in told {
                     let event = Event::Frozen { process: target, frozen };

@@ -39,6 +39,8 @@ pub(super) struct Rebuild {
     channels: BTreeSet<(ProcessId, ChannelClaim)>,
     /// For each who is here, the others that it had to do with and that were not.
     missed: BTreeMap<ProcessId, BTreeSet<ProcessId>>,
+    /// Who came back and has gone again: others know of its death.
+    gone_again: BTreeSet<ProcessId>,
     /// Who managed what, and is not here yet.
     managers: BTreeMap<String, NodeKey>,
 }
@@ -99,7 +101,6 @@ impl Claims {
         claims: Vec<Claim>,
     ) -> Option<Claims> {
         let mut sorted = Claims::default();
-        let mut keys = BTreeSet::new();
         for claim in claims {
             let fits = match claim {
                 Claim::Node { node, flags, strong, holder } => {
@@ -115,7 +116,7 @@ impl Claims {
                     let possible = owner != of && owner.era() < era && strong_grants <= grants;
                     // The kernel's numbering is dense.
                     let low = number <= limits.process.handles;
-                    before.is_none() && possible && low && grants > 0 && keys.insert(key)
+                    before.is_none() && possible && low && grants > 0
                 }
                 Claim::Channel { channel, end, peer } => {
                     let is_server = end == End::Server;
@@ -163,7 +164,7 @@ impl State {
 
     /// A process that another broker admitted is here; the runner has seen its card. It has
     /// nothing until it has made its claims. `EKEYREJECTED` if it is no predecessor's, `EBUSY` if it
-    /// is here already, `ETIME` once settled, `ENOENT` and `EDQUOT` as at its first admission.
+    /// is here already, `ETIME` once settled or if it was here and has gone, `ENOENT` and `EDQUOT` as at its first admission.
     pub fn readmit(
         &mut self,
         identity: Identity,
@@ -177,7 +178,7 @@ impl State {
             return Err(Errno::KEYREJECTED);
         }
         let known = self.processes.contains_key(&id) || self.is_joining(id);
-        if self.is_settled() {
+        if self.rebuild.as_ref().is_none_or(|rebuild| rebuild.gone_again.contains(&id)) {
             return Err(Errno::TIME);
         }
         if known {
@@ -187,7 +188,9 @@ impl State {
             return Err(Errno::NOENT);
         }
         let rights = self.rights(identity.uid, rights);
-        self.room_for_process(identity.uid, &rights)?;
+        let standing = self.standing(&rights, Resource::Processes);
+        let all = self.accounts.of(Resource::Processes);
+        all.check_return(identity.uid, standing, 1).map_err(|_| Errno::DQUOT)?;
         self.accounts.open(identity.uid, rights);
         let mut process = self.new_process(identity, context, rights, channels);
         process.freezer = frozen.into();
@@ -240,6 +243,22 @@ impl State {
         self.rebuild.as_ref()?.managers.get(context).copied()
     }
 
+    /// Those are told now of the death of a process, which cannot come back.
+    pub(super) fn has_gone_again(&mut self, process: ProcessId, told: &BTreeSet<ProcessId>) {
+        let Some(rebuild) = &mut self.rebuild else { return };
+        if process.era() < self.era {
+            rebuild.gone_again.insert(process);
+        }
+        for to in told {
+            if let Entry::Occupied(mut missed) = rebuild.missed.entry(*to) {
+                missed.get_mut().remove(&process);
+                if missed.get().is_empty() {
+                    missed.remove();
+                }
+            }
+        }
+    }
+
     /// What a process that leaves had claimed is claimed no more.
     pub(super) fn forget_claims(&mut self, process: ProcessId) {
         let Some(rebuild) = &mut self.rebuild else { return };
@@ -286,9 +305,13 @@ impl State {
         let context = joining.process.context.clone();
         self.processes.insert(from, joining.process);
         self.with_pid.entry(pid).or_default().insert(from);
-        self.room_for_handles(from, from, claims.handles.len()).ok()?;
-        self.room(from, Resource::Nodes, claims.nodes.len() + usize::from(!manages.is_empty()))
-            .ok()?;
+        self.room_to_return(from, Resource::Handles, claims.handles.len()).ok()?;
+        let unheld = self.absent_manager(&context).filter(|manager| {
+            let returns = manages.iter().any(|(node, _)| *node == manager.node);
+            manager.owner == from && returns && !claims.nodes.contains_key(&manager.node)
+        });
+        let n_nodes = claims.nodes.len() + usize::from(unheld.is_some());
+        self.room_to_return(from, Resource::Nodes, n_nodes).ok()?;
         self.return_nodes(from, &claims.nodes, out);
         self.return_manager(from, &context, manages);
         for _ in 0..self.nodes_of(from).count() {
@@ -385,7 +408,11 @@ impl State {
         let mut owners = BTreeSet::new();
         for (number, handle) in handles {
             let (key, strength) = (handle.key, handle.holding());
-            let (key, denied) = if !self.processes.contains_key(&key.owner) {
+            let has_another = self.processes[&from].handles.number_of(key).is_some();
+            let (key, denied) = if has_another {
+                // One of them was denied by the last broker, and then its owner gave it another.
+                (self.dead_node(), true)
+            } else if !self.processes.contains_key(&key.owner) {
                 self.nodes.entry(key).or_insert_with(|| Node::new(0));
                 self.rebuild.as_mut().expect("as before").miss(from, key.owner);
                 awaited.remove(&key);
@@ -430,16 +457,24 @@ impl State {
             return;
         }
         let (client, server) = if is_server { (peer, from) } else { (from, peer) };
-        // Over the limit it stays theirs, and gives no right to send tickets.
         // One name for two channels: both pairs lie.
         let is_new = |id| self.processes[id].channels.get(channel).is_none();
         if ![client, server].iter().all(is_new) {
             return;
         }
-        let room = self.room(client, Resource::Channels, 1);
-        if room.and_then(|()| self.room_at_server(client, server)).is_ok() {
+        // Over the limit it stays theirs, and gives no right to send tickets.
+        if self.room_to_reconnect(client, server) {
             self.add_channel(channel, client, server);
         }
+    }
+
+    /// A process gives up a channel that its peer has not claimed yet.
+    pub(super) fn forget_channel_claim(&mut self, claimant: ProcessId, channel: ChannelId) {
+        let Some(rebuild) = &mut self.rebuild else { return };
+        let of_claimant =
+            |&&(id, claim): &&(ProcessId, ChannelClaim)| id == claimant && claim.channel == channel;
+        let ended: Vec<_> = rebuild.channels.iter().filter(of_claimant).copied().collect();
+        ended.iter().for_each(|claim| _ = rebuild.channels.remove(claim));
     }
 
     /// The owner of a node leaves, and with it the word that it gave for holders which are not

@@ -66,6 +66,12 @@ pub struct Channel {
     asleep: AtomicU32,
     /// Server: loopers do not look here.
     cold: AtomicBool,
+    /// Server: no looper looks here, and the doorbell wakes nobody.
+    muted: AtomicBool,
+    /// Server: how often that has become so.
+    times_muted: AtomicU32,
+    /// Server: looks here that have come to nothing, less what requests have made up for.
+    fruitless: AtomicU32,
     /// The processor on which this end last said that it runs, and one.
     shown_processor: AtomicU32,
     /// Server: which of the process's requests was this client's last.
@@ -104,6 +110,8 @@ pub struct Channel {
     one_way_read: AtomicU64,
     /// Client: the server has the channel, as it says by its first message on the socket.
     taken_up: AtomicBool,
+    /// Server: one for each lane that is mapped. Held while one is.
+    mapped: Lock<Vec<Held>>,
     stash: Lock<socket::Stash>,
     sent: Lock<socket::Sent>,
     /// Of the peer's user, with this process.
@@ -210,6 +218,9 @@ impl Channel {
             bell,
             asleep: AtomicU32::new(0),
             cold: AtomicBool::new(false),
+            muted: AtomicBool::new(false),
+            times_muted: AtomicU32::new(0),
+            fruitless: AtomicU32::new(0),
             shown_processor: AtomicU32::new(0),
             wanted_at: AtomicU64::new(0),
             answers: Pace::default(),
@@ -228,6 +239,7 @@ impl Channel {
             full: AtomicBool::new(false),
             one_way_read: AtomicU64::new(0),
             taken_up: AtomicBool::new(end == End::Server),
+            mapped: Lock::default(),
             stash: Lock::default(),
             sent: Lock::default(),
             account,
@@ -331,8 +343,17 @@ impl Channel {
 
     #[cold]
     fn map_lane(&self, lane: usize) -> Result<&Mapping<LANE_BYTES>, Errno> {
+        let mut mapped = self.mapped.lock();
+        if let Some(map) = self.lanes[lane].get() {
+            return Ok(map);
+        }
+        let held = match self.end {
+            End::Client => None,
+            End::Server => Some(self.account.take(Resource::Lanes, 1).ok_or(Errno::DQUOT)?),
+        };
         let at = area_at(lane, End::Server);
         let map = Mapping::part(&self.file, at, Access::ReadWrite)?;
+        mapped.extend(held);
         Ok(self.lanes[lane].get_or_init(|| map))
     }
 

@@ -1,6 +1,7 @@
 //! A channel at the server's end: what has come, and what the client is told.
 
 use super::{ASLEEP, Channel, Ends, Lane, lanes_of};
+use crate::engine::mute::FORGIVEN;
 use crate::level::Level;
 use baton_abi::lane::*;
 use baton_shm::futex::Wait;
@@ -188,6 +189,58 @@ impl Channel {
         self.one_way_read.load(Ordering::Relaxed)
     }
 
+    /// The client has wanted something: that makes up for some looks for nothing.
+    #[inline]
+    pub fn count_fruitful(&self) {
+        // Relaxed: what is lost between two threads does not matter.
+        let fruitless = self.fruitless.load(Ordering::Relaxed);
+        if fruitless != 0 {
+            self.fruitless.store(fruitless.saturating_sub(FORGIVEN), Ordering::Relaxed);
+        }
+    }
+
+    /// Looks here that have come to nothing, with these.
+    pub fn count_fruitless(&self, times: u32) -> u32 {
+        self.fruitless.fetch_add(times, Ordering::Relaxed).saturating_add(times)
+    }
+
+    /// Likewise.
+    pub fn fruitless(&self) -> u32 {
+        self.fruitless.load(Ordering::Relaxed)
+    }
+
+    /// They count no longer.
+    pub fn forgive(&self) {
+        self.fruitless.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether no looper looks here, and the doorbell wakes nobody.
+    pub fn is_muted(&self) -> bool {
+        self.muted.load(Ordering::Relaxed)
+    }
+
+    /// From now on that is so. False if it was already.
+    pub fn mute(&self) -> bool {
+        let mutes = !self.muted.swap(true, Ordering::SeqCst);
+        if mutes {
+            self.cold.store(true, Ordering::SeqCst);
+            // Whatever is there: rounds are made.
+            let _ = self.own_bell().map(|bell| bell.cool(|| false));
+        }
+        mutes
+    }
+
+    /// It is so no longer.
+    pub fn unmute(&self) {
+        self.times_muted.fetch_add(1, Ordering::Relaxed);
+        self.muted.store(false, Ordering::SeqCst);
+    }
+
+    /// How often it has been so and is so no longer.
+    pub fn times_muted(&self) -> u32 {
+        self.times_muted.load(Ordering::Relaxed)
+    }
+
     /// The client has wanted something, as the process's request with this number.
     pub fn wanted(&self, request: u64) {
         self.wanted_at.store(request, Ordering::Relaxed);
@@ -225,10 +278,12 @@ impl Channel {
 
     /// Whether there is a message, new or not, or one that waits for room, or a looper of a lane's own.
     pub fn is_wanted(&self) -> bool {
-        self.has_news()
-            || self.full.load(Ordering::Relaxed)
-            || self.attended.load(Ordering::Relaxed) != 0
-            || self.ends().ready != 0
+        self.attended.load(Ordering::Relaxed) != 0 || self.has_message()
+    }
+
+    /// Whether there is a message, new or not, or one that waits for room, as far as is announced.
+    pub fn has_message(&self) -> bool {
+        self.has_news() || self.full.load(Ordering::Relaxed) || self.ends().ready != 0
     }
 
     /// Loopers look here again.

@@ -51,6 +51,11 @@ pub enum Drained {
 #[derive(Debug, Default)]
 pub(super) struct Sent(VecDeque<Held>);
 
+/// Messages that are read before others have their turn.
+const MOST_AT_ONCE: u32 = 64;
+/// On a channel that is muted: more than are forgiven.
+const MOST_OF_MUTED: u32 = 16;
+
 /// No message takes less of a socket's send buffer.
 const LEAST_MESSAGE_BYTES: usize = 512;
 
@@ -169,19 +174,28 @@ impl Channel {
         }
     }
 
-    /// Reads the socket until it is empty, or there is no room for what is in it. `Err` once the
-    /// peer has closed it or misbehaved.
-    pub fn drain_socket(&self) -> Result<Drained, Errno> {
+    /// Reads the socket until it is empty, there is no room for what is in it, or it has been enough
+    /// for now; with how many doorbells there were. `Err` once the peer has closed it or misbehaved.
+    pub fn drain_socket(&self) -> Result<(Drained, u32), Errno> {
         let mut stash = self.stash.lock();
-        self.drain_into(&mut stash, None).map(|(drained, _)| drained)
+        let muted = self.muted.load(Ordering::Relaxed);
+        let (mut doorbells, mut left) = (0, if muted { MOST_OF_MUTED } else { MOST_AT_ONCE });
+        let counted = |number| {
+            doorbells += u32::from(number == DOORBELL);
+            left -= 1;
+            left > 0
+        };
+        let (drained, _) = self.drain_into(&mut stash, None, counted)?;
+        Ok((drained, doorbells))
     }
 
     /// With the descriptors of a message that is `wanted`, if they have come to light: these need no
-    /// room here.
+    /// room here. Goes on for as long as `goes_on` says of the number that has been read.
     fn drain_into(
         &self,
         stash: &mut Stash,
         wanted: Option<u32>,
+        mut goes_on: impl FnMut(u32) -> bool,
     ) -> Result<(Drained, Option<Vec<OwnedFd>>), Errno> {
         let more = Ok((Drained::More, None));
         while !stash.ended {
@@ -222,6 +236,9 @@ impl Channel {
                 (Err(_), _) if !is_unwanted => stash.failed.push(number),
                 (Ok(_) | Err(_), _) => stash.forget(number),
             }
+            if !goes_on(number) {
+                return more;
+            }
         }
         stash.ended = true;
         Err(Errno::CONNRESET)
@@ -252,9 +269,15 @@ impl Channel {
         let number = message.fds_number;
         let mut stash = self.stash.lock();
         let known = stash.by_number.remove(&number);
+        // A peer may write as fast as this thread reads.
+        let mut left = MAX_STASHED;
+        let goes_on = |_| {
+            left -= 1;
+            left > 0
+        };
         let (drained, found) = match known {
             Some(known) => (Ok(Drained::More), Some(known.fds)),
-            None => match self.drain_into(&mut stash, Some(number)) {
+            None => match self.drain_into(&mut stash, Some(number), goes_on) {
                 Ok((drained, found)) => (Ok(drained), found),
                 Err(errno) => (Err(errno), None),
             },
@@ -286,6 +309,89 @@ mod tests {
     use crate::state::account::Accounts;
     use baton_abi::control::{ChannelId, ProcessId};
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    const STRANGER: u32 = 1000;
+
+    /// A server's end whose process may have so many descriptors, and what its client has of it.
+    fn channel(descriptors: u64) -> (Channel, OwnedFd) {
+        let memory = mapping::create("channel", CHANNEL_BYTES).unwrap();
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        let accounts = Accounts::default();
+        accounts.set_owner(0, descriptors);
+        let account = accounts.of(STRANGER);
+        let fds = vec![memory, ours];
+        let channel = Channel::new(ChannelId(1), End::Server, ProcessId(2), account, fds).unwrap();
+        (channel, theirs)
+    }
+
+    fn send(theirs: &OwnedFd, number: u32, count: u32, fds: usize) {
+        let carried = vec![theirs.as_fd(); fds];
+        let flags = rustix::net::SendFlags::DONTWAIT;
+        crate::control::send(theirs, bytes_of(&[number, count]), &carried, flags).unwrap();
+    }
+
+    fn take(channel: &Channel, fds_number: u32, fds: u16) -> Result<usize, Errno> {
+        let message = Message { fds, fds_number, ..Message::default() };
+        channel.take_fds(&message).map(|fds| fds.len())
+    }
+
+    #[test]
+    fn descriptors_wait_in_their_socket_beyond_their_users_share() {
+        // Of sixteen a stranger gets seven.
+        let (channel, theirs) = channel(64);
+        (1..=5).for_each(|number| send(&theirs, number, 3, 3));
+        assert_eq!(channel.drain_socket(), Ok((Drained::More, 0)));
+        assert_eq!(channel.stash.lock().by_number.len(), 2);
+        assert_eq!(take(&channel, 4, 3), Err(Errno::MFILE), "it lies behind the third");
+        assert_eq!(take(&channel, 3, 3), Ok(3), "it is the next, and needs no room");
+        assert_eq!(take(&channel, 1, 3), Ok(3));
+        assert_eq!(channel.drain_socket(), Ok((Drained::Empty, 0)));
+        let waiting: Vec<u32> = channel.stash.lock().by_number.keys().copied().collect();
+        assert!(waiting.len() == 2 && !waiting.contains(&4), "what has failed is dropped");
+        send(&theirs, 2, 0, 0);
+        assert_eq!(take(&channel, 5, 3), Ok(3));
+        assert_eq!(channel.drain_socket(), Ok((Drained::Empty, 0)));
+        assert!(channel.stash.lock().by_number.is_empty(), "cancelled");
+        assert_eq!(take(&channel, 6, 1), Err(Errno::PROTO), "never sent");
+    }
+
+    #[test]
+    fn descriptors_are_as_many_as_is_said() {
+        // A few more are cut off, as if there were no room; everything else ends the channel.
+        for (count, fds, ends) in [
+            (1, 9, false),
+            (2, 3, true),
+            (3, 2, true),
+            (1, 0, true),
+            (254, 1, true),
+            (u32::MAX, 1, true),
+        ] {
+            let (channel, theirs) = channel(1024);
+            send(&theirs, 1, count, fds);
+            let drained = channel.drain_socket();
+            assert_eq!(drained.is_err(), ends, "{count} for {fds}");
+            assert!(take(&channel, 1, fds as u16 + 1).is_err());
+        }
+        let (channel, theirs) = channel(1024);
+        crate::control::send(&theirs, &[0; 4], &[], rustix::net::SendFlags::empty()).unwrap();
+        assert_eq!(channel.drain_socket(), Err(Errno::CONNRESET), "no message");
+    }
+
+    #[test]
+    fn descriptors_that_the_peer_does_not_read_are_bounded_by_its_user() {
+        // Of thirty-two a stranger gets fourteen.
+        let (channel, theirs) = channel(64);
+        let sent = [duplicate(0).unwrap()];
+        for _ in 0..2 {
+            let ok = (0..100).take_while(|_| channel.send_fds(&sent).is_ok()).count();
+            assert_eq!(ok, 14);
+            assert_eq!(channel.send_fds(&sent), Err(Refusal::failed(Errno::TOOMANYREFS)));
+            let read = || receive_into(&theirs, &mut [0; 8], 1, RecvFlags::DONTWAIT);
+            while read().is_ok() {}
+        }
+        drop(theirs);
+    }
 
     #[test]
     fn descriptors_for_a_peer_that_is_gone_are_for_the_dead() {

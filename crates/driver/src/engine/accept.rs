@@ -29,15 +29,17 @@ const CAPACITY: usize = LANES + RING_BYTES / size_of::<Message>();
 
 impl Engine {
     /// Takes in what peers have posted on some channels, oldest first.
-    pub(super) fn accept(&self, state: &mut State, among: Among) -> Look {
+    pub(super) fn accept(&self, state: &mut State, among: Among<'_>) -> Look {
         let (mut taken, mut gone) = (0, 0);
+        let muted = !matches!(among, Among::Watched);
         let channels = match among {
             Among::Watched => self.watched(),
             Among::Of(peer) => Arc::new(self.channels_with(peer)),
             Among::All => Arc::new(self.incoming()),
+            Among::These(channels) => Arc::new(channels.to_vec()),
         };
         loop {
-            let Ok((mut found, until)) = self.find(state, &channels) else {
+            let Ok((mut found, until)) = self.find(state, &channels, muted) else {
                 return self.cut(taken, 0);
             };
             if found.is_empty() {
@@ -48,7 +50,6 @@ impl Engine {
                     return self.cut(taken, what.stamp);
                 }
                 taken += 1;
-                self.count_request(&channel, &channels);
                 self.warm_up(&channel);
                 channel.show_processor();
                 let outcome = match what.place {
@@ -57,12 +58,16 @@ impl Engine {
                 };
                 match outcome {
                     Ok(()) if what.place == Place::OneWay => {
+                        self.count_request(&channel, &channels);
                         self.find_one_way(state, &channel, &mut found);
                     }
-                    Ok(()) => {}
+                    Ok(()) => self.count_request(&channel, &channels),
                     Err(Stop::Later) => return Look::Later(what),
                     Err(Stop::Gone) if gone == MOST_GONE => return Look::All,
-                    Err(Stop::Gone) => gone += 1,
+                    Err(Stop::Gone) => {
+                        gone += 1;
+                        self.count_fruitless(&channel, 1);
+                    }
                     Err(Stop::NoRoom) => {
                         if !channel.full.swap(true, Ordering::Relaxed) {
                             self.full.lock().push(channel);
@@ -85,7 +90,7 @@ impl Engine {
 
     /// The state, once everything is in that had been posted before this call, up to what
     /// waits for an event: that is returned. Others have the state in between.
-    pub(super) fn accept_posted(&self, among: Among) -> (Guard<'_, State>, Option<Candidate>) {
+    pub(super) fn accept_posted(&self, among: Among<'_>) -> (Guard<'_, State>, Option<Candidate>) {
         let began = stamp_in_order(self.broker.stamps);
         // Stamps are their senders' claims.
         let mut left = self.channels.lock().incoming.len() * CAPACITY;
@@ -106,7 +111,8 @@ impl Engine {
         process: ProcessId,
     ) -> (Guard<'_, State>, Option<Candidate>) {
         let (state, later) = self.accept_posted(Among::Watched);
-        if later.is_none() && self.channels.lock().incoming.len() <= FEW {
+        let all_are_watched = self.channels.lock().incoming.len() <= FEW && !self.has_muted();
+        if later.is_none() && all_are_watched {
             return (state, later);
         }
         self.unlock(state);
@@ -126,13 +132,19 @@ impl Engine {
     /// other: so what one look has found comes in by its stamps as far as these are older than the
     /// look itself. Of what claims to be younger, the first comes in, after a second look: some of
     /// what has led to it may have been posted while the first one was under way.
-    fn find(&self, state: &mut State, channels: &[Arc<Channel>]) -> Result<(Found, u64), Awaited> {
+    fn find(
+        &self,
+        state: &mut State,
+        channels: &[Arc<Channel>],
+        muted: bool,
+    ) -> Result<(Found, u64), Awaited> {
         let began = stamp_in_order(self.broker.stamps);
-        let found = self.look(state, channels)?;
+        let found = self.look(state, channels, muted)?;
         if found.is_empty() || found.is_older_than(began) {
             return Ok((found, began));
         }
-        let mut found = if channels.len() == 1 { found } else { self.look(state, channels)? };
+        let mut found =
+            if channels.len() == 1 { found } else { self.look(state, channels, muted)? };
         if found.is_older_than(began) {
             return Ok((found, began));
         }
@@ -144,13 +156,14 @@ impl Engine {
         &self,
         state: &mut State,
         channels: &[Arc<Channel>],
+        muted: bool,
     ) -> Result<Found, Awaited> {
         let mut found = Found::default();
         for (nth, channel) in channels.iter().enumerate() {
             if nth >= CHANNELS_AT_ONCE && self.state.is_awaited() {
                 return Err(Awaited);
             }
-            if channel.end != End::Server {
+            if channel.end != End::Server || !muted && channel.is_muted() {
                 continue;
             }
             let mut ends = channel.ends();
@@ -160,14 +173,21 @@ impl Engine {
             let (ready, attended) = channel.ready_lanes(&mut ends);
             drop(ends);
             self.look_for_absent(state, channel, attended);
+            let mut empty = 0u64;
             for lane in lanes_of(ready) {
                 match channel.lane(lane) {
+                    Ok(areas) if areas.inbox().is_empty() => empty |= 1 << lane,
                     Ok(areas) => {
                         let call = Candidate::call(channel, lane, &areas.header());
                         found.calls.push((Arc::clone(channel), call));
                     }
                     Err(_) => self.end_channel(state, channel, "no memory for its lanes"),
                 }
+            }
+            if empty != 0 {
+                // Whoever watched these lanes has taken what was there, or nothing was.
+                channel.ends().ready &= !empty;
+                self.count_fruitless(channel, empty.count_ones());
             }
             self.find_one_way(state, channel, &mut found);
         }
@@ -310,14 +330,16 @@ impl Look {
 }
 
 /// At which channels a look is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Among {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Among<'a> {
     /// Those that are watched: see [`super::warmth`].
     Watched,
     /// One process's.
     Of(ProcessId),
     /// All, however many.
     All,
+    /// These, muted or not.
+    These(&'a [Arc<Channel>]),
 }
 
 /// What a look has found. Of the calls those of the best nice value come first, of these the oldest;

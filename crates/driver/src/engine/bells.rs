@@ -134,6 +134,7 @@ impl Engine {
         }
         let unseen = self.lock().has_work_for_sleepers();
         if unseen {
+            self.any_work.fetch_add(1, Ordering::SeqCst);
             self.ring_own_bells();
         }
     }

@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::accept::{Among, Candidate};
+use super::mute;
 use super::rejoin::Comeback;
 use crate::channel::{Channel, Drained};
 use crate::control::{Gone, Link};
@@ -17,6 +18,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 /// Names in the control thread's epoll; those above are channels' ids, which begin at one, and four.
 pub(super) const EVENTS: u64 = 0;
@@ -28,6 +30,17 @@ pub(super) const CHANNELS: u64 = 4;
 
 /// After which the control thread looks at a socket again in which there was no room for what came.
 const SECOND_LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+const SECOND_LOOK_AFTER: Duration = Duration::from_nanos(SECOND_LOOK.tv_nsec as u64);
+const MUTED_AFTER: Duration = Duration::from_nanos(mute::ROUND.tv_nsec as u64);
+
+/// What a visit of the control thread to a channel has shown.
+#[derive(Clone, Copy, Debug)]
+struct Visit {
+    /// Something may be there to be taken in.
+    wanted: bool,
+    /// Of its socket.
+    drained: Drained,
+}
 
 impl Engine {
     /// Whether the broker has sent events that nobody has taken yet. The control thread will, but
@@ -211,17 +224,21 @@ impl Engine {
         let mut comeback = Comeback::default();
         // Channels whose socket is to be looked at again.
         let mut unread = BTreeSet::new();
+        let (mut looked, mut heard) = (Instant::now(), Instant::now());
         loop {
             events.clear();
             let space = rustix::buffer::spare_capacity(&mut events);
-            let pause = match unread.is_empty() {
-                true => comeback.pause(),
-                false => Some(comeback.pause().map_or(SECOND_LOOK, |pause| pause.min(SECOND_LOOK))),
-            };
+            let due = [
+                comeback.pause(),
+                (!unread.is_empty()).then_some(SECOND_LOOK),
+                self.has_muted().then_some(mute::ROUND),
+            ];
+            let pause = due.into_iter().flatten().min();
             match rustix::event::epoll::wait(&self.epoll, space, pause.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return,
             }
+            let mut wanted = false;
             for event in &events {
                 match event.data.u64() {
                     STOP => return self.see_loopers_off(),
@@ -236,17 +253,29 @@ impl Engine {
                         let channel = ChannelId(channel - CHANNELS);
                         let hung_up = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
                         let flags = event.flags;
-                        if self.visit(channel, flags.intersects(hung_up)) {
+                        let visit = self.visit(channel, flags.intersects(hung_up));
+                        wanted |= visit.wanted;
+                        if visit.drained == Drained::More {
                             unread.insert(channel);
                         }
                     }
                 }
             }
-            if events.is_empty() {
-                unread.retain(|&channel| self.visit(channel, false));
+            // Nobody puts it off by making events.
+            if looked.elapsed() >= SECOND_LOOK_AFTER {
+                looked = Instant::now();
+                unread.retain(|&channel| {
+                    let visit = self.visit(channel, false);
+                    wanted |= visit.wanted;
+                    visit.drained == Drained::More
+                });
             }
-            if events.is_empty() || events.iter().any(|event| event.data.u64() > CHANNELS) {
+            if wanted {
                 self.hear_out();
+            }
+            if heard.elapsed() >= MUTED_AFTER && self.has_muted() {
+                heard = Instant::now();
+                self.hear_muted();
             }
             if comeback.is_due() {
                 self.greet_broker(&mut comeback);
@@ -256,12 +285,23 @@ impl Engine {
     }
 
     /// A peer has rung, sent descriptors ahead, or hung up: then what it has left comes in, or else
-    /// by the next [`Engine::hear_out`]. True if its socket is to be looked at again some time later.
-    fn visit(&self, id: ChannelId, has_hung_up: bool) -> bool {
-        let Some(channel) = self.channel(id) else { return false };
+    /// by the next [`Engine::hear_out`].
+    fn visit(&self, id: ChannelId, has_hung_up: bool) -> Visit {
+        let nothing = Visit { wanted: false, drained: Drained::Empty };
+        let Some(channel) = self.channel(id) else { return nothing };
+        if channel.is_muted() && !has_hung_up {
+            return nothing;
+        }
         let drained = channel.drain_socket();
-        if channel.end == End::Server && channel.is_wanted() {
-            self.warm_up(&channel);
+        // A client's threads that poll hear so of their answers.
+        let wanted = channel.end == End::Client || channel.is_wanted();
+        if channel.end == End::Server {
+            match &drained {
+                Ok((_, doorbells)) if *doorbells > 0 && !channel.has_message() => {
+                    self.count_fruitless(&channel, *doorbells);
+                }
+                _ => self.warm_up(&channel),
+            }
         }
         let over = drained.is_err() || has_hung_up;
         if over {
@@ -277,8 +317,9 @@ impl Engine {
             if later.is_some() {
                 drop(self.catch_up(later, None));
             }
+            return nothing;
         }
-        !over && drained == Ok(Drained::More)
+        Visit { wanted, drained: drained.map_or(Drained::Empty, |(drained, _)| drained) }
     }
 
     /// Takes in what has come.

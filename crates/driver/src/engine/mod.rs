@@ -20,6 +20,7 @@ pub(crate) mod handoff;
 mod leave;
 pub(crate) mod loan;
 mod manner;
+pub(crate) mod mute;
 mod rejoin;
 pub(crate) mod reserve;
 mod residence;
@@ -78,6 +79,8 @@ pub struct Engine {
     channels: Lock<Channels>,
     /// Channels that have been removed.
     graves: Lock<Vec<Grave>>,
+    /// Channels whose client has announced too much that was not there.
+    muted: Lock<mute::AllMuted>,
     /// Held while a channel is opened.
     opening: Lock<()>,
     front: Arc<Mapping<FRONT_BYTES>>,
@@ -208,6 +211,7 @@ impl Engine {
             broker,
             channels: Lock::default(),
             graves: Lock::default(),
+            muted: Lock::default(),
             opening: Lock::default(),
             front: Arc::new(front),
             tally,

@@ -271,7 +271,7 @@ impl Engine {
             Some(bell) => {
                 let slept = self.sleep_on(&[bell.announce(Sleep::Alone)], warm, any_work);
                 bell.rise(Sleep::Alone);
-                slept
+                slept.map(|(outcome, _)| outcome)
             }
             None => self.sleep_on_several(warm, hot, any_work),
         };
@@ -287,27 +287,42 @@ impl Engine {
         any_work: u32,
     ) -> Option<Wait> {
         let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
-        let bells = hot.iter().filter_map(|channel| channel.own_bell()).take(most);
-        let bells: SmallVec<[OwnBell<'_>; MAX_WORDS]> = bells.collect();
-        let sleep = if bells.len() == 1 { Sleep::Alone } else { Sleep::Among };
+        let hot = hot.iter().filter_map(|channel| Some((*channel, channel.own_bell()?)));
+        let hot: SmallVec<[(&Channel, OwnBell<'_>); MAX_WORDS]> = hot.take(most).collect();
+        let bells = || hot.iter().map(|(_, bell)| *bell);
+        let sleep = if hot.len() == 1 { Sleep::Alone } else { Sleep::Among };
         let mut words: SmallVec<[Word<'_>; MAX_WORDS]> =
-            bells.iter().map(|bell| bell.announce(sleep)).collect();
+            bells().map(|bell| bell.announce(sleep)).collect();
         if sleep == Sleep::Among {
             words.push((&self.any_work, any_work));
         }
         let slept = self.sleep_on(&words, warm, any_work);
-        bells.iter().for_each(|bell| bell.rise(sleep));
-        slept
+        bells().for_each(|bell| bell.rise(sleep));
+        let (outcome, woken) = slept?;
+        if let Some((channel, _)) = woken.and_then(|nth| hot.get(nth))
+            && !channel.has_news()
+            && self.any_work.load(Ordering::SeqCst) == any_work
+        {
+            // Its client has rung for what another thread has taken, or for nothing. This process's
+            // own rings have changed the word.
+            self.count_fruitless(channel, 1);
+        }
+        Some(outcome)
     }
 
     /// `None` if there is news, and it has not slept.
     #[inline]
-    fn sleep_on(&self, words: &[Word<'_>], warm: &[Arc<Channel>], any_work: u32) -> Option<Wait> {
+    fn sleep_on(
+        &self,
+        words: &[Word<'_>],
+        warm: &[Arc<Channel>],
+        any_work: u32,
+    ) -> Option<(Wait, Option<usize>)> {
         bell::look_again();
         // The process's own work is announced after it is there: here, or by the words changed.
         let news = self.any_work.load(Ordering::SeqCst) != any_work
             || warm.iter().any(|channel| channel.has_news());
-        (!news).then(|| futex::wait_any(words))
+        (!news).then(|| futex::wait_any_of(words))
     }
 }
 

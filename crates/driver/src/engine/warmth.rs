@@ -33,6 +33,7 @@ impl Engine {
     /// A client has wanted something. Where there is one only, that tells nothing.
     #[inline]
     pub(super) fn count_request(&self, channel: &Channel, among: &[Arc<Channel>]) {
+        channel.count_fruitful();
         if among.len() > 1 {
             let request = self.requests.fetch_add(1, Ordering::Relaxed);
             channel.wanted(request);
@@ -95,7 +96,7 @@ impl Engine {
     /// Something has been found on this channel: loopers look there. The caller looks there once more, for
     /// what was posted when nobody did.
     pub(super) fn warm_up(&self, channel: &Arc<Channel>) {
-        if !channel.is_cold() {
+        if !channel.is_cold() || channel.is_muted() {
             return;
         }
         if self.warm().len() >= MOST_WARM {
@@ -103,7 +104,7 @@ impl Engine {
         }
         let mut channels = self.channels.lock();
         // Others may have done so, or ended it.
-        if channel.is_cold() && channels.by_id.contains_key(&channel.id) {
+        if channel.is_cold() && !channel.is_muted() && channels.by_id.contains_key(&channel.id) {
             Arc::make_mut(&mut channels.warm).push(Arc::clone(channel));
             self.any_work.fetch_add(1, Ordering::SeqCst);
             channel.warm();

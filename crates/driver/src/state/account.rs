@@ -8,7 +8,7 @@
 //! | `Objects` in such tickets | 65,536 | likewise |
 //! | `Disowned` tickets, dropped before they came | 4,096 | a late one stays among its user's `Tickets` |
 //! | `Sent` descriptors that a peer has not read | half of RLIMIT_NOFILE | the send fails |
-//! | `Lanes` of others that are mapped | 16,384 | the channel ends |
+//! | `Lanes` of others that are mapped | 32,768 | the channel ends |
 //!
 //! A user's share shrinks as it takes more, as in dbus-broker: a stranger may take some if what it has
 //! then is at most what is still free then. One alone gets a half, the next one half of the rest. The
@@ -47,7 +47,8 @@ const RESERVE: u64 = 8;
 const MAX_TICKETS: u64 = 16 * 1024;
 const MAX_OBJECTS: u64 = 64 * 1024;
 const MAX_DISOWNED: u64 = 4 * 1024;
-const MAX_LANES: u64 = 16 * 1024;
+/// Half of the maps that a process may have by default.
+const MAX_LANES: u64 = 32 * 1024;
 /// As processes have it by default.
 const DESCRIPTORS: u64 = 1024;
 

@@ -1,0 +1,249 @@
+//! Clients whose announcements come to nothing: doorbells, READY bits and rings of the bell without
+//! a message.
+//!
+//! Each costs a look, and looks are paid for by those who call. A request of the client's makes up
+//! for [`FORGIVEN`] of them; beyond [`MOST_FRUITLESS`] its channel is *muted*: no looper looks at it,
+//! its doorbell wakes nobody, and the control thread looks every [`ROUND`] at some of those that are
+//! muted. A channel that has announced nothing but messages for some rounds is like others again; each
+//! time it is muted anew, that takes twice as many.
+//!
+//! **Invariant**: a message on a muted channel comes in by one of the next rounds.
+
+use super::Engine;
+use super::accept::Among;
+use super::events::CHANNELS;
+use crate::channel::Channel;
+use baton_abi::control::ChannelId;
+use baton_shm::sync::Ordering;
+use rustix::event::Timespec;
+use rustix::event::epoll::{EventData, EventFlags};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Looks for nothing at which a channel is muted.
+const MOST_FRUITLESS: u32 = 64;
+
+/// Fruitless looks that one request makes up for.
+pub(crate) const FORGIVEN: u32 = 4;
+
+/// From one look at muted channels to the next.
+pub(super) const ROUND: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// Channels that one round looks at.
+const AT_ONCE: usize = 16;
+
+/// Looks for nothing in one round that are none too many.
+const FEW_FRUITLESS: u32 = 8;
+
+/// Rounds after which a channel is like others again, the first time it has been muted.
+const CALM_ROUNDS: u32 = 5;
+
+/// How often these double.
+const DOUBLED: u32 = 6;
+
+/// One channel that is muted.
+#[derive(Debug)]
+pub(super) struct Muted {
+    channel: Arc<Channel>,
+    /// Rounds in a row without announcements of nothing.
+    calm: u32,
+    /// How many it takes.
+    wanted: u32,
+}
+
+/// Those that are looked at next come first.
+pub(super) type AllMuted = VecDeque<Muted>;
+
+impl Engine {
+    /// A look at a channel has come to nothing, so many times.
+    pub(super) fn count_fruitless(&self, channel: &Channel, times: u32) {
+        if times > 0 && channel.count_fruitless(times) > MOST_FRUITLESS && !channel.is_muted() {
+            self.mute(channel.id);
+        }
+    }
+
+    #[cold]
+    fn mute(&self, id: ChannelId) {
+        let Some(channel) = self.channel(id) else { return };
+        {
+            let mut channels = self.channels.lock();
+            // With one client nobody else pays.
+            if channels.incoming.len() < 2 || !channels.by_id.contains_key(&id) || !channel.mute() {
+                channel.forgive();
+                return;
+            }
+            let warm = channels.warm.iter().filter(|warm| warm.id != id);
+            channels.warm = Arc::new(warm.cloned().collect());
+            self.any_work.fetch_add(1, Ordering::SeqCst);
+        }
+        self.ring_all(std::slice::from_ref(&channel));
+        self.watch_muted(&channel, true);
+        let wanted = CALM_ROUNDS << channel.times_muted().min(DOUBLED);
+        self.muted.lock().push_back(Muted { channel, calm: 0, wanted });
+        // The control thread sees that it has rounds to make.
+        self.patrol.expect();
+    }
+
+    /// Of a muted channel the control thread hears nothing but its end.
+    fn watch_muted(&self, channel: &Channel, muted: bool) {
+        let always = EventFlags::RDHUP | EventFlags::ET;
+        let flags = if muted { always } else { always | EventFlags::IN };
+        let name = EventData::new_u64(channel.id.0 + CHANNELS);
+        let _ = rustix::event::epoll::modify(&self.epoll, channel.socket(), name, flags);
+    }
+
+    /// Whether the control thread has rounds to make.
+    pub(super) fn has_muted(&self) -> bool {
+        !self.muted.lock().is_empty()
+    }
+
+    /// The control thread's round.
+    pub(super) fn hear_muted(&self) {
+        let mut round: AllMuted = {
+            let mut muted = self.muted.lock();
+            let n = muted.len().min(AT_ONCE);
+            muted.drain(..n).collect()
+        };
+        round.retain(|muted| self.channel(muted.channel.id).is_some());
+        let channels: Vec<_> = round.iter().map(|muted| Arc::clone(&muted.channel)).collect();
+        for channel in &channels {
+            channel.forgive();
+            if let Ok((_, doorbells)) = channel.drain_socket()
+                && !channel.has_message()
+            {
+                channel.count_fruitless(doorbells);
+            }
+        }
+        let mut state = self.lock();
+        let later = self.accept(&mut state, Among::These(&channels)).later();
+        self.unlock(state);
+        if later.is_some() {
+            drop(self.catch_up(later, None));
+        }
+        for mut muted in round {
+            let is_calm = muted.channel.fruitless() <= FEW_FRUITLESS;
+            muted.calm = if is_calm { muted.calm + 1 } else { 0 };
+            if muted.calm < muted.wanted {
+                self.muted.lock().push_back(muted);
+                continue;
+            }
+            let channel = muted.channel;
+            channel.forgive();
+            channel.unmute();
+            self.watch_muted(&channel, false);
+            // What has come in between has rung for nobody.
+            self.warm_up(&channel);
+            self.wake_looper();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tests::{broker, channel, other_end};
+    use crate::engine::tid;
+    use crate::parcel::Sent;
+    use crate::send::{Data, Outgoing};
+    use crate::state::transaction::Target;
+    use baton_abi::lane::MAX_PAYLOAD_BYTES;
+    use baton_abi::uapi::TF_ONE_WAY;
+    use std::sync::Arc;
+
+    /// A server, a client with its channel's two ends, and another client.
+    fn stage(broker: &baton_broker::Running) -> (Arc<Engine>, Arc<Engine>, [Arc<Channel>; 2]) {
+        let (server, client, ours) = channel(broker);
+        let theirs = other_end(&server, &ours);
+        let other = Engine::open("binder", broker.socket()).unwrap();
+        other.find_manager().unwrap();
+        let its = other.channel_to(server.identity.process).unwrap();
+        other_end(&server, &its);
+        let mut state = server.lock();
+        state.buffers.map(MAX_PAYLOAD_BYTES);
+        server.carry_out(&mut state);
+        drop(state);
+        (server, client, [ours, theirs])
+    }
+
+    fn send(client: &Engine) {
+        let (data, sent) = (Data::Bytes(&[]), Sent::default());
+        let outgoing = Outgoing { code: 1, flags: TF_ONE_WAY, data, offsets: &[], sent };
+        client.send(tid(), Target::Handle(0), TF_ONE_WAY, (0, 0), Ok(outgoing));
+    }
+
+    fn await_that(what: impl Fn() -> bool) {
+        while !what() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn announcements_of_nothing_mute_a_channel_and_its_messages_come_in_all_the_same() {
+        let (broker, _directory) = broker();
+        for announce in [
+            (|ours| {
+                ours.set_ready(3);
+                ours.set_ready(5);
+            }) as fn(&Channel),
+            Channel::ring_socket,
+        ] {
+            let (server, client, [ours, theirs]) = stage(&broker);
+            await_that(|| {
+                announce(&ours);
+                let _ = server.accept(&mut server.lock(), Among::Watched);
+                theirs.is_muted()
+            });
+            assert!(!server.warm().iter().any(|warm| warm.id == theirs.id));
+            assert!(theirs.is_cold());
+            let before = server.lock().received;
+            send(&client);
+            await_that(|| server.lock().received > before);
+            await_that(|| !theirs.is_muted());
+            send(&client);
+            await_that(|| server.lock().received > before + 1);
+            client.close();
+            await_that(|| server.channel(ours.id).is_none());
+            server.close();
+        }
+    }
+
+    #[test]
+    fn who_is_muted_and_goes_on_stays_so_and_its_end_is_heard() {
+        let (broker, _directory) = broker();
+        let (server, client, [ours, theirs]) = stage(&broker);
+        server.mute(theirs.id);
+        assert!(theirs.is_muted());
+        let rounds = || server.muted.lock().front().map_or(0, |muted| muted.calm);
+        for _ in 0..3 {
+            // As many doorbells as the queue has room for, in each round.
+            await_that(|| rounds() > 0 || theirs.fruitless() > 0);
+            (0..1000).for_each(|_| ours.ring_socket());
+            await_that(|| theirs.fruitless() > FEW_FRUITLESS);
+            assert!(theirs.is_muted());
+        }
+        client.close();
+        await_that(|| server.channel(ours.id).is_none() && !server.has_muted());
+        server.close();
+    }
+
+    #[test]
+    fn an_only_client_and_one_that_means_something_are_not_muted() {
+        let (broker, _directory) = broker();
+        let (server, client, ours) = channel(&broker);
+        let theirs = other_end(&server, &ours);
+        for _ in 0..10 * MOST_FRUITLESS {
+            server.count_fruitless(&theirs, 1);
+        }
+        assert!(!theirs.is_muted(), "nobody else pays");
+        client.close();
+        server.close();
+        let (server, client, [_, theirs]) = stage(&broker);
+        for _ in 0..10 * MOST_FRUITLESS {
+            server.count_fruitless(&theirs, FORGIVEN);
+            theirs.count_fruitful();
+        }
+        assert!(!theirs.is_muted());
+        client.close();
+        server.close();
+    }
+}
