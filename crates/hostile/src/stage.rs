@@ -486,6 +486,10 @@ impl Stage {
                 self.findings.harm(format!("the broker's log: {line}"));
             }
         }
+        // They may tell why.
+        for line in log.lines().filter(|line| line.contains("WARN")).take(3) {
+            self.findings.note(format!("the broker's log: {}", line.trim_start()));
+        }
         for who in ["server", "client", "newcomer"] {
             if let Some(line) = self.log(who).lines().find(|line| line.contains("panicked")) {
                 self.findings.harm(format!("the {who}'s standard error: {line}"));

@@ -2,6 +2,7 @@
 
 use super::{Attack, Play, Run, Whose};
 use crate::attacker::Attacker;
+use crate::budget;
 use crate::crowd::Crowd;
 use crate::stage::{Force, Setting, Stage};
 use crate::verdict::Findings;
@@ -30,8 +31,12 @@ fn play(run: &Run) -> io::Result<Findings> {
 /// Every member of a crowd is answered.
 pub fn be_served(run: &Run, attack: &'static str) -> io::Result<Findings> {
     let run = Run { patience: run.patience.max(PATIENCE), ..*run };
-    let setting =
-        Setting { broker_descriptors: 19_000, server_descriptors: 19_000, ..Setting::default() };
+    let setting = Setting {
+        broker_descriptors: 19_000,
+        server_descriptors: 19_000,
+        server_growth_bytes: budget::SERVER_OF_CROWD_BYTES,
+        ..Setting::default()
+    };
     let mut stage = Stage::set(&run, setting)?;
     stage.prepare(&[Force { attack, user: None, processes: 1 }])?;
     stage.go();
