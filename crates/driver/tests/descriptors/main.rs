@@ -127,68 +127,6 @@ fn many_channels(socket: &Path, _broker: Child, mut service: Child, mut client: 
     for _ in 0..CALLS {
         client.ask("call", "called");
         newcomer.ask("call", "refused");
-        client.ask("descriptor", "refused");
-    }
-    service.ask("free", "empty");
-    newcomer.ask("call", "called");
-    client.ask("descriptor", "called");
-}
-
-/// A client that has filled its table.
-fn a_clients_own_fault(socket: &Path, _broker: Child, _service: Child, mut client: Child) {
-    client.ask("fill", "full");
-    let mut newcomer = Child::start("client", socket);
-    newcomer.ask("fill", "full");
-    for _ in 0..CALLS {
-        client.ask("call", "called");
-        newcomer.ask("call", "refused");
-    }
-    newcomer.ask("open", "refused");
-    newcomer.ask("free", "empty");
-    newcomer.ask("call", "called");
-    newcomer.ask("open", "opened");
-}
-
-fn descriptors_for_messages_that_never_come(
-    socket: &Path,
-    _broker: Child,
-    mut service: Child,
-    mut client: Child,
-) {
-    let before = number(&mut service);
-    let stranger = Stranger::join(socket);
-    let line = stranger.open_channel().expect("a channel");
-    let null = std::fs::File::open("/dev/null").expect("it is there");
-    let many = [null.as_fd(); 16];
-    let sent = (1..=62).take_while(|&number| line.send(number, 16, &many).is_ok()).count();
-    assert!(sent > DESCRIPTORS as usize / 16, "{sent} packets fill no table");
-    let mut newcomer = Child::start("client", socket);
-    for _ in 0..CALLS {
-        client.ask("call", "called");
-        newcomer.ask("call", "called");
-        newcomer.ask("descriptor", "called");
-    }
-    let stashed = number(&mut service) - before;
-    assert!(stashed <= DESCRIPTORS as usize / 4 + 8, "{stashed} descriptors for nothing");
-    drop((line, stranger));
-    service.ask_until("count", &(before + 2).to_string());
-}
-
-fn many_channels(socket: &Path, _broker: Child, mut service: Child, mut client: Child) {
-    let mut strangers: Vec<(Stranger, Vec<Line>)> = Vec::new();
-    let all = |strangers: &[(Stranger, Vec<Line>)]| -> usize {
-        strangers.iter().map(|(_, lines)| lines.len()).sum()
-    };
-    while all(&strangers) < DESCRIPTORS as usize / 2 {
-        let stranger = Stranger::join(socket);
-        let lines: Vec<Line> = (0..DESCRIPTORS).map_while(|_| stranger.open_channel()).collect();
-        assert!(!lines.is_empty(), "the broker refuses before the service does");
-        strangers.push((stranger, lines));
-    }
-    let mut newcomer = Child::start("client", socket);
-    for _ in 0..CALLS {
-        client.ask("call", "called");
-        newcomer.ask("call", "refused");
     }
     assert!(number(&mut service) <= DESCRIPTORS as usize * 3 / 4);
     drop(strangers);
