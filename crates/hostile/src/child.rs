@@ -24,7 +24,7 @@ pub struct Order {
 
 /// Why a child has not said what it was to say.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Silence {
+pub enum NoAnswer {
     /// It has said nothing in time.
     #[error("hangs")]
     Hangs,
@@ -74,7 +74,7 @@ impl Child {
     }
 
     /// The next line whose first word this is, in this time; what follows the word.
-    pub fn hear(&mut self, word: &str, patience: Duration) -> Result<String, Silence> {
+    pub fn hear(&mut self, word: &str, patience: Duration) -> Result<String, NoAnswer> {
         let rest = |line: &String| -> Option<String> {
             let rest = line.strip_prefix(word)?;
             (rest.is_empty() || rest.starts_with(' ')).then(|| rest.trim_start().to_owned())
@@ -90,8 +90,8 @@ impl Child {
                     Some(rest) => return Ok(rest),
                     None => self.heard.push_back(line),
                 },
-                Err(RecvTimeoutError::Timeout) => return Err(Silence::Hangs),
-                Err(RecvTimeoutError::Disconnected) => return Err(Silence::Ended(self.end())),
+                Err(RecvTimeoutError::Timeout) => return Err(NoAnswer::Hangs),
+                Err(RecvTimeoutError::Disconnected) => return Err(NoAnswer::Ended(self.end())),
             }
         }
     }

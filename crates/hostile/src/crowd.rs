@@ -1,4 +1,4 @@
-//! Many honest processes at once: copies of one small process, each with an engine by the typed API.
+//! Many honest processes at once: copies of one small process, each with a device of its own.
 
 use crate::attacker::CONTEXT;
 use crate::fork::{Forked, end, fork};

@@ -14,9 +14,9 @@ pub enum Forked {
 /// Makes a copy of this process, of which only the calling thread runs. `EAGAIN` if there may be no
 /// more processes.
 pub fn fork() -> Result<Forked, Errno> {
-    // SAFETY: the child runs what its caller has it run on copied memory. Nothing of it touches what
-    // another thread may have been in the middle of: the callers' children only make system calls,
-    // use the driver, which is made for that, and take no lock of the standard library's.
+    // SAFETY: the child runs on copied memory. It touches nothing that another thread may have been
+    // in the middle of: the callers' children make system calls, use the driver, which is made for
+    // that, and take no lock of the standard library's.
     match unsafe { libc::fork() } {
         0 => Ok(Forked::Child),
         pid => Pid::from_raw(pid).filter(|_| pid > 0).map(Forked::Parent).ok_or(Errno::AGAIN),

@@ -173,7 +173,7 @@ fn times(amount: Amount, mut one: impl FnMut(u64) -> Result<(), String>) -> Resu
 /// Calls in the kind and number that it is told, and answers with their times.
 pub fn call_as_told(socket: &Path) -> io::Result<()> {
     let client = Client::open(socket).map_err(io::Error::other)?;
-    client.process.link_to_death(&client.server, || say("bereaved"));
+    client.process.link_to_death(&client.server, || say("server-died"));
     let serving = client.process.clone();
     std::thread::spawn(move || serving.serve());
     say("ready");

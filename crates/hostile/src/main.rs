@@ -24,11 +24,11 @@ use std::process::ExitCode;
 #[command(
     version,
     after_help = "\
-Attackers are processes of users 1000 and 1001, honest parties are root's. As another user than root, \
-rows that need a stranger are skipped by name.
+Attackers are processes of users 1000 and 1001, honest parties are root's. As another user than \
+root, rows that need a stranger are skipped by name.
 
-Exit codes: 0 every row is green or skipped, or everything was measured and with --check holds; 1 if \
-not; 2 wrong usage."
+Exit codes: 0 every row is green or skipped, or everything was measured and with --check holds; \
+1 if not; 2 wrong usage."
 )]
 struct Arguments {
     #[command(subcommand)]

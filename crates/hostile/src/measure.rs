@@ -1,14 +1,14 @@
-//! `hostile measure`: what victims' calls take during an attack, beside what they take while as many
-//! processes of the same user do nothing but burn processor time.
+//! `hostile measure`: what victims' calls take during an attack, beside what they take while as
+//! many processes of the same user do nothing but burn processor time.
 //!
-//! Rounds alternate, attackers and burners, in one run among the same honest parties. A bar is on the
-//! ratio of the medians of the rounds' 99th percentiles.
+//! Rounds alternate, attackers and burners, in one run among the same honest parties. A bar is on
+//! the ratio of the medians of the rounds' 99th percentiles.
 
-use crate::attack::{Attack, Play, Run, Siege};
+use crate::attack::{Attack, Load, Play, Run};
 use crate::honest::Amount;
 use crate::run::chosen;
 use crate::scale::Scale;
-use crate::stage::{Force, Setting, Stage};
+use crate::stage::{Group, Setting, Stage};
 use baton_bench::distribution::Distribution;
 use baton_bench::machine::Machine;
 use baton_bench::report::{Bar, Figures, Ratio};
@@ -110,8 +110,8 @@ pub fn measure(args: &MeasureArgs) -> ExitCode {
         let is_crowd = CROWDS.iter().any(|(name, _)| *name == attack.name);
         if is_crowd {
             beside_crowds(attack, &run, &mut report);
-        } else if let Some(siege) = attack.siege(&run) {
-            beside_attackers(attack, &siege, &run, &mut report);
+        } else if let Some(load) = attack.load(&run) {
+            beside_attackers(attack, &load, &run, &mut report);
         } else if !args.names.is_empty() {
             eprintln!("hostile measure: {} is no load, and is not measured", attack.name);
         }
@@ -130,11 +130,11 @@ pub fn measure(args: &MeasureArgs) -> ExitCode {
 /// For each case, its times beside one of two.
 type Times = [[Distribution; 2]; 3];
 
-fn beside_attackers(attack: &'static Attack, siege: &Siege, run: &Run, report: &mut Report) {
+fn beside_attackers(attack: &'static Attack, load: &Load, run: &Run, report: &mut Report) {
     let mut times = Times::default();
     let done = match attack.obstacle() {
         Some(why) => Err(why.to_owned()),
-        None => alternate(siege, run, report.rounds, &mut times).map_err(|why| why.to_string()),
+        None => alternate(load, run, report.rounds, &mut times).map_err(|why| why.to_string()),
     };
     for (case, [attacked, burnt]) in cases(run.scale).iter().zip(&times) {
         let name = format!("{}_{}_p99", attack.name, case.kind);
@@ -152,16 +152,16 @@ fn beside_attackers(attack: &'static Attack, siege: &Siege, run: &Run, report: &
 }
 
 /// Attackers, burners, attackers, burners: among the same honest parties.
-fn alternate(siege: &Siege, run: &Run, rounds: usize, times: &mut Times) -> io::Result<()> {
-    let mut stage = Stage::set(run, siege.setting)?;
-    let burners = |force: &Force| Force { attack: BURN, ..*force };
-    let burners: Vec<Force> = siege.forces.iter().map(burners).collect();
+fn alternate(load: &Load, run: &Run, rounds: usize, times: &mut Times) -> io::Result<()> {
+    let mut stage = Stage::set(run, load.setting)?;
+    let burners = |group: &Group| Group { attack: BURN, ..*group };
+    let burners: Vec<Group> = load.groups.iter().map(burners).collect();
     for _ in 0..rounds {
-        for (side, forces) in [&siege.forces, &burners].into_iter().enumerate() {
+        for (side, groups) in [&load.groups, &burners].into_iter().enumerate() {
             if side == 0 {
-                siege.prepare(&mut stage)?;
+                load.prepare(&mut stage)?;
             }
-            stage.prepare(forces)?;
+            stage.prepare(groups)?;
             stage.go();
             for (at, case) in cases(run.scale).iter().enumerate() {
                 let round = stage.ask_client(case.kind, case.amount, "measured");
@@ -170,7 +170,7 @@ fn alternate(siege: &Siege, run: &Run, rounds: usize, times: &mut Times) -> io::
                 }
                 times[at][side].add_round(&round);
             }
-            stage.relieve();
+            stage.dismiss();
             stage.await_rest();
         }
     }
@@ -189,7 +189,7 @@ fn beside_crowds(attack: &'static Attack, run: &Run, report: &mut Report) {
         for _ in 0..rounds {
             for (side, members) in [large, FEW].into_iter().enumerate() {
                 let mut stage = Stage::set(run, setting)?;
-                stage.prepare(&[Force { attack: attack.name, user: None, processes: 1 }])?;
+                stage.prepare(&[Group { attack: attack.name, user: None, processes: 1 }])?;
                 stage.go_with(members);
                 let heard = stage.await_attackers().concat();
                 let ms = heard.strip_prefix("all in ").and_then(|rest| rest.split_once(' '));

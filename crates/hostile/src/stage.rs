@@ -2,7 +2,7 @@
 //! them while others do their worst.
 
 use crate::attack::Run;
-use crate::child::{Child, Order, Silence};
+use crate::child::{Child, NoAnswer, Order};
 use crate::honest::Amount;
 use crate::verdict::Findings;
 use crate::vitals::{Vitals, Watched};
@@ -44,7 +44,7 @@ impl Default for Setting {
 
 /// The attack's processes of one kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Force {
+pub struct Group {
     /// The attack.
     pub attack: &'static str,
     /// Whose they are; `None` for this process's own user.
@@ -111,7 +111,7 @@ impl Stage {
             words.extend(more.iter().map(|&word| word.to_owned()));
             let log = directory.path().join(format!("{role}.log"));
             let mut child = Child::start(&Order { words, user: None, log })?;
-            let failed = |silence: Silence| io::Error::other(format!("the {role} {silence}"));
+            let failed = |no_answer: NoAnswer| io::Error::other(format!("the {role} {no_answer}"));
             child.hear("ready", patience).map_err(failed)?;
             Ok(child)
         };
@@ -184,7 +184,7 @@ impl Stage {
             words.push("--packaged");
         }
         self.broker = Child::start(&self.order(&words, None, "broker"))?;
-        let failed = |silence: Silence| io::Error::other(format!("the next broker {silence}"));
+        let failed = |no_answer: NoAnswer| io::Error::other(format!("the next broker {no_answer}"));
         self.broker.hear("ready", self.patience).map_err(failed)?;
         self.broker_since = Instant::now();
         // Another process: what it has is compared with its own beginning.
@@ -201,21 +201,21 @@ impl Stage {
     }
 
     /// Starts attackers, and waits until they are prepared.
-    pub fn prepare(&mut self, forces: &[Force]) -> io::Result<()> {
+    pub fn prepare(&mut self, groups: &[Group]) -> io::Result<()> {
         let first = self.attackers.len();
-        for force in forces {
-            for number in 0..force.processes {
+        for group in groups {
+            for number in 0..group.processes {
                 let number = number.to_string();
                 let scale = self.run.scale.name();
-                let words = ["attacker", force.attack, "--scale", scale, "--number", &number];
-                let order = self.order(&words, force.user, "attackers");
+                let words = ["attacker", group.attack, "--scale", scale, "--number", &number];
+                let order = self.order(&words, group.user, "attackers");
                 self.attackers.push(Child::start(&order)?);
             }
         }
         for child in &mut self.attackers[first..] {
-            if let Err(silence) = child.hear("ready", self.patience) {
+            if let Err(no_answer) = child.hear("ready", self.patience) {
                 let why = child.has_said("failed").unwrap_or_default();
-                return Err(io::Error::other(format!("an attacker {silence}: {why}")));
+                return Err(io::Error::other(format!("an attacker {no_answer}: {why}")));
             }
         }
         Ok(())
@@ -232,12 +232,12 @@ impl Stage {
     }
 
     /// Asks the honest parties until the attackers hold all that they want, at least `at_least`.
-    pub fn endure(&mut self, at_least: Duration) {
-        self.endure_for(at_least, self.patience.max(at_least));
+    pub fn probe_during(&mut self, at_least: Duration) {
+        self.probe_for(at_least, self.patience.max(at_least));
     }
 
     /// The same, not longer than `at_most`.
-    pub fn endure_for(&mut self, at_least: Duration, at_most: Duration) {
+    pub fn probe_for(&mut self, at_least: Duration, at_most: Duration) {
         let begin = Instant::now();
         let late = begin + at_most;
         let mut waiting: Vec<usize> = (self.awaited..self.attackers.len()).collect();
@@ -268,8 +268,8 @@ impl Stage {
         let mut held = Vec::new();
         for child in &mut self.attackers[self.awaited..] {
             let what = child.hear("holding", patience);
-            let failed = |silence: Silence| {
-                child.has_said("failed").unwrap_or_else(|| format!("it {silence}"))
+            let failed = |no_answer: NoAnswer| {
+                child.has_said("failed").unwrap_or_else(|| format!("it {no_answer}"))
             };
             held.push(what.unwrap_or_else(failed));
         }
@@ -295,7 +295,7 @@ impl Stage {
     }
 
     /// The attackers go.
-    pub fn relieve(&mut self) {
+    pub fn dismiss(&mut self) {
         self.attackers.iter_mut().for_each(|child| child.tell("leave"));
         self.awaited = 0;
         for mut child in self.attackers.drain(..) {
@@ -326,11 +326,11 @@ impl Stage {
         self.client.tell(&format!("{kind} {amount}"));
         match self.client.hear("called", self.patience) {
             Ok(times) => times.split(' ').filter_map(|time| time.parse().ok()).collect(),
-            Err(silence) => {
+            Err(no_answer) => {
                 self.client_hangs = true;
                 let why = self.client.has_said("refused");
                 self.client_hangs = why.is_none();
-                let why = why.unwrap_or_else(|| format!("the process {silence}"));
+                let why = why.unwrap_or_else(|| format!("the process {no_answer}"));
                 self.findings.harm(format!("{when}, the client in {kind} calls: {why}"));
                 Vec::new()
             }
@@ -360,9 +360,9 @@ impl Stage {
         let mut child = Child::start(&order).map_err(|error| says(&error))?;
         match child.hear("called", self.patience) {
             Ok(time) => time.parse().map_err(|error| says(&error)),
-            Err(silence) => match (child.has_said("refused"), silence) {
+            Err(no_answer) => match (child.has_said("refused"), no_answer) {
                 (Some(why), _) => Err(Refusal::Says(why)),
-                (None, Silence::Hangs) => {
+                (None, NoAnswer::Hangs) => {
                     self.newcomers_hang = true;
                     Err(Refusal::Hangs)
                 }
@@ -402,7 +402,7 @@ impl Stage {
     /// After the attack: everybody is asked again, and what is held is compared with the budgets
     /// and with the beginning.
     pub fn finish(mut self) -> Findings {
-        self.relieve();
+        self.dismiss();
         self.client_hangs &= !self.client.lives() || self.client.has_said("called").is_none();
         self.newcomers_hang = false;
         self.await_rest();
@@ -424,7 +424,7 @@ impl Stage {
         let (of_broker, of_server) =
             (grown(broker, self.start.broker), grown(server, self.start.server));
         self.findings.note(format!(
-            "broker: at most {} MiB more, {} descriptors of {}; server: {} MiB more, {} descriptors",
+            "broker: {} MiB more, {} descriptors of {}; server: {} MiB more, {} descriptors",
             of_broker >> 20,
             broker.descriptors,
             setting.broker_descriptors,
@@ -472,8 +472,8 @@ impl Stage {
         ] {
             self.findings.expect(child.lives(), format!("the {who}'s process has ended"));
         }
-        let bereaved = self.client.has_said("bereaved").is_some();
-        self.findings.expect(!bereaved, "the client was told that the server is dead");
+        let is_told = self.client.has_said("server-died").is_some();
+        self.findings.expect(!is_told, "the client was told that the server is dead");
         if let (Some(before), now) = (self.start.server_id, self.server_id()) {
             let harm = "the broker no longer knows the server as the process that it was";
             self.findings.expect(now == Some(before), harm);

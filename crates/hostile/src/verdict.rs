@@ -61,3 +61,20 @@ impl Findings {
         Verdict { name, outcome, findings: self.harms, notes: self.notes, seconds }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_red_for_a_harm_and_tells_it_once() {
+        let mut findings = Findings::default();
+        findings.note("somebody came");
+        findings.expect(true, "nothing");
+        assert_eq!(findings.clone().verdict("a", 0.0).outcome, Outcome::Green);
+        findings.expect(false, "it hangs");
+        findings.harm("it hangs");
+        let verdict = findings.verdict("a", 0.0);
+        assert_eq!((verdict.outcome, verdict.findings.len()), (Outcome::Red, 1));
+    }
+}

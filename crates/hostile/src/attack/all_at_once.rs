@@ -1,7 +1,7 @@
-//! All attacks that are sieges, at once.
+//! All attacks that are loads, at once.
 
 use super::{ALL, Attack, Play, Run, Whose};
-use crate::stage::{Force, Setting, Stage};
+use crate::stage::{Group, Setting, Stage};
 use crate::verdict::Findings;
 use std::io;
 use std::time::Duration;
@@ -19,15 +19,15 @@ fn play(run: &Run) -> io::Result<Findings> {
     let at_most = run.scale.of(Duration::from_secs(8), Duration::from_secs(120));
     let setting = Setting { broker_descriptors: 8_192, ..Setting::default() };
     let mut stage = Stage::set(run, setting)?;
-    let sieges: Vec<_> = ALL.iter().filter_map(|attack| attack.siege(run)).collect();
-    for siege in &sieges {
-        siege.prepare(&mut stage)?;
+    let loads: Vec<_> = ALL.iter().filter_map(|attack| attack.load(run)).collect();
+    for load in &loads {
+        load.prepare(&mut stage)?;
     }
-    let one = |force: &Force| Force { processes: 1, ..*force };
-    let forces: Vec<Force> = sieges.iter().flat_map(|siege| &siege.forces).map(one).collect();
-    stage.prepare(&forces)?;
+    let one = |group: &Group| Group { processes: 1, ..*group };
+    let groups: Vec<Group> = loads.iter().flat_map(|load| &load.groups).map(one).collect();
+    stage.prepare(&groups)?;
     stage.go();
     // Some take from others what these want.
-    stage.endure_for(run.at_least(), at_most);
+    stage.probe_for(run.at_least(), at_most);
     Ok(stage.finish())
 }

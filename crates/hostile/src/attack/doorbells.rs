@@ -1,6 +1,6 @@
 //! One client rings for nothing, by its socket and by the words of its channel.
 
-use super::{Attack, Play, Siege, Whose, strangers};
+use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::Attacker;
 use baton_abi::lane::header;
 use std::io;
@@ -12,7 +12,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a client rings its doorbell and says that lanes are ready which are not",
     whose: Whose::Strangers,
-    play: Play::Siege(|_| Siege::of([strangers(NAME, 2)])),
+    play: Play::Load(|_| Load::of([strangers(NAME, 2)])),
     attack,
 };
 

@@ -1,6 +1,6 @@
 //! A stranger sends a victim references to its own nodes, until the victim's table is full.
 
-use super::{Attack, Play, Siege, Whose, strangers};
+use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::Attacker;
 use baton_abi::control::{NodeId, Object, Request, Strength};
 use std::io;
@@ -15,7 +15,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a client sends a server references to its own nodes until the table of handles is full",
     whose: Whose::Strangers,
-    play: Play::Siege(|run| Siege::of([strangers(NAME, run.scale.of(2, 8))])),
+    play: Play::Load(|run| Load::of([strangers(NAME, run.scale.of(2, 8))])),
     attack,
 };
 

@@ -3,7 +3,7 @@
 use super::{Attack, Play, Run, Whose};
 use crate::attacker::{Attacker, CONTEXT};
 use crate::fork::{Forked, end, fork};
-use crate::stage::{Force, Setting, Stage};
+use crate::stage::{Group, Setting, Stage};
 use crate::verdict::Findings;
 use baton_driver::process::{Parcel, Process};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -26,7 +26,7 @@ pub const ATTACK: Attack = Attack {
 
 fn play(run: &Run) -> io::Result<Findings> {
     let mut stage = Stage::set(run, Setting::default())?;
-    stage.prepare(&[Force { attack: NAME, user: None, processes: 1 }])?;
+    stage.prepare(&[Group { attack: NAME, user: None, processes: 1 }])?;
     stage.go();
     let ends = stage.await_attackers();
     let well = ends.iter().all(|ends| ends.starts_with("well"));

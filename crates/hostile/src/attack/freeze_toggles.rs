@@ -1,7 +1,7 @@
-//! A process freezes and thaws itself: everybody who holds a node of its is told each time, also one
-//! that is stopped and cannot read.
+//! A process freezes and thaws itself: every holder of a node of its is told each time, also a
+//! holder that is stopped and cannot read.
 
-use super::{Attack, Play, Siege, Whose, strangers};
+use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::Attacker;
 use baton_abi::control::{NodeId, Object, Reply, Request, Strength};
 use std::io;
@@ -14,7 +14,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a process freezes and thaws itself while a holder of its node is stopped",
     whose: Whose::Strangers,
-    play: Play::Siege(|_| Siege { stopped_server: true, ..Siege::of([strangers(NAME, 1)]) }),
+    play: Play::Load(|_| Load { stopped_server: true, ..Load::of([strangers(NAME, 1)]) }),
     attack,
 };
 

@@ -1,7 +1,7 @@
 //! Descriptors for messages that never come fill a server's table: the server can then take no
 //! channel from the broker, and must neither take that for the broker's end nor stay so.
 
-use super::{Attack, Play, Siege, Whose, strangers};
+use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::Attacker;
 use crate::stage::Setting;
 use baton_hostile::engine::{self, MAX_DESCRIPTORS};
@@ -22,10 +22,10 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "one client sends a server descriptors for messages that never come",
     whose: Whose::Strangers,
-    play: Play::Siege(|run| {
+    play: Play::Load(|run| {
         let server_descriptors = run.scale.of(1024, 8192);
         let setting = Setting { server_descriptors, ..Setting::default() };
-        Siege { setting, ..Siege::of([strangers(NAME, 1)]) }
+        Load { setting, ..Load::of([strangers(NAME, 1)]) }
     }),
     attack,
 };

@@ -1,6 +1,6 @@
 //! Channels of one user's many engines fill a server's descriptor table.
 
-use super::{Attack, Play, Siege, Whose, strangers};
+use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::Attacker;
 use crate::stage::Setting;
 use baton_abi::control::{Reply, Request};
@@ -16,11 +16,11 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "one user's engines open as many channels to a server as they may",
     whose: Whose::Strangers,
-    play: Play::Siege(|run| {
+    play: Play::Load(|run| {
         let server_descriptors = run.scale.of(1024, 4096);
-        let forces = [strangers(NAME, run.scale.of(2, 8))];
+        let groups = [strangers(NAME, run.scale.of(2, 8))];
         let setting = Setting { server_descriptors, ..Setting::default() };
-        Siege { setting, ..Siege::of(forces) }
+        Load { setting, ..Load::of(groups) }
     }),
     attack,
 };

@@ -23,7 +23,7 @@ fn play(run: &Run) -> io::Result<Findings> {
     let mut stage = Stage::set(run, Setting::default())?;
     stage.prepare(&[strangers(NAME, 1)])?;
     stage.go();
-    stage.endure(run.at_least());
+    stage.probe_during(run.at_least());
     let name = "of-root".to_owned();
     let added = engine::observe(&stage.socket())
         .and_then(|observer| engine::greet(&observer, &Request::AddContext { name }, &[]));

@@ -1,8 +1,8 @@
 //! Devices of one user take the broker's descriptors.
 
-use super::{Attack, Play, STRANGER, Siege, Whose, strangers};
+use super::{Attack, Load, Play, STRANGER, Whose, strangers};
 use crate::attacker::Attacker;
-use crate::stage::{Force, Setting};
+use crate::stage::{Group, Setting};
 use std::io;
 
 const NAME: &str = "many_devices";
@@ -13,13 +13,13 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "two users open as many devices as they may",
     whose: Whose::Strangers,
-    play: Play::Siege(|run| {
+    play: Play::Load(|run| {
         let broker_descriptors = run.scale.of(2_048, 16_384);
         let processes = run.scale.of(1, 5);
-        let other = Force { attack: NAME, user: Some(STRANGER + 1), processes };
-        let forces = [strangers(NAME, processes), other];
+        let other = Group { attack: NAME, user: Some(STRANGER + 1), processes };
+        let groups = [strangers(NAME, processes), other];
         let setting = Setting { broker_descriptors, ..Setting::default() };
-        Siege { setting, ..Siege::of(forces) }
+        Load { setting, ..Load::of(groups) }
     }),
     attack,
 };

@@ -1,7 +1,7 @@
 //! One user's engines ask all the time: another user's requests are not to wait for a request of
 //! each of them.
 
-use super::{Attack, Play, Run, Siege, Whose, strangers};
+use super::{Attack, Load, Play, Run, Whose, strangers};
 use crate::attacker::{Attacker, CONTEXT};
 use crate::stage::{Setting, Stage};
 use crate::verdict::Findings;
@@ -29,7 +29,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "one user's many engines ask the broker all the time",
     whose: Whose::Strangers,
-    play: Play::Both(|_| Siege::of([strangers(NAME, PROCESSES)]), play),
+    play: Play::Both(|_| Load::of([strangers(NAME, PROCESSES)]), play),
     attack,
 };
 
@@ -38,7 +38,7 @@ fn play(run: &Run) -> io::Result<Findings> {
     let victim = BareEngine::open(&stage.socket(), CONTEXT)?;
     stage.prepare(&[strangers(NAME, PROCESSES)])?;
     stage.go();
-    stage.endure(run.at_least());
+    stage.probe_during(run.at_least());
     let before = stage.served();
     ask(&victim)?;
     let served = stage.served() - before;

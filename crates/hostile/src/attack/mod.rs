@@ -1,7 +1,7 @@
 //! The attacks, one a file, named after what they do.
 //!
-//! Each has two sides: `play` is the run's, which sets the stage and judges; `attack` is that of the
-//! attack's processes, of which each is another user's and speaks whatever protocol it likes.
+//! Each has two sides: `play` is the run's, which sets the stage and judges; `attack` is that of
+//! the attack's processes. These are other users' and speak whatever protocol they like.
 //!
 //! **Invariant**: an attack is bounded in what it does and for how long, whatever the others do.
 
@@ -34,7 +34,7 @@ mod unread_events;
 
 use crate::attacker::Attacker;
 use crate::scale::Scale;
-use crate::stage::{Force, Setting, Stage};
+use crate::stage::{Group, Setting, Stage};
 use crate::verdict::{Findings, Outcome, Verdict};
 use rustix::process::Signal;
 use std::io;
@@ -71,34 +71,34 @@ pub enum Whose {
 #[derive(Clone, Copy)]
 pub enum Play {
     /// Attackers do what they do among honest parties, and leave.
-    Siege(fn(&Run) -> Siege),
+    Load(fn(&Run) -> Load),
     /// In a way of its own. An error is the system's, and no verdict.
     Own(fn(&Run) -> io::Result<Findings>),
-    /// In a way of its own, and measured as a siege.
-    Both(fn(&Run) -> Siege, fn(&Run) -> io::Result<Findings>),
+    /// In a way of its own, and measured as a load.
+    Both(fn(&Run) -> Load, fn(&Run) -> io::Result<Findings>),
 }
 
 /// Attackers, and how the honest parties are started.
 #[derive(Clone, Debug, Default)]
-pub struct Siege {
+pub struct Load {
     pub setting: Setting,
     /// Those that prepare what the others use, and are done before these begin.
-    pub sappers: Vec<Force>,
-    pub forces: Vec<Force>,
+    pub preparers: Vec<Group>,
+    pub groups: Vec<Group>,
     /// The server is stopped until the attackers hold all that they want.
     pub stopped_server: bool,
 }
 
-impl Siege {
+impl Load {
     /// Among honest parties that are started as usual.
-    pub fn of(forces: impl IntoIterator<Item = Force>) -> Siege {
-        Siege { forces: forces.into_iter().collect(), ..Siege::default() }
+    pub fn of(groups: impl IntoIterator<Item = Group>) -> Load {
+        Load { groups: groups.into_iter().collect(), ..Load::default() }
     }
 
-    /// Has the sappers do their work.
+    /// Has the preparers do their work.
     pub fn prepare(&self, stage: &mut Stage) -> io::Result<()> {
-        if !self.sappers.is_empty() {
-            stage.prepare(&self.sappers)?;
+        if !self.preparers.is_empty() {
+            stage.prepare(&self.preparers)?;
             stage.go();
             stage.await_attackers();
         }
@@ -108,7 +108,7 @@ impl Siege {
     fn play(&self, run: &Run) -> io::Result<Findings> {
         let mut stage = Stage::set(run, self.setting)?;
         self.prepare(&mut stage)?;
-        stage.prepare(&self.forces)?;
+        stage.prepare(&self.groups)?;
         if self.stopped_server {
             stage.server.signal(Signal::STOP);
             stage.go();
@@ -117,7 +117,7 @@ impl Siege {
         } else {
             stage.go();
         }
-        stage.endure(run.at_least());
+        stage.probe_during(run.at_least());
         Ok(stage.finish())
     }
 }
@@ -176,9 +176,9 @@ impl Attack {
     }
 
     /// What victims are measured in, if they are.
-    pub fn siege(&self, run: &Run) -> Option<Siege> {
+    pub fn load(&self, run: &Run) -> Option<Load> {
         match self.play {
-            Play::Siege(siege) | Play::Both(siege, _) => Some(siege(run)),
+            Play::Load(load) | Play::Both(load, _) => Some(load(run)),
             Play::Own(_) => None,
         }
     }
@@ -192,7 +192,7 @@ impl Attack {
             return Verdict { name, outcome, findings, notes: Vec::new(), seconds: 0.0 };
         }
         let played = match self.play {
-            Play::Siege(siege) => siege(run).play(run),
+            Play::Load(load) => load(run).play(run),
             Play::Own(play) | Play::Both(_, play) => play(run),
         };
         let findings = played.unwrap_or_else(|error| {
@@ -205,6 +205,38 @@ impl Attack {
 }
 
 /// So many processes of one stranger's.
-fn strangers(attack: &'static str, processes: usize) -> Force {
-    Force { attack, user: Some(STRANGER), processes }
+fn strangers(attack: &'static str, processes: usize) -> Group {
+    Group { attack, user: Some(STRANGER), processes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_file_is_the_attack_that_it_is_named_after() {
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/attack");
+        let files = std::fs::read_dir(directory).expect("the sources").map(|entry| {
+            let path = entry.expect("the sources").path();
+            path.file_stem().expect("a name").to_string_lossy().into_owned()
+        });
+        let files: BTreeSet<String> = files.filter(|name| name != "mod").collect();
+        let names: BTreeSet<String> = ALL.iter().map(|attack| attack.name.to_owned()).collect();
+        assert_eq!(names, files);
+        assert_eq!(names.len(), ALL.len(), "two attacks have one name");
+    }
+
+    #[test]
+    fn the_attackers_of_a_siege_are_found_by_their_name() {
+        for scale in [Scale::Short, Scale::Long] {
+            let run = Run { scale, patience: Duration::ZERO };
+            for load in ALL.iter().filter_map(|attack| attack.load(&run)) {
+                for group in load.preparers.iter().chain(&load.groups) {
+                    assert!(find(group.attack).is_some(), "{}", group.attack);
+                    assert!(group.processes > 0);
+                }
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! One-way calls by the typed API, as fast as they go.
 
-use super::{Attack, Play, Siege, Whose, strangers};
+use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::{Attacker, CONTEXT};
 use baton_driver::process::{Parcel, Process};
 use std::io;
@@ -11,7 +11,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "clients send a server one-way calls as fast as they can",
     whose: Whose::Strangers,
-    play: Play::Siege(|_| Siege::of([strangers(NAME, 2)])),
+    play: Play::Load(|_| Load::of([strangers(NAME, 2)])),
     attack,
 };
 

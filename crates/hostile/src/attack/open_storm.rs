@@ -4,7 +4,7 @@ use super::{Attack, Play, Run, Whose};
 use crate::attacker::Attacker;
 use crate::budget;
 use crate::crowd::Crowd;
-use crate::stage::{Force, Setting, Stage};
+use crate::stage::{Group, Setting, Stage};
 use crate::verdict::Findings;
 use std::collections::BTreeMap;
 use std::io;
@@ -38,7 +38,7 @@ pub fn be_served(run: &Run, attack: &'static str) -> io::Result<Findings> {
         ..Setting::default()
     };
     let mut stage = Stage::set(&run, setting)?;
-    stage.prepare(&[Force { attack, user: None, processes: 1 }])?;
+    stage.prepare(&[Group { attack, user: None, processes: 1 }])?;
     stage.go();
     let heard = stage.await_attackers();
     let all = heard.iter().all(|heard| heard.starts_with("all"));

@@ -1,6 +1,6 @@
 //! Real-time lanes are asked for without the right to have any.
 
-use super::{Attack, Play, Siege, Whose, strangers};
+use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::Attacker;
 use baton_abi::control::Request;
 use baton_abi::lane::LANES;
@@ -14,7 +14,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a client asks for real-time loopers for all of its lanes, and as a looper, all the time",
     whose: Whose::Strangers,
-    play: Play::Siege(|_| Siege::of([strangers(NAME, 2)])),
+    play: Play::Load(|_| Load::of([strangers(NAME, 2)])),
     attack,
 };
 

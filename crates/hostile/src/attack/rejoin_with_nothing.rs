@@ -4,7 +4,7 @@
 use super::{Attack, Play, Run, Whose};
 use crate::attacker::Attacker;
 use crate::honest::Amount;
-use crate::stage::{Force, Setting, Stage};
+use crate::stage::{Group, Setting, Stage};
 use crate::verdict::Findings;
 use baton_abi::claim::Claim;
 use baton_abi::control::{NodeId, ProcessId, Request};
@@ -30,12 +30,12 @@ pub const ATTACK: Attack = Attack {
 fn play(run: &Run) -> io::Result<Findings> {
     let mut stage = Stage::set(run, Setting::default())?;
     let user = rustix::process::geteuid().is_root().then_some(super::STRANGER);
-    stage.prepare(&[Force { attack: NAME, user, processes: 1 }])?;
+    stage.prepare(&[Group { attack: NAME, user, processes: 1 }])?;
     stage.restart_broker()?;
     stage.ask_client("plain", Amount::of(100), "after the broker's restart");
     stage.go();
     stage.await_attackers();
-    stage.relieve();
+    stage.dismiss();
     stage.rest_of_grace();
     stage.ask_client("object", Amount::of(10), "after the time for coming back");
     Ok(stage.finish())

@@ -1,9 +1,9 @@
 //! Reports are asked for that cost as much as there are handles, by processes that have ended.
 
-use super::{Attack, Play, STRANGER, Siege, Whose, strangers};
+use super::{Attack, Load, Play, STRANGER, Whose, strangers};
 use crate::attacker::Attacker;
 use crate::honest::{GET, KEEP};
-use crate::stage::Force;
+use crate::stage::Group;
 use baton_abi::control::{
     Cursor, Event, Granted, NodeId, Object, ProcessId, Request, Strength, encode,
 };
@@ -30,10 +30,10 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "observers of a state with many handles ask for reports and leave without reading them",
     whose: Whose::Strangers,
-    play: Play::Siege(|run| {
-        let sappers = vec![strangers(NAME, run.scale.of(4, 16))];
-        let asking = Force { attack: NAME, user: Some(STRANGER + 1), processes: 1 };
-        Siege { sappers, ..Siege::of([asking]) }
+    play: Play::Load(|run| {
+        let preparers = vec![strangers(NAME, run.scale.of(4, 16))];
+        let asking = Group { attack: NAME, user: Some(STRANGER + 1), processes: 1 };
+        Load { preparers, ..Load::of([asking]) }
     }),
     attack,
 };

@@ -1,8 +1,8 @@
 //! Connections that never greet.
 
-use super::{Attack, Play, STRANGER, Siege, Whose, strangers};
+use super::{Attack, Load, Play, STRANGER, Whose, strangers};
 use crate::attacker::Attacker;
-use crate::stage::{Force, Setting};
+use crate::stage::{Group, Setting};
 use baton_hostile::engine;
 use std::io;
 
@@ -14,13 +14,13 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "two users connect as often as they may, and say nothing",
     whose: Whose::Strangers,
-    play: Play::Siege(|run| {
+    play: Play::Load(|run| {
         let broker_descriptors = run.scale.of(2_048, 8_192);
         let processes = run.scale.of(1, 4);
-        let other = Force { attack: NAME, user: Some(STRANGER + 1), processes };
-        let forces = [strangers(NAME, processes), other];
+        let other = Group { attack: NAME, user: Some(STRANGER + 1), processes };
+        let groups = [strangers(NAME, processes), other];
         let setting = Setting { broker_descriptors, ..Setting::default() };
-        Siege { setting, ..Siege::of(forces) }
+        Load { setting, ..Load::of(groups) }
     }),
     attack,
 };

@@ -28,7 +28,7 @@ fn play(run: &Run) -> io::Result<Findings> {
     let held = stage.await_attackers();
     let harm = "a stranger manages a context of root's broker";
     stage.findings.expect(held.iter().all(|held| held.starts_with("refused")), harm);
-    stage.relieve();
+    stage.dismiss();
     for context in CONTEXTS {
         let became = BareEngine::open(&stage.socket(), context)
             .and_then(|engine| engine.must(&MANAGE).map(drop));

@@ -1,6 +1,6 @@
 //! Whatever causes a server events is asked for while that server is stopped.
 
-use super::{Attack, Play, Siege, Whose, strangers};
+use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::Attacker;
 use baton_abi::control::{NodeId, Object, Reply, Request, Strength, TicketId};
 use std::io;
@@ -15,7 +15,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "clients flood a server that is stopped with tickets, channels and cancelled tickets",
     whose: Whose::Strangers,
-    play: Play::Siege(|_| Siege { stopped_server: true, ..Siege::of([strangers(NAME, 2)]) }),
+    play: Play::Load(|_| Load { stopped_server: true, ..Load::of([strangers(NAME, 2)]) }),
     attack,
 };
 

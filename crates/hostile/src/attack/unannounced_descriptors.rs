@@ -1,6 +1,6 @@
 //! Descriptors that come with doorbells, and more or fewer of them than their message announces.
 
-use super::{Attack, Play, Siege, Whose, strangers};
+use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::Attacker;
 use crate::stage::Setting;
 use baton_hostile::engine::{self, MAX_DESCRIPTORS};
@@ -29,9 +29,9 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a client sends other descriptors than it announces",
     whose: Whose::Strangers,
-    play: Play::Siege(|_| {
+    play: Play::Load(|_| {
         let setting = Setting { server_descriptors: 512, ..Setting::default() };
-        Siege { setting, ..Siege::of([strangers(NAME, 2)]) }
+        Load { setting, ..Load::of([strangers(NAME, 2)]) }
     }),
     attack,
 };

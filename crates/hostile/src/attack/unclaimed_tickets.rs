@@ -1,6 +1,6 @@
 //! Tickets for transactions that never come: what they bring waits at the server.
 
-use super::{Attack, Play, Siege, Whose, strangers};
+use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::Attacker;
 use baton_abi::control::{MAX_OBJECTS, NodeId, Object, Reply, Request, Strength};
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a client announces transactions with objects and sends none",
     whose: Whose::Strangers,
-    play: Play::Siege(|run| Siege::of([strangers(NAME, run.scale.of(2, 8))])),
+    play: Play::Load(|run| Load::of([strangers(NAME, run.scale.of(2, 8))])),
     attack,
 };
 

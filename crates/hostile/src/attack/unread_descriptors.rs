@@ -1,7 +1,7 @@
 //! Descriptors that nobody receives count against the broker's user, and past its limit the kernel
 //! lets it send none to anybody.
 
-use super::{Attack, Play, Siege, Whose, strangers};
+use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::Attacker;
 use crate::stage::Setting;
 use baton_abi::control::{Reply, Request};
@@ -17,11 +17,11 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "engines open channels and leave the descriptors unread",
     whose: Whose::Strangers,
-    play: Play::Siege(|run| {
+    play: Play::Load(|run| {
         let broker_descriptors = run.scale.of(1_500, 6_000);
-        let forces = [strangers(NAME, run.scale.of(2, 8))];
+        let groups = [strangers(NAME, run.scale.of(2, 8))];
         let setting = Setting { broker_descriptors, ..Setting::default() };
-        Siege { setting, ..Siege::of(forces) }
+        Load { setting, ..Load::of(groups) }
     }),
     attack,
 };

@@ -1,7 +1,7 @@
 //! Events that their engine does not read wait at the broker.
 
 use super::report_flood::introduce;
-use super::{Attack, Play, Siege, Whose, strangers};
+use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::Attacker;
 use baton_abi::control::{MAX_OBJECTS, NodeId, Object, Request, Strength, encode};
 use baton_hostile::engine::send_now;
@@ -20,7 +20,7 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "engines cause each other events and do not read them",
     whose: Whose::Strangers,
-    play: Play::Siege(|run| Siege::of([strangers(NAME, run.scale.of(2, 8))])),
+    play: Play::Load(|run| Load::of([strangers(NAME, run.scale.of(2, 8))])),
     attack,
 };
 
