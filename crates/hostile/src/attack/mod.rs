@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_attackers_of_a_siege_are_found_by_their_name() {
+    fn the_attackers_of_a_load_are_found_by_their_name() {
         for scale in [Scale::Short, Scale::Long] {
             let run = Run { scale, patience: Duration::ZERO };
             for load in ALL.iter().filter_map(|attack| attack.load(&run)) {
