@@ -16,6 +16,7 @@ help:
 	@echo 'make setup      install what building and testing needs'
 	@echo 'make build      build baton: $(BATON)'
 	@echo 'make test       all tests'
+	@echo 'make test-hostile  what strangers may do to others, and whether these survive: HOSTILE='
 	@echo 'make test-clients  programs of others, fetched over the network'
 	@echo 'make conformance   the same scenarios on Baton and on the kernel, in a guest: SEEDS= KERNEL= FAMILY='
 	@echo 'make coverage-conformance   what of the engine and the broker those scenarios reach'
@@ -40,8 +41,8 @@ build:
 	@echo 'build: baton'
 	@$(CARGO) build --release --quiet
 
-.PHONY: test test-workspace test-instructions test-loom test-uapi test-programs test-rsbinder test-host test-conformance
-test: test-workspace test-instructions test-loom test-uapi test-programs test-rsbinder test-host test-conformance
+.PHONY: test test-workspace test-instructions test-loom test-uapi test-programs test-rsbinder test-host test-hostile test-conformance
+test: test-workspace test-instructions test-loom test-uapi test-programs test-rsbinder test-host test-hostile test-conformance
 
 test-workspace: setup
 	@echo 'test: workspace'
@@ -75,6 +76,11 @@ test-rsbinder: setup build
 test-host: setup build
 	@echo 'test: a host of services'
 	@tests/host/run
+
+# HOSTILE=: which attacks, and --long for as large as the machine's limits allow.
+test-hostile: setup build
+	@echo 'test: what strangers may do to others'
+	@target/release/hostile run $(HOSTILE)
 
 # Beside the kernel's own drivers, in guests. The first run fetches Debian's kernels.
 CONFORMANCE := BATON_LOG=off target/release/conformance compare --baton $(BATON) --binder-vm tools/binder-vm \

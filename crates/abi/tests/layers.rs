@@ -38,6 +38,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("baton-conformance", &["baton-abi"]),
+    // Attackers speak the wire format, honest parties the typed API, both to a broker.
+    ("baton-hostile", &["baton-abi", "baton-shm", "baton-broker", "baton-driver", "baton-bench"]),
     (
         "baton-bench",
         &[
@@ -113,6 +115,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("bench/src/nucleus/sampler.rs", "a handler that reads what it has interrupted"),
     ("bench/src/nucleus/signalled.rs", "a handler before the kernel's"),
     ("bench/src/nucleus/switching.rs", "switches stacks by hand"),
+    ("hostile/src/fork.rs", "fork, which rustix lacks"),
     ("bench/src/systems/uapi.rs", "speaks the raw interface as a program would"),
 ];
 
@@ -336,6 +339,18 @@ fn the_tests_that_hold_invariants_exist() {
     };
     let gone: Vec<_> = names.into_iter().filter(|name| !exists(name)).collect();
     assert_eq!(gone, [""; 0], "no such tests");
+}
+
+/// ARCHITECTURE.md names an attack of the hostile suite for some invariants.
+#[test]
+fn the_attacks_that_hold_invariants_exist() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let names = text.split('`').skip(1).step_by(2).filter_map(|name| {
+        let file = name.strip_prefix("attack/")?;
+        file.ends_with(".rs").then(|| root().join("crates/hostile/src/attack").join(file))
+    });
+    let (there, gone): (Vec<_>, Vec<_>) = names.partition(|path| path.exists());
+    assert!(there.len() > 10 && gone.is_empty(), "no such attacks: {gone:?}");
 }
 
 /// A test of the uapi that is left out on Baton names the rule in docs/differences.md.

@@ -125,7 +125,7 @@ fn either_socket_ends_an_engine() {
     let directory = Directory::new();
     let daemon = daemon(&directory);
     let (manager, client) = manager_and_client(daemon.socket());
-    let Fake { requests, events, identity, .. } = client;
+    let BareEngine { requests, events, identity, .. } = client.0;
     drop(events);
     assert_eq!(manager.event(), Event::Dead { process: identity.process });
     assert!(receive(&requests).is_none());
@@ -157,7 +157,7 @@ fn what_an_engine_sent_before_it_gave_up_its_events_counts() {
     let directory = Directory::new();
     let daemon = daemon(&directory);
     let (manager, client) = manager_and_client(daemon.socket());
-    let Fake { requests, events, identity, .. } = client;
+    let BareEngine { requests, events, identity, .. } = client.0;
     for ticket in (1..=500).map(TicketId) {
         let cancel = Request::CancelTicket { target: manager.id(), ticket };
         send(&requests, &encode(&cancel), &[]).unwrap();

@@ -4,17 +4,15 @@
 
 use baton_abi::claim::Claim;
 use baton_abi::control::*;
-use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES};
 pub use baton_broker::{Config, Running};
-use baton_shm::mapping::{self, Mapping};
+use baton_hostile::engine;
+pub use baton_hostile::engine::{BareEngine, connect, send};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::*;
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 /// A directory of this test's own.
 pub struct Directory(PathBuf);
@@ -42,57 +40,20 @@ impl Drop for Directory {
 pub const REPORT: Request =
     Request::Report { from: Cursor { process: 0, part: Part::Process, after: 0 } };
 
-/// A connection that has said nothing.
-pub fn connect(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-    patient(&socket);
-    Ok(socket)
-}
-
-/// A failing test ends instead of hanging.
-fn patient(socket: impl AsFd) {
-    let timeout = Some(Duration::from_secs(60));
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, timeout).unwrap();
-}
-
-pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty() {
-        assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)));
-    }
-    sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL).map(|_| ())
-}
-
 /// One packet; `None` at the end of the connection.
-pub fn receive(socket: impl AsFd) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
-    let mut bytes = vec![0; MAX_PACKET_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(&mut bytes)];
-    let received = match recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
-        Ok(received) => received.bytes,
-        Err(Errno::CONNRESET) => 0,
-        Err(errno) => panic!("receive: {errno}"),
-    };
-    let mut descriptors = Vec::new();
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(these) = message {
-            descriptors.extend(these);
-        }
+pub fn receive(socket: impl AsFd) -> Option<engine::Packet> {
+    match engine::receive(socket) {
+        Err(Errno::CONNRESET) => None,
+        received => Some(received.unwrap()),
     }
-    bytes.truncate(received);
-    (received > 0).then_some((bytes, descriptors))
 }
 
 pub fn front_page() -> OwnedFd {
-    mapping::create("front", FRONT_BYTES).unwrap()
+    engine::front_page().unwrap()
 }
 
 pub fn tally_page() -> OwnedFd {
-    mapping::create("tally", TALLY_BYTES).unwrap()
+    engine::tally_page().unwrap()
 }
 
 /// Greets with whatever is given; the reply, if there is one.
@@ -107,9 +68,7 @@ pub fn greet(
 
 /// A connection of an observer.
 pub fn observe(path: &Path) -> OwnedFd {
-    let socket = connect(path).unwrap();
-    assert_eq!(ask(&socket, &Request::Observe { version: VERSION }), Some(Reply::Done));
-    socket
+    engine::observe(path).unwrap()
 }
 
 /// A reply, or `None` if the broker closed the connection instead.
@@ -126,64 +85,34 @@ pub fn listen(path: &Path) -> OwnedFd {
     socket
 }
 
-pub struct Fake {
-    pub requests: OwnedFd,
-    pub events: OwnedFd,
-    pub identity: Identity,
-    pub front: Mapping<FRONT_BYTES>,
-    /// The files of its front page and its tally page.
-    pub pages: [OwnedFd; 2],
-    pub era: u32,
-    pub card: Vec<u8>,
+/// An engine whose failures are the test's.
+pub struct Fake(pub BareEngine);
+
+impl Deref for Fake {
+    type Target = BareEngine;
+
+    fn deref(&self) -> &BareEngine {
+        &self.0
+    }
 }
 
 impl Fake {
     pub fn open(path: &Path, context: &str) -> Result<Fake, Errno> {
-        let file = front_page();
-        let front = Mapping::<FRONT_BYTES>::new(&file, mapping::Access::ReadWrite).unwrap();
-        let hello = Request::Hello { version: VERSION, context: context.into(), channels: 4096 };
-        Fake::greet_with(path, &hello, front, [file, tally_page()])
+        BareEngine::open(path, context).map(Fake)
     }
 
     /// The same engine at the next broker. It has yet to make its claims.
     pub fn resume(self, path: &Path) -> Result<Fake, Errno> {
-        let card = self.card.clone();
-        self.resume_as(path, card)
+        self.0.resume(path).map(Fake)
     }
 
     /// With a card that may be another's.
     pub fn resume_as(self, path: &Path, card: Vec<u8>) -> Result<Fake, Errno> {
-        let resume = Request::Resume { version: VERSION, card, channels: 4096 };
-        Fake::greet_with(path, &resume, self.front, self.pages)
-    }
-
-    fn greet_with(
-        path: &Path,
-        greeting: &Request,
-        front: Mapping<FRONT_BYTES>,
-        pages: [OwnedFd; 2],
-    ) -> Result<Fake, Errno> {
-        let requests = connect(path)?;
-        let (reply, mut descriptors) =
-            greet(&requests, greeting, &pages.each_ref().map(AsFd::as_fd))
-                .ok_or(Errno::CONNRESET)?;
-        match reply {
-            Reply::Welcome { identity, era, card, .. } => {
-                let events = descriptors.pop().expect("a welcome carries the event socket");
-                patient(&events);
-                Ok(Fake { requests, events, identity, front, pages, era, card })
-            }
-            Reply::Refused { errno } => Err(Errno::from_raw_os_error(errno)),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    pub fn id(&self) -> ProcessId {
-        self.identity.process
+        self.0.resume_as(path, card).map(Fake)
     }
 
     pub fn tell(&self, request: Request) {
-        send(&self.requests, &encode(&request), &[]).unwrap();
+        self.0.tell(&request).unwrap();
     }
 
     /// All that it had, in one go.
@@ -194,8 +123,7 @@ impl Fake {
 
     /// `None` if the broker closed the connection instead of answering.
     pub fn ask(&self, request: Request) -> Option<Reply> {
-        self.tell(request);
-        receive(&self.requests).map(|(bytes, _)| decode(&bytes).unwrap())
+        ask(&self.requests, &request)
     }
 
     pub fn event(&self) -> Event {
@@ -204,14 +132,11 @@ impl Fake {
 
     /// The next event, if it is there already.
     pub fn event_now(&self) -> Option<Event> {
-        let mut bytes = vec![0; MAX_PACKET_BYTES];
-        let (length, _) = recv(&self.events, &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
-        decode(&bytes[..length])
+        self.0.event_now().ok().map(|(event, _)| event)
     }
 
     pub fn event_with_descriptors(&self) -> (Event, Vec<OwnedFd>) {
-        let (bytes, descriptors) = receive(&self.events).expect("the event stream ended");
-        (decode(&bytes).unwrap(), descriptors)
+        self.0.event().expect("the event stream goes on")
     }
 
     /// Every event that was caused before now.

@@ -1,0 +1,45 @@
+//! A process freezes and thaws itself: every holder of a node of its is told each time, also a
+//! holder that is stopped and cannot read.
+
+use super::{Attack, Load, Play, Whose, strangers};
+use crate::attacker::Attacker;
+use baton_abi::control::{NodeId, Object, Reply, Request, Strength};
+use std::io;
+
+const NAME: &str = "freeze_toggles";
+/// More than the broker keeps for one that does not read.
+const TOGGLES: u32 = 70_000;
+
+pub const ATTACK: Attack = Attack {
+    name: NAME,
+    what: "a process freezes and thaws itself while a holder of its node is stopped",
+    whose: Whose::Strangers,
+    play: Play::Load(|_| Load { stopped_server: true, ..Load::of([strangers(NAME, 1)]) }),
+    attack,
+};
+
+fn attack(attacker: &Attacker) -> io::Result<()> {
+    let engine = attacker.engine()?;
+    let target = engine.manager()?;
+    let _channel = engine.channel_to(target)?;
+    let object = Object::Node { node: NodeId(1), strength: Strength::Strong, flags: 0 };
+    engine.translate(target, vec![object])?;
+    attacker.ready();
+    let pid = std::process::id();
+    let mut toggled = 0u32;
+    while attacker.goes_on() {
+        let frozen = toggled.is_multiple_of(2);
+        let answer = engine.ask(&Request::Freeze { pid, frozen });
+        engine.skip_events();
+        let is_refused = !matches!(answer, Ok(Reply::Freeze { .. }));
+        if is_refused || toggled == TOGGLES {
+            attacker.holding(&format!("{toggled} toggles, the last one: {answer:?}"));
+        }
+        if is_refused {
+            attacker.stay();
+        }
+        toggled = toggled.wrapping_add(1);
+        attacker.count(1);
+    }
+    Ok(())
+}

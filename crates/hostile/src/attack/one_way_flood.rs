@@ -1,0 +1,31 @@
+//! One-way calls by the typed API, as fast as they go.
+
+use super::{Attack, Load, Play, Whose, strangers};
+use crate::attacker::{Attacker, CONTEXT};
+use baton_driver::process::{Parcel, Process};
+use std::io;
+
+const NAME: &str = "one_way_flood";
+
+pub const ATTACK: Attack = Attack {
+    name: NAME,
+    what: "clients send a server one-way calls as fast as they can",
+    whose: Whose::Strangers,
+    play: Play::Load(|_| Load::of([strangers(NAME, 2)])),
+    attack,
+};
+
+fn attack(attacker: &Attacker) -> io::Result<()> {
+    let process = Process::open(CONTEXT, &attacker.socket).map_err(io::Error::other)?;
+    let manager = process.context_manager().map_err(io::Error::other)?;
+    let parcel = Parcel::from(&[7; 256][..]);
+    attacker.ready();
+    attacker.holding("");
+    while attacker.goes_on() {
+        // That there is no room is what it wants.
+        if process.one_way(&manager, 1, &parcel).is_ok() {
+            attacker.count(1);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! Many processes open at once: all are served, and none is refused because others are before it.
+
+use super::{Attack, Play, Run, Whose};
+use crate::attacker::Attacker;
+use crate::budget;
+use crate::crowd::Crowd;
+use crate::stage::{Group, Setting, Stage};
+use crate::verdict::Findings;
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+const NAME: &str = "open_storm";
+/// Processes that open at once.
+const PROCESSES: usize = 2_000;
+/// How long all of them may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub const ATTACK: Attack = Attack {
+    name: NAME,
+    what: "two thousand honest processes open at once",
+    whose: Whose::Anybodys,
+    play: Play::Own(play),
+    attack: |attacker| gather(attacker, PROCESSES),
+};
+
+fn play(run: &Run) -> io::Result<Findings> {
+    be_served(run, NAME)
+}
+
+/// Every member of a crowd is answered.
+pub fn be_served(run: &Run, attack: &'static str) -> io::Result<Findings> {
+    let run = Run { patience: run.patience.max(PATIENCE), ..*run };
+    let setting = Setting {
+        broker_descriptors: 19_000,
+        server_descriptors: 19_000,
+        server_growth_bytes: budget::SERVER_OF_CROWD_BYTES,
+        ..Setting::default()
+    };
+    let mut stage = Stage::set(&run, setting)?;
+    stage.prepare(&[Group { attack, user: None, processes: 1 }])?;
+    stage.go();
+    let heard = stage.await_attackers();
+    let all = heard.iter().all(|heard| heard.starts_with("all"));
+    stage.findings.expect(all, "not all processes that opened at once were served");
+    stage.probe("with all of them there");
+    Ok(stage.finish())
+}
+
+/// A crowd that calls, and stays until it is to leave: of so many members, unless the run tells it
+/// another number.
+pub fn gather(attacker: &Attacker, members: usize) -> io::Result<()> {
+    let members = attacker.ready().unwrap_or(members);
+    let begin = Instant::now();
+    let crowd = Crowd::start(&attacker.socket, members)?;
+    let called = crowd.hear(PATIENCE);
+    let mut times: Vec<_> = called.iter().filter_map(|called| called.as_ref().ok()).collect();
+    times.sort();
+    let at = |share: usize| times.get((times.len() * share / 100).min(times.len().max(1) - 1));
+    let milliseconds = |share| at(share).map_or(0, |time| time.as_millis());
+    let mut refused = BTreeMap::<String, usize>::new();
+    for errno in called.iter().filter_map(|called| called.as_ref().err()) {
+        *refused.entry(errno.to_string()).or_default() += 1;
+    }
+    let (whole, said) = (begin.elapsed().as_millis(), members - called.len());
+    let who = if times.len() == members { "all" } else { "some" };
+    attacker.holding(&format!(
+        "{who} in {whole} ms: {} of {members} served, first calls p50 {} ms, p99 {} ms; \
+         {said} hang; refused: {refused:?}",
+        times.len(),
+        milliseconds(50),
+        milliseconds(99),
+    ));
+    attacker.stay();
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! A server fills its own descriptor table: new clients wait or are refused as long as it is full,
+//! and are served afterwards.
+
+use super::{Attack, Play, Run, Whose};
+use crate::attacker::Attacker;
+use crate::honest::Amount;
+use crate::stage::{Refusal, Setting, Stage};
+use crate::verdict::Findings;
+use std::io;
+
+pub const ATTACK: Attack = Attack {
+    name: "own_table",
+    what: "a server opens as many files as it may, and closes them again",
+    whose: Whose::Anybodys,
+    play: Play::Own(play),
+    attack: |_: &Attacker| Ok(()),
+};
+
+fn play(run: &Run) -> io::Result<Findings> {
+    let mut stage = Stage::set(run, Setting { server_descriptors: 256, ..Setting::default() })?;
+    let patience = stage.patience;
+    stage.server.tell("exhaust");
+    let files = stage.server.hear("exhausted", patience).map_err(io::Error::other)?;
+    stage.findings.note(format!("the server has opened {files} files"));
+    stage.ask_client("plain", Amount::of(100), "while the table is full");
+    match stage.try_newcomer() {
+        Ok(_) => stage.findings.note("meanwhile a new client is served"),
+        Err(Refusal::Says(why)) => stage.findings.note(format!("meanwhile a new client: {why}")),
+        Err(Refusal::Hangs) => stage.findings.harm("while the table is full, a new client hangs"),
+    }
+    stage.server.tell("relax");
+    stage.server.hear("relaxed", patience).map_err(io::Error::other)?;
+    Ok(stage.finish())
+}

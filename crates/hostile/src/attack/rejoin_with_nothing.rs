@@ -1,0 +1,68 @@
+//! In the time that a broker gives its predecessor's engines to come back, one comes back, names a
+//! holder of its node that never comes, leaves, and comes back with nothing.
+
+use super::{Attack, Play, Run, Whose};
+use crate::attacker::Attacker;
+use crate::honest::Amount;
+use crate::stage::{Group, Setting, Stage};
+use crate::verdict::Findings;
+use baton_abi::claim::Claim;
+use baton_abi::control::{NodeId, ProcessId, Request};
+use baton_hostile::engine::BareEngine;
+use rustix::io::Errno;
+use std::io;
+use std::time::{Duration, Instant};
+
+const NAME: &str = "rejoin_with_nothing";
+/// A process of the first broker's that never comes back, and never was.
+const NOBODY: ProcessId = ProcessId(999_999);
+/// A broker that has not seen yet that its client is gone says so that long at most.
+const AT_MOST: Duration = Duration::from_secs(3);
+
+pub const ATTACK: Attack = Attack {
+    name: NAME,
+    what: "an engine of the broker before names a holder that never comes, and then nothing",
+    whose: Whose::Anybodys,
+    play: Play::Own(play),
+    attack,
+};
+
+fn play(run: &Run) -> io::Result<Findings> {
+    let mut stage = Stage::set(run, Setting::default())?;
+    let user = rustix::process::geteuid().is_root().then_some(super::STRANGER);
+    stage.prepare(&[Group { attack: NAME, user, processes: 1 }])?;
+    stage.restart_broker()?;
+    stage.ask_client("plain", Amount::of(100), "after the broker's restart");
+    stage.go();
+    stage.await_attackers();
+    stage.dismiss();
+    stage.rest_of_grace();
+    stage.ask_client("object", Amount::of(10), "after the time for coming back");
+    Ok(stage.finish())
+}
+
+fn attack(attacker: &Attacker) -> io::Result<()> {
+    let engine = attacker.engine()?;
+    attacker.ready();
+    let engine = engine.resume(&attacker.socket)?;
+    let node = |holder| Claim::Node { node: NodeId(1), flags: 0, strong: true, holder };
+    engine.tell(&Request::Claim { claims: vec![node(NOBODY)] })?;
+    engine.tell(&Request::Rejoin { manages: Vec::new() })?;
+    let engine = come_again(attacker, &engine)?;
+    engine.tell(&Request::Rejoin { manages: Vec::new() })?;
+    let heard = engine.ask(&Request::ContextManager);
+    attacker.holding(&format!("{:?}", heard.map(drop)));
+    Ok(())
+}
+
+/// The same engine after its connection has ended.
+fn come_again(attacker: &Attacker, engine: &BareEngine) -> io::Result<BareEngine> {
+    let late = Instant::now() + AT_MOST;
+    engine.hang_up();
+    loop {
+        match engine.resume(&attacker.socket) {
+            Err(Errno::BUSY) if Instant::now() < late => std::thread::yield_now(),
+            other => return Ok(other?),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Whatever causes a server events is asked for while that server is stopped.
+
+use super::{Attack, Load, Play, Whose, strangers};
+use crate::attacker::Attacker;
+use baton_abi::control::{NodeId, Object, Reply, Request, Strength, TicketId};
+use std::io;
+
+const NAME: &str = "stopped_server";
+/// Rounds of requests, each of every kind.
+const ROUNDS: u64 = 20_000;
+/// Tickets that are cancelled before the server has read of them.
+const CANCELS: u64 = 500;
+
+pub const ATTACK: Attack = Attack {
+    name: NAME,
+    what: "clients flood a server that is stopped with tickets, channels and cancelled tickets",
+    whose: Whose::Strangers,
+    play: Play::Load(|_| Load { stopped_server: true, ..Load::of([strangers(NAME, 2)]) }),
+    attack,
+};
+
+fn attack(attacker: &Attacker) -> io::Result<()> {
+    let engine = attacker.engine()?;
+    let target = engine.manager()?;
+    let _channel = engine.channel_to(target)?;
+    attacker.ready();
+    let object = |number| Object::Node {
+        node: NodeId(number),
+        strength: if number.is_multiple_of(2) { Strength::Strong } else { Strength::Weak },
+        flags: 0,
+    };
+    let mut refused = 0;
+    for round in 0..ROUNDS {
+        if !attacker.goes_on() {
+            break;
+        }
+        let objects = vec![object(round % 64); 8];
+        let asked = [Request::Translate { target, objects }, Request::OpenChannel { target }];
+        for request in asked {
+            match engine.ask(&request) {
+                Ok(Reply::Refused { .. }) => refused += 1,
+                Ok(_) => {}
+                Err(errno) => {
+                    attacker.holding(&format!("disconnected: {errno}"));
+                    return Ok(());
+                }
+            }
+        }
+        if round < CANCELS {
+            engine.tell(&Request::CancelTicket { target, ticket: TicketId(round) })?;
+        }
+        engine.skip_events();
+    }
+    attacker.holding(&format!("{refused} of {} requests refused", 2 * ROUNDS));
+    attacker.stay();
+    Ok(())
+}

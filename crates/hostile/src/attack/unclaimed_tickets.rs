@@ -1,0 +1,43 @@
+//! Tickets for transactions that never come: what they bring waits at the server.
+
+use super::{Attack, Load, Play, Whose, strangers};
+use crate::attacker::Attacker;
+use baton_abi::control::{MAX_OBJECTS, NodeId, Object, Reply, Request, Strength};
+use rustix::io::Errno;
+use std::io;
+
+const NAME: &str = "unclaimed_tickets";
+/// Tickets of each process.
+const TICKETS: usize = 8_192;
+/// Refusals after which there is no more to get.
+const REFUSALS: u32 = 1_000;
+
+pub const ATTACK: Attack = Attack {
+    name: NAME,
+    what: "a client announces transactions with objects and sends none",
+    whose: Whose::Strangers,
+    play: Play::Load(|run| Load::of([strangers(NAME, run.scale.of(2, 8))])),
+    attack,
+};
+
+fn attack(attacker: &Attacker) -> io::Result<()> {
+    let engine = attacker.engine()?;
+    let target = engine.manager()?;
+    let _channel = engine.channel_to(target)?;
+    let object = Object::Node { node: NodeId(1), strength: Strength::Strong, flags: 0 };
+    let objects = vec![object; MAX_OBJECTS];
+    attacker.ready();
+    let (mut tickets, mut refusals) = (0, 0);
+    while tickets < TICKETS && refusals < REFUSALS && attacker.goes_on() {
+        match engine.ask(&Request::Translate { target, objects: objects.clone() }) {
+            Ok(Reply::Ticket { .. }) => tickets += 1,
+            Ok(_) => refusals += 1,
+            Err(Errno::CONNRESET | Errno::PIPE) => break,
+            Err(errno) => return Err(errno.into()),
+        }
+        engine.skip_events();
+    }
+    attacker.holding(&format!("{tickets} tickets of {MAX_OBJECTS} objects, {refusals} refused"));
+    attacker.stay();
+    Ok(())
+}

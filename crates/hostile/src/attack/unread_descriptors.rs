@@ -1,0 +1,47 @@
+//! Descriptors that nobody receives count against the broker's user, and past its limit the kernel
+//! lets it send none to anybody.
+
+use super::{Attack, Load, Play, Whose, strangers};
+use crate::attacker::Attacker;
+use crate::stage::Setting;
+use baton_abi::control::{Reply, Request};
+use std::io;
+
+const NAME: &str = "unread_descriptors";
+/// Engines of each process.
+const ENGINES: usize = 40;
+/// Channels of each, of which it never hears: three descriptors in flight.
+const CHANNELS: usize = 16;
+
+pub const ATTACK: Attack = Attack {
+    name: NAME,
+    what: "engines open channels and leave the descriptors unread",
+    whose: Whose::Strangers,
+    play: Play::Load(|run| {
+        let broker_descriptors = run.scale.of(1_500, 6_000);
+        let groups = [strangers(NAME, run.scale.of(2, 8))];
+        let setting = Setting { broker_descriptors, ..Setting::default() };
+        Load { setting, ..Load::of(groups) }
+    }),
+    attack,
+};
+
+fn attack(attacker: &Attacker) -> io::Result<()> {
+    let (engines, why) = attacker.engines(ENGINES);
+    let managers: Vec<_> = engines.iter().map(|engine| engine.manager()).collect();
+    attacker.ready();
+    let mut opened = 0;
+    for (engine, manager) in engines.iter().zip(managers) {
+        let Ok(target) = manager else { continue };
+        for _ in 0..CHANNELS {
+            match engine.ask(&Request::OpenChannel { target }) {
+                Ok(Reply::Done) => opened += 1,
+                _ => break,
+            }
+        }
+    }
+    let why = why.map(|errno| format!(", no more engines: {errno}")).unwrap_or_default();
+    attacker.holding(&format!("{opened} channels unread{why}"));
+    attacker.stay();
+    Ok(())
+}

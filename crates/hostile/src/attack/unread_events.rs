@@ -1,0 +1,70 @@
+//! Events that their engine does not read wait at the broker.
+
+use super::report_flood::introduce;
+use super::{Attack, Load, Play, Whose, strangers};
+use crate::attacker::Attacker;
+use baton_abi::control::{MAX_OBJECTS, NodeId, Object, Request, Strength, encode};
+use baton_hostile::engine::send_now;
+use rustix::io::Errno;
+use std::io;
+
+const NAME: &str = "unread_events";
+/// Engines of each process that do not read.
+const ENGINES: usize = 12;
+/// Tickets for each of them: together as much as the broker keeps before it takes offence.
+const TICKETS: usize = 500;
+/// Events that each of them causes itself afterwards.
+const BARRIERS: u64 = 5_000;
+
+pub const ATTACK: Attack = Attack {
+    name: NAME,
+    what: "engines cause each other events and do not read them",
+    whose: Whose::Strangers,
+    play: Play::Load(|run| Load::of([strangers(NAME, run.scale.of(2, 8))])),
+    attack,
+};
+
+fn attack(attacker: &Attacker) -> io::Result<()> {
+    let sender = attacker.engine()?;
+    let (receivers, _) = attacker.engines(ENGINES);
+    let mut channels = Vec::new();
+    for (at, receiver) in receivers.iter().enumerate() {
+        let number = attacker.number * ENGINES + at;
+        channels.push(introduce(&sender, receiver, number as u8)?);
+    }
+    attacker.ready();
+    let object = Object::Node { node: NodeId(2), strength: Strength::Strong, flags: 0 };
+    let (mut tickets, mut barriers, mut why) = (0, 0, None);
+    for receiver in &receivers {
+        let target = receiver.id();
+        for _ in 0..TICKETS {
+            match sender
+                .must(&Request::Translate { target, objects: vec![object.clone(); MAX_OBJECTS] })
+            {
+                Ok(_) => tickets += 1,
+                Err(errno) => {
+                    why = Some(errno);
+                    break;
+                }
+            }
+            sender.skip_events();
+            if !attacker.goes_on() {
+                return Ok(());
+            }
+        }
+        let mut number = 0;
+        while number < BARRIERS && attacker.goes_on() {
+            match send_now(&receiver.requests, &encode(&Request::Barrier { number }), &[]) {
+                Ok(()) => number += 1,
+                // A broker that does not read is let be.
+                Err(Errno::AGAIN) => std::thread::yield_now(),
+                Err(_) => break,
+            }
+        }
+        barriers += number;
+    }
+    let why = why.map(|errno| format!(", {errno}")).unwrap_or_default();
+    attacker.holding(&format!("{tickets} tickets{why}, and {barriers} other events unread"));
+    attacker.stay();
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! Many honest processes at once: copies of one small process, each with a device of its own.
+
+use crate::attacker::CONTEXT;
+use crate::fork::{Forked, end, fork};
+use baton_driver::process::{CallError, Parcel, Process};
+use baton_shm::clock::now_ns;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{WaitOptions, waitpid};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Why a member's first call has not been answered; else how long it took from its open on.
+pub type Called = Result<Duration, Errno>;
+
+/// What a member says: a number of nanoseconds, or a negative errno.
+const WORD_BYTES: usize = 8;
+
+/// Processes that have called, and stay.
+pub struct Crowd {
+    members: usize,
+    words: OwnedFd,
+    /// Closed, it lets them go.
+    stay: Option<OwnedFd>,
+}
+
+impl Crowd {
+    /// Starts so many, which begin all at once. The errors are the system's.
+    pub fn start(socket: &Path, members: usize) -> io::Result<Crowd> {
+        let (words, say) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (wait_to_go, go) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (wait_to_leave, stay) = pipe_with(PipeFlags::CLOEXEC)?;
+        let mut started = 0;
+        while started < members {
+            match fork()? {
+                Forked::Parent(_) => started += 1,
+                Forked::Child => {
+                    drop((go, stay, words));
+                    member(socket, &wait_to_go, &say, &wait_to_leave);
+                }
+            }
+        }
+        drop(go);
+        Ok(Crowd { members, words, stay: Some(stay) })
+    }
+
+    /// What each has to say, until all have or it is late: then there are fewer.
+    pub fn hear(&self, patience: Duration) -> Vec<Called> {
+        let late = Instant::now() + patience;
+        let mut heard = Vec::new();
+        let mut bytes = Vec::new();
+        while heard.len() < self.members {
+            let left = late.saturating_duration_since(Instant::now());
+            let timeout = left.try_into().expect("it is short");
+            let mut waited =
+                [rustix::event::PollFd::new(&self.words, rustix::event::PollFlags::IN)];
+            if left.is_zero() || rustix::event::poll(&mut waited, Some(&timeout)) == Ok(0) {
+                break;
+            }
+            let mut some = [0; 4096];
+            let Ok(length @ 1..) = rustix::io::read(&self.words, &mut some) else { break };
+            bytes.extend_from_slice(&some[..length]);
+            let words = bytes.chunks_exact(WORD_BYTES);
+            let rest = words.remainder().to_vec();
+            heard.extend(words.map(|word| called(i64::from_ne_bytes(word.try_into().expect("8")))));
+            bytes = rest;
+        }
+        heard
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        self.stay = None;
+        // This process has no other children.
+        while waitpid(None, WaitOptions::empty()).is_ok() {}
+    }
+}
+
+fn called(word: i64) -> Called {
+    match u64::try_from(word) {
+        Ok(time_ns) => Ok(Duration::from_nanos(time_ns)),
+        Err(_) => Err(Errno::from_raw_os_error((-word).clamp(1, 4095) as i32)),
+    }
+}
+
+/// Waits until the other end is closed.
+fn await_end(pipe: impl AsFd) {
+    while let Ok(1..) | Err(Errno::INTR) = rustix::io::read(&pipe, &mut [0; 8]) {}
+}
+
+fn member(socket: &Path, go: &OwnedFd, say: &OwnedFd, leave: &OwnedFd) -> ! {
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    await_end(go);
+    let begin_ns = now_ns();
+    let first_call = || -> Result<Process, Errno> {
+        let process = Process::open(CONTEXT, socket).map_err(|error| error.errno())?;
+        let errno = |error| match error {
+            CallError::Failed(errno) => errno,
+            CallError::Dead => Errno::SRCH,
+            CallError::Frozen => Errno::BUSY,
+        };
+        let manager = process.context_manager().map_err(errno)?;
+        let answer = process.call(&manager, 1, &Parcel::from(&b"12345678"[..]));
+        let is_right = answer.map_err(errno)?.data() == b"12345678";
+        is_right.then_some(process).ok_or(Errno::BADMSG)
+    };
+    let process = first_call();
+    let word = match &process {
+        Ok(_) => (now_ns() - begin_ns) as i64,
+        Err(errno) => -i64::from(errno.raw_os_error()),
+    };
+    // Less than a pipe writes at once.
+    let _ = rustix::io::write(say, &word.to_ne_bytes());
+    await_end(leave);
+    end(0)
+}

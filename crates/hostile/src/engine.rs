@@ -1,0 +1,380 @@
+//! An engine that is nothing but the control protocol: it says of itself what an engine would, and
+//! asks whatever it likes.
+//!
+//! It has no thread and no state. It may therefore do what no engine of good will does: leave its
+//! events unread, name what it does not have, and speak out of turn.
+
+use baton_abi::control::*;
+use baton_abi::lane::{
+    AREA_BYTES, FRONT_BYTES, Kind, LANES_AT, Message, TALLY_BYTES, area_at, header,
+};
+use baton_abi::uapi::TF_ACCEPT_FDS;
+use baton_shm::mailbox::Mailbox;
+use baton_shm::mapping::{self, Access, Mapping};
+use bytemuck::{bytes_of, cast_slice};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
+use std::cell::RefCell;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long an answer may take: a program that waits in vain ends.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Most descriptors that one packet of this engine's carries: what one SCM_RIGHTS message holds.
+pub const MAX_DESCRIPTORS: usize = 253;
+/// Channels for which this engine says that it has descriptors.
+pub const CHANNELS: u32 = 4096;
+
+/// One packet and the descriptors that came with it.
+pub type Packet = (Vec<u8>, Vec<OwnedFd>);
+
+/// A connection that has said nothing. The errors are those of `connect`.
+pub fn connect(path: &Path) -> Result<OwnedFd, Errno> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
+    Ok(socket)
+}
+
+/// Sends one packet. Waits for room.
+pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    send_with(socket, bytes, descriptors, SendFlags::NOSIGNAL)
+}
+
+/// Sends one packet, if there is room for it: else `EAGAIN`.
+pub fn send_now(
+    socket: impl AsFd,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
+    send_with(socket, bytes, descriptors, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+}
+
+fn send_with(
+    socket: impl AsFd,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Errno::INVAL);
+    }
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags).map(drop)
+}
+
+thread_local! {
+    static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_PACKET_BYTES]);
+}
+
+/// The next packet. `ECONNRESET` at the end of the connection.
+pub fn receive(socket: impl AsFd) -> Result<Packet, Errno> {
+    receive_with(socket, RecvFlags::CMSG_CLOEXEC)
+}
+
+/// The next packet if it is there already: else `EAGAIN`.
+pub fn receive_now(socket: impl AsFd) -> Result<Packet, Errno> {
+    receive_with(socket, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)
+}
+
+fn receive_with(socket: impl AsFd, flags: RecvFlags) -> Result<Packet, Errno> {
+    ROOM.with_borrow_mut(|room| {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(room)];
+        let bytes = rustix::net::recvmsg(socket, &mut parts, &mut control, flags)?.bytes;
+        let mut descriptors = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(these) = message {
+                descriptors.extend(these);
+            }
+        }
+        if bytes == 0 {
+            return Err(Errno::CONNRESET);
+        }
+        Ok((room[..bytes].to_vec(), descriptors))
+    })
+}
+
+/// Sends a request with descriptors; the answer and what came with it.
+pub fn greet(
+    socket: impl AsFd,
+    request: &Request,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(Reply, Vec<OwnedFd>), Errno> {
+    send(&socket, &encode(request), descriptors)?;
+    let (bytes, descriptors) = receive(&socket)?;
+    Ok((decode(&bytes).ok_or(Errno::PROTO)?, descriptors))
+}
+
+/// A connection of an observer.
+pub fn observe(path: &Path) -> Result<OwnedFd, Errno> {
+    let socket = connect(path)?;
+    match greet(&socket, &Request::Observe { version: VERSION }, &[])? {
+        (Reply::Done, _) => Ok(socket),
+        (Reply::Refused { errno }, _) => Err(Errno::from_raw_os_error(errno)),
+        _ => Err(Errno::PROTO),
+    }
+}
+
+/// The file of a front page. The errors are the system's.
+pub fn front_page() -> Result<OwnedFd, Errno> {
+    mapping::create("front", FRONT_BYTES)
+}
+
+/// The file of a tally page. The errors are the system's.
+pub fn tally_page() -> Result<OwnedFd, Errno> {
+    mapping::create("tally", TALLY_BYTES)
+}
+
+/// The engine.
+pub struct BareEngine {
+    /// Where it asks.
+    pub requests: OwnedFd,
+    /// Where it is told.
+    pub events: OwnedFd,
+    /// Who it is, in the broker's words.
+    pub identity: Identity,
+    /// Its front page.
+    pub front: Arc<Mapping<FRONT_BYTES>>,
+    /// The files of its front page and its tally page.
+    pub pages: [OwnedFd; 2],
+    /// The broker's era.
+    pub era: u32,
+    /// What it shows the next broker.
+    pub card: Vec<u8>,
+}
+
+/// A channel at its client's end.
+pub struct BareChannel {
+    /// Its name.
+    pub id: ChannelId,
+    /// The memory: [`baton_abi::lane::CHANNEL_BYTES`].
+    pub memory: OwnedFd,
+    /// For doorbells and descriptors.
+    pub socket: OwnedFd,
+    /// The server's front page.
+    pub front: OwnedFd,
+}
+
+/// A call as it lies in a lane. A ticket is of the objects whose places are the offsets.
+#[derive(Clone, Copy, Debug)]
+pub struct BareCall<'a> {
+    /// Of the channel's server.
+    pub node: NodeId,
+    /// What is asked.
+    pub code: u32,
+    /// The bytes.
+    pub data: &'a [u8],
+    /// Places of objects in them.
+    pub offsets: &'a [u64],
+    /// [`TicketId`], 0 for none.
+    pub ticket: u64,
+}
+
+impl BareChannel {
+    /// Maps header and one-way ring.
+    pub fn head(&self) -> Result<Mapping<LANES_AT>, Errno> {
+        Mapping::new(&self.memory, Access::ReadWrite)
+    }
+
+    /// Posts a call in lane 0 and rings the doorbell. The lane has to be free.
+    pub fn post(&self, call: &BareCall<'_>) -> Result<(), Errno> {
+        let head = self.head()?;
+        let at = area_at(0, End::Server);
+        let area = Mapping::<AREA_BYTES>::part(&self.memory, at, Access::ReadWrite)?;
+        let message = Message {
+            kind: Kind::Request as u32,
+            node: call.node.0,
+            code: call.code,
+            flags: TF_ACCEPT_FDS,
+            data_bytes: call.data.len() as u32,
+            offsets_bytes: size_of_val(call.offsets) as u32,
+            ticket: call.ticket,
+            ..Message::default()
+        };
+        let parts = message.parts().ok_or(Errno::INVAL)?;
+        // The word is the mailbox's: the header goes in behind it.
+        area.view().write(4, &bytes_of(&message)[4..]);
+        area.view().write(parts.data_at, call.data);
+        area.view().write(parts.offsets_at, cast_slice(call.offsets));
+        Mailbox::new(area.word(0)).post();
+        // SeqCst: before the server's look at its sleepers.
+        head.double_word(header::READY).fetch_or(1, Ordering::SeqCst);
+        self.ring()
+    }
+
+    /// Whether lane 0 holds an answer. It is taken, and the lane is free again.
+    pub fn answered(&self) -> Result<bool, Errno> {
+        let at = area_at(0, End::Client);
+        let area = Mapping::<AREA_BYTES>::part(&self.memory, at, Access::ReadWrite)?;
+        let inbox = Mailbox::new(area.word(0));
+        let is_there = !inbox.is_empty();
+        if is_there {
+            inbox.clear();
+        }
+        Ok(is_there)
+    }
+
+    /// Rings the doorbell that the server's control thread hears. A full queue is as good.
+    pub fn ring(&self) -> Result<(), Errno> {
+        match self.send_descriptors(0, 0, &[]) {
+            Ok(()) | Err(Errno::AGAIN) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Sends the descriptors of the message with this number, which is not 0, and says that there
+    /// are so many. `EAGAIN` if there is no room.
+    pub fn send_descriptors(
+        &self,
+        number: u32,
+        count: u32,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), Errno> {
+        send_now(&self.socket, bytes_of(&[number, count]), descriptors)
+    }
+}
+
+impl BareEngine {
+    /// Opens a context. A refusal is its errno; `ECONNRESET` if the broker closes the connection.
+    pub fn open(path: &Path, context: &str) -> Result<BareEngine, Errno> {
+        BareEngine::open_on(connect(path)?, context)
+    }
+
+    /// The same on a connection that exists, which may be somebody else's.
+    pub fn open_on(requests: OwnedFd, context: &str) -> Result<BareEngine, Errno> {
+        let channels = CHANNELS;
+        let hello = Request::Hello { version: VERSION, context: context.to_owned(), channels };
+        let file = front_page()?;
+        let front = Arc::new(Mapping::new(&file, Access::ReadWrite)?);
+        BareEngine::greet_with(requests, &hello, front, [file, tally_page()?])
+    }
+
+    /// The same engine at the next broker. It has yet to make its claims.
+    pub fn resume(&self, path: &Path) -> Result<BareEngine, Errno> {
+        self.resume_as(path, self.card.clone())
+    }
+
+    /// The same with a card that may be another's.
+    pub fn resume_as(&self, path: &Path, card: Vec<u8>) -> Result<BareEngine, Errno> {
+        let resume = Request::Resume { version: VERSION, card, channels: CHANNELS };
+        let copy = |file: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(file, 0);
+        let pages = [copy(&self.pages[0])?, copy(&self.pages[1])?];
+        BareEngine::greet_with(connect(path)?, &resume, Arc::clone(&self.front), pages)
+    }
+
+    /// Ends its connection, whoever else has it.
+    pub fn hang_up(&self) {
+        for socket in [&self.requests, &self.events] {
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
+    }
+
+    fn greet_with(
+        requests: OwnedFd,
+        greeting: &Request,
+        front: Arc<Mapping<FRONT_BYTES>>,
+        pages: [OwnedFd; 2],
+    ) -> Result<BareEngine, Errno> {
+        let carried = pages.each_ref().map(AsFd::as_fd);
+        let (reply, mut descriptors) = greet(&requests, greeting, &carried)?;
+        match reply {
+            Reply::Welcome { identity, era, card, .. } => {
+                let events = descriptors.pop().ok_or(Errno::PROTO)?;
+                sockopt::set_socket_timeout(&events, sockopt::Timeout::Recv, Some(PATIENCE))?;
+                Ok(BareEngine { requests, events, identity, front, pages, era, card })
+            }
+            Reply::Refused { errno } => Err(Errno::from_raw_os_error(errno)),
+            _ => Err(Errno::PROTO),
+        }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> ProcessId {
+        self.identity.process
+    }
+
+    /// A request without an answer.
+    pub fn tell(&self, request: &Request) -> Result<(), Errno> {
+        send(&self.requests, &encode(request), &[])
+    }
+
+    /// A request and its answer. `ECONNRESET` if the broker closes the connection instead.
+    pub fn ask(&self, request: &Request) -> Result<Reply, Errno> {
+        greet(&self.requests, request, &[]).map(|(reply, _)| reply)
+    }
+
+    /// A request that is to be granted; a refusal is its errno.
+    pub fn must(&self, request: &Request) -> Result<Reply, Errno> {
+        match self.ask(request)? {
+            Reply::Refused { errno } => Err(Errno::from_raw_os_error(errno)),
+            reply => Ok(reply),
+        }
+    }
+
+    /// The next event, and what came with it.
+    pub fn event(&self) -> Result<(Event, Vec<OwnedFd>), Errno> {
+        let (bytes, descriptors) = receive(&self.events)?;
+        Ok((decode(&bytes).ok_or(Errno::PROTO)?, descriptors))
+    }
+
+    /// The next event if it is there already: else `EAGAIN`.
+    pub fn event_now(&self) -> Result<(Event, Vec<OwnedFd>), Errno> {
+        let (bytes, descriptors) = receive_now(&self.events)?;
+        Ok((decode(&bytes).ok_or(Errno::PROTO)?, descriptors))
+    }
+
+    /// Takes every event that is there.
+    pub fn skip_events(&self) {
+        while receive_now(&self.events).is_ok() {}
+    }
+
+    /// A reference to the context's manager: who that is. Events before it are lost.
+    pub fn manager(&self) -> Result<ProcessId, Errno> {
+        self.manager_node().map(|(owner, _)| owner)
+    }
+
+    /// The same, and its node.
+    pub fn manager_node(&self) -> Result<(ProcessId, NodeId), Errno> {
+        self.must(&Request::ContextManager)?;
+        loop {
+            if let (Event::Ticket { from: ProcessId::BROKER, objects, .. }, _) = self.event()?
+                && let Some(Granted::Handle { owner, node, .. }) = objects.first()
+            {
+                return Ok((*owner, *node));
+            }
+        }
+    }
+
+    /// Announces references to a process with which this one has a channel.
+    pub fn translate(&self, target: ProcessId, objects: Vec<Object>) -> Result<TicketId, Errno> {
+        match self.must(&Request::Translate { target, objects })? {
+            Reply::Ticket { ticket } => Ok(ticket),
+            _ => Err(Errno::PROTO),
+        }
+    }
+
+    /// A channel to a server. Events before it are lost.
+    pub fn channel_to(&self, target: ProcessId) -> Result<BareChannel, Errno> {
+        self.must(&Request::OpenChannel { target })?;
+        loop {
+            let (event, descriptors) = self.event()?;
+            if let Event::Channel { channel: id, end: End::Client, .. } = event {
+                let mut descriptors = descriptors.into_iter();
+                let mut next = || descriptors.next().ok_or(Errno::PROTO);
+                return Ok(BareChannel { id, memory: next()?, socket: next()?, front: next()? });
+            }
+        }
+    }
+}

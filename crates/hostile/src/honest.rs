@@ -1,0 +1,216 @@
+//! Honest parties, by the typed API: a server, a client that stays, and one that comes and goes.
+
+use crate::attacker::CONTEXT;
+use crate::role::say;
+use baton_driver::process::{Handle, Parcel, Process};
+use baton_shm::clock::now_ns;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::io::{self, BufRead};
+use std::path::Path;
+use std::sync::Mutex;
+
+/// The server answers with what it was sent.
+const ECHO: u32 = 1;
+/// The server calls the object that it was sent with the bytes, and answers what that answers.
+const RETURN: u32 = 2;
+/// The server keeps the object that it was sent, by the number in the first byte.
+pub const KEEP: u32 = 3;
+/// The server answers with the object that it keeps by that number.
+pub const GET: u32 = 4;
+/// Threads of the server's that serve.
+const N_LOOPERS: usize = 4;
+/// Bytes that a call carries.
+const PAYLOAD_BYTES: usize = 16;
+
+/// What the client's own object adds to each byte.
+const STEP: u8 = 1;
+
+fn commands() -> impl Iterator<Item = String> {
+    io::stdin().lock().lines().map_while(Result::ok).take_while(|line| line != "leave")
+}
+
+/// The manager of the context. It ends with its input.
+pub fn serve(socket: &Path) -> io::Result<()> {
+    let process = Process::open(CONTEXT, socket).map_err(io::Error::other)?;
+    // As a service manager does for anybody.
+    let kept = Mutex::new(BTreeMap::new());
+    let object = process.add_object(move |request| match request.code() {
+        ECHO => Ok(Parcel::from(request.data())),
+        RETURN => {
+            let object = request.received.handle(0).ok_or(Errno::INVAL)?;
+            let bytes = request.data().get(..PAYLOAD_BYTES).ok_or(Errno::INVAL)?;
+            let process = request.received.process();
+            let answer = process.call(&object, ECHO, &Parcel::from(bytes));
+            answer.map(|answer| Parcel::from(answer.data())).map_err(|_| Errno::IO)
+        }
+        KEEP => {
+            let object = request.received.handle(0).ok_or(Errno::INVAL)?;
+            let number = *request.data().first().ok_or(Errno::INVAL)?;
+            kept.lock().expect("no panic").insert(number, object);
+            Ok(Parcel::new())
+        }
+        GET => {
+            let number = request.data().first().ok_or(Errno::INVAL)?;
+            let kept = kept.lock().expect("no panic");
+            let mut reply = Parcel::new();
+            reply.write_handle(kept.get(number).ok_or(Errno::NOENT)?);
+            Ok(reply)
+        }
+        _ => Err(Errno::NOSYS),
+    });
+    process.become_context_manager(object)?;
+    for _ in 0..N_LOOPERS {
+        let serving = process.clone();
+        std::thread::spawn(move || serving.serve());
+    }
+    say("ready");
+    let mut files = Vec::new();
+    for command in commands() {
+        match &command[..] {
+            "exhaust" => {
+                while let Ok(file) = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 0) {
+                    files.push(file);
+                }
+                say(&format!("exhausted {}", files.len()));
+            }
+            "relax" => {
+                files.clear();
+                say("relaxed");
+            }
+            _ => say("failed what?"),
+        }
+    }
+    Ok(())
+}
+
+/// An engine with a reference to the server's object.
+struct Client {
+    process: Process,
+    server: Handle,
+}
+
+impl Client {
+    fn open(socket: &Path) -> Result<Client, String> {
+        let tried = |what| move |error: &dyn std::fmt::Display| format!("{what}: {error}");
+        let process = Process::open(CONTEXT, socket).map_err(|error| tried("open")(&error))?;
+        let server =
+            process.context_manager().map_err(|error| tried("look up handle 0")(&error))?;
+        Ok(Client { process, server })
+    }
+
+    /// A call without objects.
+    fn plain(&self, number: u64) -> Result<(), String> {
+        let bytes = payload(number);
+        let answer = self.process.call(&self.server, ECHO, &Parcel::from(&bytes[..]));
+        let answer = answer.map_err(|error| format!("a plain call: {error}"))?;
+        (answer.data() == bytes).then_some(()).ok_or("a plain call: wrong answer".to_owned())
+    }
+
+    /// A call with a new object, which the server calls.
+    fn object(&self, number: u64) -> Result<(), String> {
+        let bytes = payload(number);
+        let mut parcel = Parcel::from(&bytes[..]);
+        parcel.write_object(self.process.add_object(|request| {
+            let bytes: Vec<u8> =
+                request.data().iter().map(|byte| byte.wrapping_add(STEP)).collect();
+            Ok(Parcel::from(&bytes[..]))
+        }));
+        let answer = self.process.call(&self.server, RETURN, &parcel);
+        let answer = answer.map_err(|error| format!("a call with an object: {error}"))?;
+        let expected = bytes.map(|byte| byte.wrapping_add(STEP));
+        let right = answer.data() == expected;
+        right.then_some(()).ok_or("a call with an object: wrong answer".to_owned())
+    }
+}
+
+fn payload(number: u64) -> [u8; PAYLOAD_BYTES] {
+    let mut bytes = [0xA5; PAYLOAD_BYTES];
+    bytes[..8].copy_from_slice(&number.to_ne_bytes());
+    bytes
+}
+
+/// How often a client calls: so many times at least, and for so long.
+#[derive(Clone, Copy, Debug)]
+pub struct Amount {
+    pub n: u64,
+    pub milliseconds: u64,
+}
+
+impl Amount {
+    /// So many times, however long that takes.
+    pub const fn of(n: u64) -> Amount {
+        Amount { n, milliseconds: 0 }
+    }
+
+    fn parse(words: &str) -> Option<Amount> {
+        let (n, milliseconds) = words.split_once(' ')?;
+        Some(Amount { n: n.parse().ok()?, milliseconds: milliseconds.parse().ok()? })
+    }
+}
+
+impl std::fmt::Display for Amount {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} {}", self.n, self.milliseconds)
+    }
+}
+
+/// Times of calls, in nanoseconds.
+fn times(amount: Amount, mut one: impl FnMut(u64) -> Result<(), String>) -> Result<String, String> {
+    let begin = now_ns();
+    let mut words = String::new();
+    for number in 0.. {
+        let before = now_ns();
+        if number >= amount.n && before - begin >= amount.milliseconds * 1_000_000 {
+            break;
+        }
+        one(number)?;
+        words += &format!(" {}", now_ns() - before);
+    }
+    Ok(words)
+}
+
+/// Calls in the kind and number that it is told, and answers with their times.
+pub fn call_as_told(socket: &Path) -> io::Result<()> {
+    let client = Client::open(socket).map_err(io::Error::other)?;
+    client.process.link_to_death(&client.server, || say("server-died"));
+    let serving = client.process.clone();
+    std::thread::spawn(move || serving.serve());
+    say("ready");
+    for command in commands() {
+        let (kind, amount) = command.split_once(' ').unwrap_or((&command, ""));
+        let amount = Amount::parse(amount).unwrap_or(Amount::of(1));
+        let called = match kind {
+            "plain" => times(amount, |number| client.plain(number)),
+            "object" => times(amount, |number| client.object(number)),
+            "open" => times(amount, |number| {
+                let other = Client::open(socket)?;
+                other.plain(number)?;
+                other.process.close();
+                Ok(())
+            }),
+            _ => Err("what?".to_owned()),
+        };
+        say(&match called {
+            Ok(times) => format!("called{times}"),
+            Err(why) => format!("refused {why}"),
+        });
+    }
+    Ok(())
+}
+
+/// Opens, looks up handle 0, calls with and without an object, and says how long that took.
+pub fn come_and_go(socket: &Path) -> io::Result<()> {
+    let before = now_ns();
+    let called = Client::open(socket).and_then(|client| {
+        client.plain(1)?;
+        let first_call_ns = now_ns() - before;
+        client.object(2)?;
+        Ok(first_call_ns)
+    });
+    say(&match called {
+        Ok(first_call_ns) => format!("called {first_call_ns}"),
+        Err(why) => format!("refused {why}"),
+    });
+    Ok(())
+}
