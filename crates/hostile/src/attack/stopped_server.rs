@@ -8,6 +8,8 @@ use std::io;
 const NAME: &str = "stopped_server";
 /// Rounds of requests, each of every kind.
 const ROUNDS: u64 = 20_000;
+/// Objects of a ticket.
+const OBJECTS: usize = 1_024;
 /// Tickets that are cancelled before the server has read of them.
 const CANCELS: u64 = 500;
 
@@ -34,7 +36,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
         if !attacker.goes_on() {
             break;
         }
-        let objects = vec![object(round % 64); 8];
+        let objects = vec![object(round % 64); OBJECTS];
         let asked = [Request::Translate { target, objects }, Request::OpenChannel { target }];
         for request in asked {
             match engine.ask(&request) {

@@ -12,7 +12,7 @@ const NAME: &str = "unread_events";
 /// Engines of each process that do not read.
 const ENGINES: usize = 12;
 /// Tickets for each of them: together as much as the broker keeps before it takes offence.
-const TICKETS: usize = 500;
+const TICKETS: usize = 1_000;
 /// Events that each of them causes itself afterwards.
 const BARRIERS: u64 = 5_000;
 
