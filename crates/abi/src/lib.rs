@@ -6,6 +6,7 @@
 //!   broker that comes after its own has died.
 //! - [`lane`]: the memory that two engines share.
 //! - [`place`]: where the broker listens.
+//! - [`quota`]: how users share what there is, in the broker and in an engine.
 //!
 //! Nothing here does I/O. Every type that foreign bytes become is valid for any bit pattern; what
 //! a value may be is checked by its reader.
@@ -15,4 +16,5 @@ pub mod claim;
 pub mod control;
 pub mod lane;
 pub mod place;
+pub mod quota;
 pub mod uapi;

@@ -4,9 +4,9 @@ use crate::front::Front;
 use crate::limits::Rights;
 use crate::outbox::{Outbox, Reader};
 use crate::peer::{self, Credentials};
-use crate::quota::{STRANGER, Standing};
 use crate::throttle::Throttle;
 use baton_abi::control::ProcessId;
+use baton_abi::quota::{STRANGER, Standing};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 

@@ -11,7 +11,6 @@
 #![deny(unsafe_code)]
 
 pub mod limits;
-pub mod quota;
 pub mod state;
 
 mod clock;

@@ -95,7 +95,7 @@ pub struct Limits {
     /// Of one user that has no right to the reserve, whatever is left: `EDQUOT`, but `EMFILE` for
     /// channels.
     pub user: Usage,
-    /// Of all users together, who share it as a [`Quota`](crate::quota::Quota) says: as for a user.
+    /// Of all users together, who share it as a [`Quota`](baton_abi::quota::Quota) says: as for a user.
     pub all: Usage,
     /// Handles that all processes of one user have, by those who gave them: `EDQUOT`.
     pub handles_received: u32,
@@ -114,7 +114,7 @@ pub struct Limits {
     /// Claims of a process that comes back; past it, it is disconnected.
     pub claims: usize,
     /// Bytes of events that wait for one process that does not read them, by the users that
-    /// caused them: `ENOSPC`, but `EMFILE` for channels and `EAGAIN` for real-time lanes.
+    /// caused them: `ENOSPC` for objects, `EAGAIN` for what may be asked again.
     pub queued_bytes: u64,
     /// Bytes of events that wait for all processes of one user: the same errors.
     pub queued_bytes_per_user: u64,

@@ -13,8 +13,8 @@
 use crate::ledger::Ledger;
 use crate::packet::{self, Sent};
 use crate::peer;
-use crate::quota::Standing;
 use baton_abi::control::{self, Event, ProcessId};
+use baton_abi::quota::Standing;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
@@ -24,9 +24,8 @@ pub(crate) const MAX_UNREAD: u64 = 64;
 /// Less than what the kernel counts for any packet. One that is being read counts a byte or so
 /// until its reader is done, which is after the broker was told that there is room.
 const LEAST_PACKET_BYTES: u32 = 128;
-/// What a packet takes besides its bytes, and what a descriptor counts for.
+/// What a packet takes besides its bytes.
 const PACKET_BYTES: u64 = 128;
-const DESCRIPTOR_BYTES: u64 = 4096;
 
 /// An engine gets no more events: its socket failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,13 +70,13 @@ enum Kind {
 
 impl Packet {
     fn cost(&self) -> u64 {
-        cost(self.bytes.len(), self.descriptors.len())
+        cost(self.bytes.len())
     }
 }
 
-/// What a packet of so many bytes and descriptors counts for while it waits.
-pub(crate) fn cost(bytes: usize, descriptors: usize) -> u64 {
-    bytes as u64 + PACKET_BYTES + descriptors as u64 * DESCRIPTOR_BYTES
+/// What a packet of so many bytes counts for while it waits.
+pub(crate) fn cost(bytes: usize) -> u64 {
+    bytes as u64 + PACKET_BYTES
 }
 
 pub(crate) struct Outbox {
@@ -169,7 +168,10 @@ impl Outbox {
                 }
             }
             if ledger.unread.check(reader.user, reader.standing, descriptors).is_err() {
-                return Ok(Backlog::Crowded);
+                self.settle(reader, ledger);
+                if ledger.unread.check(reader.user, reader.standing, descriptors).is_err() {
+                    return Ok(Backlog::Crowded);
+                }
             }
             match self.try_send(&self.packets[0])? {
                 Attempt::Done => {}
@@ -329,7 +331,7 @@ mod tests {
     fn what_waits_is_charged_to_its_cause() {
         let mut test = Test::new();
         test.fill();
-        let one = cost(control::encode(&barrier(9)).len(), 0);
+        let one = cost(control::encode(&barrier(9)).len());
         let before = test.outbox.waiting()[&7];
         test.outbox.push(&barrier(9), Vec::new(), 8, OURS, &mut test.ledger).unwrap();
         assert_eq!(test.outbox.waiting(), &BTreeMap::from([(7, before), (8, one)]));
@@ -382,7 +384,7 @@ mod tests {
     #[test]
     fn a_users_share_of_unread_descriptors_is_shared_by_its_engines() {
         let mut test = Test::new();
-        let stranger = Reader { user: 1000, standing: crate::quota::STRANGER };
+        let stranger = Reader { user: 1000, standing: baton_abi::quota::STRANGER };
         let share = test.ledger.unread.left_for(1000, stranger.standing);
         test.ledger.unread.take(1000, share);
         let (file, _) = socket_pair().unwrap();

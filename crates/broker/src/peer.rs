@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "socket options and SIOCOUTQ, which rustix lacks")]
 
 use crate::shortage::is_shortage;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -60,6 +61,8 @@ pub(crate) fn pidfd(
 ) -> Result<Option<OwnedFd>, Errno> {
     match peer_pidfd(socket) {
         Err(Errno::NOPROTOOPT | Errno::NODATA) => {}
+        // It can be that of a process that is gone, whose pid was another's when it was looked at.
+        Ok(pidfd) if has_ended(&pidfd)? => return Err(Errno::SRCH),
         found => return found.map(Some),
     }
     // None where the kernel has none: then only the socket tells of its end.
@@ -75,6 +78,12 @@ pub(crate) fn pidfd(
     } else {
         Err(Errno::SRCH)
     }
+}
+
+/// Whether a pidfd's process has ended.
+fn has_ended(pidfd: &OwnedFd) -> Result<bool, Errno> {
+    let mut waits = [PollFd::new(pidfd, PollFlags::IN)];
+    Ok(rustix::event::poll(&mut waits, Some(&Timespec::default()))? > 0)
 }
 
 /// Bytes that the other end of a socket has been sent and has not read, as the kernel counts them.

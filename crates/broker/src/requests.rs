@@ -4,17 +4,18 @@ use crate::close::Why;
 use crate::connection::{Connection, Engine, Role, Unsent};
 use crate::deliver::socket_pair;
 use crate::front::Front;
+use crate::ledger::More;
 use crate::limits::Rights;
 use crate::outbox::{self, Outbox, Reader};
 use crate::packet::{self, Received, Sent};
 use crate::peer::Credentials;
 use crate::poll::{ConnectionId, Source};
-use crate::quota::{Quota, STRANGER, Standing};
 use crate::run::Broker;
 use crate::shortage::is_shortage;
 use crate::state::Newcomer;
 use crate::testament::Card;
 use baton_abi::control::{self, Account, ProcessId, Reply, Report, Request, Share, VERSION};
+use baton_abi::quota::{Quota, STRANGER, Standing};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
@@ -281,14 +282,14 @@ impl Broker {
     /// Why a request is refused that would add to the events of somebody who does not read them:
     /// its user has its share of what waits there.
     fn crowd(&mut self, from: ProcessId, request: &Request) -> Result<Option<Errno>, Why> {
-        let (errno, bytes) = match request {
+        let (errno, bytes, descriptors) = match request {
             Request::Translate { objects, .. } => {
                 self.cost += objects.len() as u64;
-                (Errno::NOSPC, outbox::cost(objects.len() * OBJECT_BYTES, 0))
+                (Errno::NOSPC, outbox::cost(objects.len() * OBJECT_BYTES), 0)
             }
-            Request::ContextManager => (Errno::NOSPC, outbox::cost(OBJECT_BYTES, 0)),
-            Request::OpenChannel { .. } => (Errno::MFILE, outbox::cost(CHANNEL_EVENT_BYTES, 3)),
-            Request::RealTime { .. } => (Errno::AGAIN, outbox::cost(OBJECT_BYTES, 0)),
+            Request::ContextManager => (Errno::AGAIN, outbox::cost(OBJECT_BYTES), 0),
+            Request::OpenChannel { .. } => (Errno::AGAIN, outbox::cost(CHANNEL_EVENT_BYTES), 3),
+            Request::RealTime { .. } => (Errno::AGAIN, outbox::cost(OBJECT_BYTES), 0),
             Request::CancelTicket { target, .. } => {
                 let waiting = self.engine(*target).map(|engine| engine.outbox.cancels_of(from));
                 let over = waiting.is_some_and(|waiting| waiting >= self.limits.queued_cancels);
@@ -302,22 +303,24 @@ impl Broker {
             _ => return Ok(None),
         };
         let told = self.state.told_by(from, request);
-        let has_room = told.into_iter().all(|reader| self.has_room(from, reader, bytes));
+        let more = (bytes, descriptors);
+        let has_room = told.into_iter().all(|reader| self.has_room(from, reader, more));
         Ok((!has_room).then_some(errno))
     }
 
     /// Whether a process's user may have so much more wait for another one's process.
-    fn has_room(&self, from: ProcessId, to: ProcessId, bytes: u64) -> bool {
+    fn has_room(&self, from: ProcessId, to: ProcessId, (bytes, descriptors): (u64, u64)) -> bool {
         let connection = |process| self.connections.get(self.engines.get(&process)?);
         let (Some(cause), Some(reader)) = (connection(from), connection(to)) else { return true };
         let Role::Engine(engine) = &reader.role else { return true };
         let waiting = engine.outbox.waiting();
-        if waiting.is_empty() {
+        if waiting.is_empty() && descriptors == 0 {
             return true;
         }
         let (user, its) = (cause.credentials.uid, reader.credentials.uid);
         let standing = if user == its { Standing::Owner } else { cause.standing() };
-        self.ledger.check_queue(its, waiting, user, standing, bytes).is_ok()
+        let more = More { cause: (user, standing), bytes, descriptors };
+        self.ledger.check_queue(reader.reader(), waiting, more).is_ok()
     }
 
     fn outstanding(&mut self, asker: ProcessId, pid: u32) -> u32 {

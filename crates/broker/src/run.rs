@@ -218,6 +218,8 @@ pub(crate) struct Broker {
     last_connection: u64,
     /// The last engine of which it was found out what it has read.
     last_settled: ProcessId,
+    /// The last of `crowded` that was looked at.
+    last_crowded: ConnectionId,
 }
 
 /// Whether the listener is waited for.
@@ -261,6 +263,7 @@ impl Broker {
             settles: None,
             last_connection: 0,
             last_settled: ProcessId::BROKER,
+            last_crowded: ConnectionId(0),
         }
     }
 
@@ -440,8 +443,10 @@ impl Broker {
     /// Sends what waits for others to read, as far as they have.
     fn flush_crowded(&mut self) {
         self.settle_some();
-        let first: Vec<ConnectionId> = self.crowded.iter().take(SETTLED_AT_ONCE).copied().collect();
-        for id in first {
+        let after = (Bound::Excluded(self.last_crowded), Bound::Unbounded);
+        let next: Vec<_> = self.crowded.range(after).take(SETTLED_AT_ONCE).copied().collect();
+        self.last_crowded = next.last().copied().unwrap_or(ConnectionId(0));
+        for id in next {
             self.flush(id);
         }
     }

@@ -28,10 +28,10 @@ pub use node::NodeKey;
 pub use real_time::Thread;
 
 use crate::limits::{Limits, Resource, Rights, Usage};
-use crate::quota::Quota;
 use account::Accounts;
 use baton_abi::claim::first_of;
 use baton_abi::control::{ChannelId, End, Event, Identity, Object, ProcessId, Reply, Request};
+use baton_abi::quota::Quota;
 use channel::Channel;
 use context::Context;
 use node::Node;

@@ -188,10 +188,10 @@ fn nobody_has_another_disconnected_by_a_flood() {
     };
     let no_space = Some(Reply::Refused { errno: Errno::NOSPC.raw_os_error() });
     assert_eq!(refused, no_space);
-    assert_eq!(bystander.ask(Request::ContextManager), no_space);
+    let later = Some(Reply::Refused { errno: Errno::AGAIN.raw_os_error() });
+    assert_eq!(bystander.ask(Request::ContextManager), later);
     let open = Request::OpenChannel { target: manager.id() };
-    let no_channel = Some(Reply::Refused { errno: Errno::MFILE.raw_os_error() });
-    assert_eq!(bystander.ask(open.clone()), no_channel);
+    assert_eq!(bystander.ask(open.clone()), later);
     // The flooded one reads on as if nothing had been.
     for expect in sent {
         assert!(matches!(manager.event(), Event::Ticket { ticket, .. } if ticket == expect));

@@ -143,8 +143,9 @@ impl Engine {
             state = self.lock();
             if let Err(errno) = found {
                 let refusal = match errno {
-                    Errno::INVAL => Refusal::failed(errno),
-                    _ => Refusal::dead(),
+                    // No manager; no broker to ask for one.
+                    Errno::SRCH | Errno::CONNREFUSED => Refusal::dead(),
+                    _ => Refusal::failed(errno),
                 };
                 self.refuse(&mut state, tid, refusal, sizes, None);
                 return self.unlock(state);

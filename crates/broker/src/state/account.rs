@@ -12,8 +12,8 @@
 use super::State;
 use super::process::Process;
 use crate::limits::{Limits, Resource, Rights};
-use crate::quota::{Quota, STRANGER, Standing};
 use baton_abi::control::ProcessId;
+use baton_abi::quota::{Quota, STRANGER, Standing};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 

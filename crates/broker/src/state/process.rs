@@ -4,8 +4,8 @@ use super::channel::Channels;
 use super::freeze::Freezer;
 use super::handle::Handles;
 use crate::limits::{Rights, Usage};
-use crate::quota::Quota;
 use baton_abi::control::Identity;
+use baton_abi::quota::Quota;
 
 #[derive(Clone, Debug)]
 pub(super) struct Process {

@@ -21,6 +21,25 @@ use std::time::{Duration, Instant};
 /// Between two lines of the log about channels that could not be had.
 const LOG_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long is asked again for what cannot be had at the moment: the peer, or the broker, has yet to
+/// take what was sent before.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two of these.
+const ASK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Asks again as long as the answer is `EAGAIN`, for a while.
+fn patiently<T>(mut ask: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut began = None;
+    loop {
+        match ask() {
+            Err(Errno::AGAIN) if began.get_or_insert_with(Instant::now).elapsed() < PATIENCE => {
+                std::thread::sleep(ASK_PAUSE);
+            }
+            answer => return answer,
+        }
+    }
+}
+
 impl Channels {
     /// Those on which a process is called, oldest first.
     fn to(&self, peer: ProcessId) -> impl DoubleEndedIterator<Item = &Arc<Channel>> {
@@ -102,9 +121,11 @@ impl Engine {
         if let Some(channel) = self.newest_channel_to(peer) {
             return Ok(channel);
         }
-        // Of threads that call for the first time at once, one opens it for all.
-        let _opening = self.opening.lock();
-        self.newest_channel_to(peer).map_or_else(|| self.open_channel(peer), Ok)
+        patiently(|| {
+            // Of threads that call for the first time at once, one opens it for all.
+            let _opening = self.opening.lock();
+            self.newest_channel_to(peer).map_or_else(|| self.open_channel(peer), Ok)
+        })
     }
 
     pub(super) fn newest_channel_to(&self, peer: ProcessId) -> Option<Arc<Channel>> {
@@ -317,7 +338,7 @@ impl Engine {
         if self.lock().manager.is_some() {
             return Ok(());
         }
-        match self.broker.ask(&Request::ContextManager)? {
+        match patiently(|| self.broker.ask(&Request::ContextManager))? {
             Reply::Ticket { ticket } => {
                 self.take_events();
                 let mut state = self.lock();

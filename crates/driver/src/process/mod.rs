@@ -181,8 +181,9 @@ impl Process {
 
     fn find_manager(&self) -> Result<(), CallError> {
         self.inner.engine.find_manager().map_err(|errno| match errno {
-            Errno::INVAL => CallError::Failed(errno),
-            _ => CallError::Dead,
+            // No manager; no broker to ask for one.
+            Errno::SRCH | Errno::CONNREFUSED => CallError::Dead,
+            _ => CallError::Failed(errno),
         })
     }
 

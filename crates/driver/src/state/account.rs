@@ -10,14 +10,13 @@
 //! | `Sent` descriptors that a peer has not read | half of RLIMIT_NOFILE | the send fails |
 //! | `Lanes` of others that are mapped | 32,768 | the channel ends |
 //!
-//! A user's share shrinks as it takes more, as in dbus-broker: a stranger may take some if what it has
-//! then is at most what is still free then. One alone gets a half, the next one half of the rest. The
-//! engine's own user and root may take all, and have an eighth that no stranger reaches.
+//! Users share each as [`Quota`] says: a stranger may have at most what is then left for all others. The
+//! engine's own user and root may take all, and have a part that no stranger reaches.
 //!
 //! **Lock order**: last. Nothing is locked under it.
 
+use baton_abi::quota::{Quota, STRANGER, Standing};
 use baton_shm::lock::Lock;
-use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// What is counted.
@@ -41,9 +40,6 @@ pub enum Resource {
 
 const RESOURCES: usize = 7;
 
-/// No stranger reaches the last of so many parts.
-const RESERVE: u64 = 8;
-
 const MAX_TICKETS: u64 = 16 * 1024;
 const MAX_OBJECTS: u64 = 64 * 1024;
 const MAX_DISOWNED: u64 = 4 * 1024;
@@ -51,8 +47,6 @@ const MAX_DISOWNED: u64 = 4 * 1024;
 const MAX_LANES: u64 = 32 * 1024;
 /// As processes have it by default.
 const DESCRIPTORS: u64 = 1024;
-
-type Amounts = [u64; RESOURCES];
 
 /// All users' accounts with one engine.
 #[derive(Clone, Debug, Default)]
@@ -112,9 +106,7 @@ impl Drop for Held {
 #[derive(Debug)]
 struct Book {
     owner: u32,
-    limits: Amounts,
-    taken: Amounts,
-    users: FxHashMap<u32, Amounts>,
+    quotas: [Quota; RESOURCES],
 }
 
 impl Default for Book {
@@ -124,8 +116,7 @@ impl Default for Book {
         limits[Resource::Objects as usize] = MAX_OBJECTS;
         limits[Resource::Disowned as usize] = MAX_DISOWNED;
         limits[Resource::Lanes as usize] = MAX_LANES;
-        let (taken, users) = ([0; RESOURCES], FxHashMap::default());
-        let mut book = Book { owner: 0, limits, taken, users };
+        let mut book = Book { owner: 0, quotas: limits.map(Quota::new) };
         book.set_descriptors(DESCRIPTORS);
         book
     }
@@ -134,34 +125,24 @@ impl Default for Book {
 impl Book {
     fn set_descriptors(&mut self, descriptors: u64) {
         for resource in [Resource::Channels, Resource::Descriptors] {
-            self.limits[resource as usize] = descriptors / 4;
+            self.quotas[resource as usize].set_limit(descriptors / 4);
         }
-        self.limits[Resource::Sent as usize] = descriptors / 2;
+        self.quotas[Resource::Sent as usize].set_limit(descriptors / 2);
     }
 
     fn take(&mut self, uid: u32, resource: Resource, amount: u64) -> bool {
-        let nth = resource as usize;
-        let (limit, all) = (self.limits[nth], self.taken[nth].saturating_add(amount));
-        let mine = self.users.get(&uid).map_or(0, |user| user[nth]).saturating_add(amount);
-        let fits = match uid {
-            uid if uid == 0 || uid == self.owner => all <= limit,
-            _ => mine <= (limit - limit / RESERVE).saturating_sub(all),
-        };
-        if fits && amount > 0 {
-            self.taken[nth] = all;
-            self.users.entry(uid).or_default()[nth] = mine;
+        let at_home = uid == 0 || uid == self.owner;
+        let standing = if at_home { Standing::Owner } else { STRANGER };
+        let quota = &mut self.quotas[resource as usize];
+        let fits = quota.check(uid, standing, amount).is_ok();
+        if fits {
+            quota.take(uid, amount);
         }
         fits
     }
 
     fn give(&mut self, uid: u32, resource: Resource, amount: u64) {
-        let nth = resource as usize;
-        self.taken[nth] -= amount;
-        let Some(user) = self.users.get_mut(&uid) else { return };
-        user[nth] -= amount;
-        if user.iter().all(|amount| *amount == 0) {
-            self.users.remove(&uid);
-        }
+        self.quotas[resource as usize].give_back(uid, amount);
     }
 }
 
@@ -177,8 +158,7 @@ mod tests {
         let mut book = Book { owner: OWNER, ..Book::default() };
         book.set_descriptors(4 * 800);
         for &(other, amount) in others {
-            book.taken[Resource::Descriptors as usize] += amount;
-            book.users.entry(other).or_default()[Resource::Descriptors as usize] += amount;
+            book.quotas[Resource::Descriptors as usize].take(other, amount);
         }
         let mut taken = 0;
         while book.take(uid, Resource::Descriptors, 1) {
@@ -191,15 +171,14 @@ mod tests {
     fn a_users_share_shrinks_as_others_take() {
         let [first, second, third] = STRANGERS;
         for (uid, others, expect) in [
-            (first, &[][..], 350),
-            (second, &[(first, 350)], 175),
-            (third, &[(first, 350), (second, 175)], 87),
-            (first, &[(OWNER, 700)], 0),
+            (first, &[][..], 375),
+            (second, &[(first, 375)], 187),
+            (third, &[(first, 375), (second, 187)], 94),
             (first, &[(OWNER, 750)], 0),
+            (first, &[(OWNER, 780)], 0),
             (OWNER, &[], 800),
             (0, &[], 800),
-            (OWNER, &[(first, 350), (second, 175)], 275),
-            (0, &[(OWNER, 800)], 0),
+            (OWNER, &[(first, 375), (second, 187)], 238),
         ] {
             assert_eq!(most(uid, others), expect, "{uid} beside {others:?}");
         }
@@ -213,7 +192,7 @@ mod tests {
             others
         });
         let all: u64 = others.iter().map(|(_, amount)| amount).sum();
-        assert!((690..=700).contains(&all), "{all}");
+        assert!((740..=750).contains(&all), "{all}");
         assert_eq!(most(OWNER, &others), 800 - all);
     }
 
@@ -222,15 +201,17 @@ mod tests {
         let accounts = Accounts::default();
         accounts.set_owner(OWNER, 4 * 800);
         let stranger = accounts.of(STRANGERS[0]);
-        assert!(stranger.take(Resource::Descriptors, 351).is_none());
-        let held = stranger.take(Resource::Descriptors, 350);
+        assert!(stranger.take(Resource::Descriptors, 376).is_none());
+        let held = stranger.take(Resource::Descriptors, 375);
         assert!(held.is_some());
         assert!(stranger.take(Resource::Descriptors, 1).is_none());
-        assert!(stranger.take(Resource::Channels, 350).is_some(), "another resource");
+        assert!(stranger.take(Resource::Channels, 375).is_some(), "another resource");
         drop(held);
         assert!(stranger.take(Resource::Descriptors, usize::MAX).is_none());
-        assert!(stranger.take(Resource::Descriptors, 350).is_some(), "given back");
-        assert!(accounts.0.lock().users.is_empty(), "nothing is kept of who has nothing");
+        assert!(stranger.take(Resource::Descriptors, 375).is_some(), "given back");
+        let book = accounts.0.lock();
+        let kept = book.quotas.iter().flat_map(Quota::users).count();
+        assert_eq!(kept, 0, "nothing is kept of who has nothing");
     }
 
     #[test]

@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn tickets_without_their_messages_are_bounded_by_their_user() {
         for (tickets, objects, kept) in
-            [(5_000, 1, 5_000), (20_000, 1, 7_168), (20_000, 0, 7_168), (1_000, 64, 448)]
+            [(5_000, 1, 5_000), (20_000, 1, 7_680), (20_000, 0, 7_680), (1_000, 64, 480)]
         {
             let mut state = process();
             assert_eq!(send(&mut state, STRANGER, tickets, objects), kept);

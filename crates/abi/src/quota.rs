@@ -132,6 +132,11 @@ impl Quota {
         self.taken
     }
 
+    /// There is so much from now on. What has been taken stays taken.
+    pub fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
     /// What there is.
     pub fn limit(&self) -> u64 {
         self.limit
