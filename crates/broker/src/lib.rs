@@ -20,6 +20,7 @@ mod deliver;
 mod front;
 mod ledger;
 mod listener;
+mod memory;
 mod outbox;
 mod packet;
 mod peer;

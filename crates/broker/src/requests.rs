@@ -93,6 +93,7 @@ impl Broker {
             Err(why) => self.close(id, why),
         }
         self.turns.charge(user, self.cost);
+        self.used.add(self.cost);
     }
 
     fn handle(&mut self, id: ConnectionId, request: Request, pages: Pages) -> Result<(), Why> {

@@ -10,6 +10,7 @@ use crate::connection::Connection;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::listener::Listener;
+use crate::memory::Used;
 use crate::outbox::Reader;
 use crate::packet;
 use crate::peer::Credentials;
@@ -203,6 +204,7 @@ pub(crate) struct Broker {
     pub unanswered: BTreeSet<ConnectionId>,
     /// What the turn that is being taken has cost so far.
     pub cost: u64,
+    pub used: Used,
     pub buffer: Vec<u8>,
     /// Somebody greeted: the broker has been of use, and may be idle.
     pub had_client: bool,
@@ -253,6 +255,7 @@ impl Broker {
             crowded: BTreeSet::new(),
             unanswered: BTreeSet::new(),
             cost: 0,
+            used: Used::default(),
             buffer: packet::buffer(),
             had_client: false,
             complaints: Throttle::default(),
@@ -296,7 +299,10 @@ impl Broker {
             }
             self.answer_later();
             for _ in 0..AT_ONCE {
-                let Some(id) = self.turns.next() else { break };
+                let Some(id) = self.turns.next() else {
+                    self.used.give_back();
+                    break;
+                };
                 self.take_turn(id);
             }
             // It is tried again after the next pause.
