@@ -78,7 +78,7 @@ impl Engine {
     /// Begins to look for another broker if ours is gone.
     pub(super) fn look_for_broker(&self, comeback: &mut Comeback) {
         let link = self.broker.link();
-        if link.is_lost() && matches!(comeback, Comeback::Joined) {
+        if link.is_lost() && matches!(comeback, Comeback::Joined) && !self.is_closed() {
             if let Some(events) = link.events() {
                 let _ = rustix::event::epoll::delete(&self.epoll, events);
             }

@@ -1,5 +1,6 @@
 //! In the time that a broker gives its predecessor's engines to come back, one comes back, names a
-//! holder of its node that never comes, leaves, and comes back with nothing.
+//! holder of its node that never comes, leaves, and comes back with nothing: first before it has said
+//! that this was all, and then after it.
 
 use super::{Attack, Play, Run, Whose};
 use crate::attacker::Attacker;
@@ -46,23 +47,32 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     attacker.ready();
     let engine = engine.resume(&attacker.socket)?;
     let node = |holder| Claim::Node { node: NodeId(1), flags: 0, strong: true, holder };
-    engine.tell(&Request::Claim { claims: vec![node(NOBODY)] })?;
-    engine.tell(&Request::Rejoin { manages: Vec::new() })?;
+    let claim = Request::Claim { claims: vec![node(NOBODY)] };
+    engine.tell(&claim)?;
     let engine = come_again(attacker, &engine)?;
+    engine.tell(&claim)?;
     engine.tell(&Request::Rejoin { manages: Vec::new() })?;
-    let heard = engine.ask(&Request::ContextManager);
-    attacker.holding(&format!("{:?}", heard.map(drop)));
+    let heard = match come_again(attacker, &engine) {
+        Ok(engine) => {
+            engine.tell(&Request::Rejoin { manages: Vec::new() })?;
+            engine.ask(&Request::ContextManager).map(drop)
+        }
+        // Others may have been told of its death.
+        Err(Errno::TIME) => Err(Errno::TIME),
+        Err(errno) => return Err(errno.into()),
+    };
+    attacker.holding(&format!("{heard:?}"));
     Ok(())
 }
 
 /// The same engine after its connection has ended.
-fn come_again(attacker: &Attacker, engine: &BareEngine) -> io::Result<BareEngine> {
+fn come_again(attacker: &Attacker, engine: &BareEngine) -> Result<BareEngine, Errno> {
     let late = Instant::now() + AT_MOST;
     engine.hang_up();
     loop {
         match engine.resume(&attacker.socket) {
             Err(Errno::BUSY) if Instant::now() < late => std::thread::yield_now(),
-            other => return Ok(other?),
+            other => return other,
         }
     }
 }
