@@ -266,13 +266,13 @@ pub enum Request {
     },
     /// Answer: [`Reply::Contexts`].
     Contexts,
-    /// What there is, a page at a time, of the processes that the asker may see: its own user's,
-    /// and all if it is root or the broker's own user. Answer: [`Reply::Report`].
+    /// One page of the processes that the asker may see: its own user's, and all if the asker is
+    /// root or the broker's own user. Answer: [`Reply::Report`].
     Report {
         /// Where the page begins: at first [`Cursor::default`].
         from: Cursor,
     },
-    /// What users have, of those that the asker may see, by number. Answer: [`Reply::Accounts`].
+    /// The accounts of the users that the asker may see, by number. Answer: [`Reply::Accounts`].
     Accounts {
         /// The first user that is wanted.
         from: u32,
@@ -280,7 +280,8 @@ pub enum Request {
     /// First message of an engine that another broker had admitted, which has died. Carries the
     /// engine's pages. `EKEYREJECTED` for a card of no predecessor's or of another process,
     /// `EBUSY` if that process is here, or if the broker has no descriptors or no memory now: the
-    /// engine tries again. `ETIME` once the time for coming back is over, or if it was here and went.
+    /// engine tries again. `ETIME` once the time for coming back is over, or if it was here and
+    /// went.
     /// Answer: [`Reply::Welcome`], then the engine makes its claims.
     Resume {
         /// Must equal [`VERSION`].
@@ -539,12 +540,12 @@ pub enum Part {
     Channels,
 }
 
-/// What one user has of what the broker shares out, and how much it could have.
+/// One user's account with the broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Effective user id.
     pub uid: u32,
-    /// Whether the user may take what is kept back.
+    /// Whether the user may take from the reserve.
     pub reserve: bool,
     /// By amount.
     pub shares: Vec<Share>,
@@ -553,13 +554,13 @@ pub struct Account {
 /// Of one amount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// What it is: `processes`, `handles`, ...
+    /// The amount's name: `processes`, `handles`, ...
     pub name: String,
-    /// What the user has.
+    /// The user's part.
     pub taken: u64,
-    /// What it could take now.
+    /// How much more the user could take now.
     pub left: u64,
-    /// What there is for all users.
+    /// The amount that all users share.
     pub limit: u64,
 }
 

@@ -106,7 +106,7 @@ impl Quota {
         self.taken -= amount;
     }
 
-    /// What a user has.
+    /// How much a user has.
     pub fn of(&self, user: u32) -> u64 {
         self.by_user.get(&user).copied().unwrap_or_default()
     }
@@ -127,7 +127,7 @@ impl Quota {
         }
     }
 
-    /// What all have.
+    /// How much all users have together.
     pub fn taken(&self) -> u64 {
         self.taken
     }
@@ -137,7 +137,7 @@ impl Quota {
         self.limit = limit;
     }
 
-    /// What there is.
+    /// The whole amount.
     pub fn limit(&self) -> u64 {
         self.limit
     }
@@ -152,7 +152,7 @@ impl Quota {
 mod tests {
     use super::*;
 
-    /// What users get who take one at a time until they are refused, one after the other.
+    /// The shares of users that take one at a time until they are refused, one after the other.
     fn shares(limit: u64, users: &[(u32, Standing)]) -> Vec<u64> {
         let mut quota = Quota::new(limit);
         let fill = |&(user, standing): &(u32, Standing)| {

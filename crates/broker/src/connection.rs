@@ -15,7 +15,7 @@ pub(crate) struct Connection {
     /// Readable when the process that connected has ended, even if another holds the socket.
     pub pidfd: Option<OwnedFd>,
     pub credentials: Credentials,
-    /// What the configuration says of it, and whether it takes from the reserve.
+    /// The configuration's word on the process.
     pub rights: Rights,
     pub role: Role,
     /// Its process has ended: so many more requests are read that it may have left.
@@ -48,7 +48,7 @@ pub(crate) struct Engine {
     pub front: Front,
     /// Real-time lanes that it has asked for.
     pub ranks_asked: Throttle,
-    /// It is said when there is room in its event socket.
+    /// The broker waits for room in the event socket.
     pub waits_for_room: bool,
 }
 

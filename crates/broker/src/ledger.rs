@@ -1,4 +1,4 @@
-//! What the runner shares out between users: its descriptors, and room for events that wait.
+//! The runner's own amounts that users share: descriptors, and room for events that wait.
 //!
 //! | amount | of all | a user's share |
 //! |---|---|---|
@@ -13,7 +13,8 @@ use crate::outbox::Reader;
 use baton_abi::quota::{Exceeded, Quota, Standing};
 use std::collections::BTreeMap;
 
-/// The broker's own: epoll, listener, log, and what it has in hand for a moment; at most a fourth of
+/// The broker's own: epoll, listener, log, and what it has in hand for a moment; at most a fourth
+/// of
 /// what there is.
 const OWN_DESCRIPTORS: u64 = 64;
 
@@ -22,12 +23,12 @@ pub(crate) struct Ledger {
     pub descriptors: Quota,
     /// Descriptors that have been sent and not been read, by their readers' users.
     pub unread: Quota,
-    /// What waits for a user's processes, by the users that caused it.
+    /// By reader's user: events that wait for the user's processes.
     queued: BTreeMap<u32, Queued>,
     most: Most,
 }
 
-/// What waits, by the users that caused it.
+/// Events that wait for one user, by the users that caused them.
 #[derive(Clone, Debug)]
 struct Queued {
     bytes: Quota,
@@ -49,7 +50,7 @@ impl Queued {
     }
 }
 
-/// What a request would add to what waits.
+/// A request's addition to the events that wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct More {
     /// The user that causes it, and where it stands with the reader's user.
@@ -115,7 +116,7 @@ impl Ledger {
         self.queued.get(&reader).map_or(0, |queued| queued.bytes.taken())
     }
 
-    /// What there is for one user's events that wait.
+    /// The most bytes of events that may wait for one user.
     pub fn queue_limit(&self) -> u64 {
         self.most.bytes_for_user
     }

@@ -69,14 +69,14 @@ impl Usage {
     }
 }
 
-/// What the configuration says of a process, by its user, group or label.
+/// The configuration's word on a process, by its user, group or label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// It takes from what is kept back, as root and the broker's own user do.
+    /// The process takes from the reserve, as root and the broker's own user do.
     pub reserve: bool,
-    /// It may become its context's manager.
+    /// The process may become its context's manager.
     pub manages: bool,
-    /// Its user has at most so much.
+    /// The most that the process's user may have.
     pub most: Usage,
 }
 
@@ -95,7 +95,8 @@ pub struct Limits {
     /// Of one user that has no right to the reserve, whatever is left: `EDQUOT`, but `EMFILE` for
     /// channels.
     pub user: Usage,
-    /// Of all users together, who share it as a [`Quota`](baton_abi::quota::Quota) says: as for a user.
+    /// Of all users together, who share it as a [`Quota`](baton_abi::quota::Quota) says: as for a
+    /// user.
     pub all: Usage,
     /// Handles that all processes of one user have, by those who gave them: `EDQUOT`.
     pub handles_received: u32,

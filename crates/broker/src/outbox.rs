@@ -41,7 +41,8 @@ pub(crate) enum Backlog {
     Unread,
     /// The engine has to read: the socket has just said so.
     Full,
-    /// Other engines have to: the user's, or the broker's own, share of unread descriptors is used up.
+    /// Other engines have to: the user's, or the broker's own, share of unread descriptors is used
+    /// up.
     Crowded,
 }
 
@@ -88,7 +89,7 @@ pub(crate) struct Outbox {
     frozen: BTreeMap<ProcessId, u64>,
     cancels: BTreeMap<ProcessId, usize>,
     barriers: usize,
-    /// What waits, by the users that caused it.
+    /// Bytes that wait, by the users that caused them.
     waiting: BTreeMap<u32, u64>,
     unread: u64,
 }
@@ -112,7 +113,7 @@ impl Outbox {
         self.socket.as_fd()
     }
 
-    /// What waits, by the users that caused it.
+    /// Bytes that wait, by the users that caused them.
     pub fn waiting(&self) -> &BTreeMap<u32, u64> {
         &self.waiting
     }

@@ -117,7 +117,8 @@ impl Policy {
         self.contexts.iter().map(|context| context.name.as_str())
     }
 
-    /// What a process may have. `owner` is the broker's own user. Whether it may manage a context
+    /// The amounts that a process may have. `owner` is the broker's own user. Whether it may manage
+    /// a context
     /// is a question of its own.
     pub(crate) fn rights(&self, who: &Credentials, owner: u32) -> Rights {
         let entry = self.users.iter().find(|user| user.fits(who));

@@ -172,7 +172,7 @@ impl Broker {
         Ok((Card { identity, started, context }, theirs))
     }
 
-    /// What a connection may, in a context.
+    /// The rights of a connection in a context.
     fn rights(&self, id: ConnectionId, context: &str) -> Rights {
         let Connection { credentials, rights, .. } = &self.connections[&id];
         let owner = rustix::process::geteuid().as_raw();
@@ -180,7 +180,7 @@ impl Broker {
         Rights { manages, ..*rights }
     }
 
-    /// What an engine is made of: both ends of its event socket, and its pages. `EMFILE` if its
+    /// The parts of an engine: both ends of its event socket, and its pages. `EMFILE` if its
     /// user has its share of the broker's descriptors.
     fn adopt(
         &self,

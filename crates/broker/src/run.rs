@@ -60,7 +60,7 @@ pub struct Config {
     /// By user: the highest priority at which real-time callers are served, whatever RLIMIT_RTPRIO
     /// they have. 0 for none.
     pub real_time_limits: BTreeMap<u32, u32>,
-    /// Who may have how much, and who may manage what.
+    /// The configuration of budgets and of managers.
     pub policy: Policy,
 }
 
@@ -202,7 +202,7 @@ pub(crate) struct Broker {
     pub crowded: BTreeSet<ConnectionId>,
     /// Connections whose reply could not be sent yet.
     pub unanswered: BTreeSet<ConnectionId>,
-    /// What the turn that is being taken has cost so far.
+    /// The cost, so far, of the turn that is being taken.
     pub cost: u64,
     pub used: Used,
     pub buffer: Vec<u8>,

@@ -49,7 +49,7 @@ pub struct Newcomer {
     pub uid: u32,
     /// Security label, never empty.
     pub security_context: String,
-    /// What the configuration says of it.
+    /// The configuration's word on it.
     pub rights: Rights,
 }
 

@@ -1,6 +1,7 @@
 //! `baton list`, `check`, `ping` and `call`: Android's `service` tool.
 //!
-//! They speak to the service manager at handle 0 in the protocol that it knows ([`manager`](crate::manager)).
+//! They speak to the service manager at handle 0 in the protocol that it knows
+//! ([`manager`](crate::manager)).
 
 use crate::failure::{Failure, Kind};
 use crate::manager::{Found, Manager, transport_status};

@@ -41,7 +41,8 @@ struct Seat {
 
 /// How long a step may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A driver in user space may look again at a call that nobody took, so long after it has last done anything.
+/// A driver in user space may look again at a call that nobody took, so long after it has last done
+/// anything.
 const TIMERS: Duration = Duration::from_millis(2);
 
 impl Crew {
@@ -253,7 +254,8 @@ impl Crew {
         stillness::all_asleep(busy.chain(helpers).chain(beside))
     }
 
-    /// How long a timer may still be running that a driver in user space has set, if nobody has run since then.
+    /// How long a timer may still be running that a driver in user space has set, if nobody has run
+    /// since then.
     fn timers(&self, since: Instant) -> Option<Duration> {
         if matches!(self.judged, Judged::Kernel) || !self.anybody_busy() {
             return None;

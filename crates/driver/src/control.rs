@@ -270,7 +270,8 @@ impl Link {
     }
 }
 
-/// Whether a failure says nothing of the connection: the system lacks memory or descriptors for now.
+/// Whether a failure says nothing of the connection: the system lacks memory or descriptors for
+/// now.
 pub fn passes(errno: Errno) -> bool {
     matches!(
         errno,

@@ -10,7 +10,8 @@
 //! A level is a number, so that a thread that has the one that is wanted finds out by one comparison. Everything
 //! here is done in the thread's own right; what it may not, it does not.
 //!
-//! Threads that the program starts meanwhile are ordinary ones: with a real-time priority comes SCHED_RESET_ON_FORK,
+//! Threads that the program starts meanwhile are ordinary ones: with a real-time priority comes
+//! SCHED_RESET_ON_FORK,
 //! as with those that Android's kernels give. A thread that may not take the flag back keeps it.
 //!
 //! **Invariant**: a thread is made less urgent only if it can come back.

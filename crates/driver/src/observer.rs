@@ -63,7 +63,7 @@ impl Observer {
         Ok(report)
     }
 
-    /// What users have of what the broker shares out, of those that this user may see.
+    /// The accounts of the users that this user may see.
     pub fn accounts(&self) -> Result<Vec<Account>, Errno> {
         let (mut all, mut from) = (Vec::new(), Some(0));
         while let Some(first) = from {

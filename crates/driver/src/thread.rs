@@ -106,7 +106,8 @@ pub fn children() -> Children {
     }
 }
 
-/// The calling thread gets this rank, or none, in its own right. Nobody is told. False if it may not have it: without
+/// The calling thread gets this rank, or none, in its own right. Nobody is told. False if it may
+/// not have it: without
 /// a privilege a thread may not go from [`Children::Ordinary`] to [`Children::Inherit`].
 pub fn set_rank(rank: Option<Rank>, children: Children) -> bool {
     let (policy, priority) = rank.unwrap_or((libc::SCHED_OTHER, 0));
@@ -129,7 +130,8 @@ pub fn rank_changes() -> u32 {
     RANK_CHANGES.load(Ordering::Acquire)
 }
 
-/// In children of fork, threads know nothing of their rank, nor of the ways by which their parents' called.
+/// In children of fork, threads know nothing of their rank, nor of the ways by which their parents'
+/// called.
 pub fn forget_in_children() {
     static HANDLER: Once = Once::new();
     // SAFETY: the handler is a function of ours, which touches one word and nothing else.

@@ -1,4 +1,5 @@
-//! What a child of fork finds of its parent's device: `EBADF`, whatever it does, while threads of the parent serve and call.
+//! What a child of fork finds of its parent's device: `EBADF`, whatever it does, while threads of
+//! the parent serve and call.
 mod support;
 
 use baton_driver::process::{CallError, Handle, Loan, Parcel, Process, Received};
@@ -100,7 +101,8 @@ fn is_closed<T>(result: Result<T, CallError>) -> bool {
 
 /// Whether a child of this process ends with true.
 fn in_child(body: impl FnOnce() -> bool) -> Result<(), String> {
-    // SAFETY: what the child does is what this test is about; it ends without running anything of its parent's.
+    // SAFETY: what the child does is what this test is about; it ends without running anything of
+    // its parent's.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: a clock that ends this process, and its end.

@@ -1,9 +1,13 @@
-//! How many instructions a call of four bytes takes in user space, client and server together, where neither waits: counted by
-//! valgrind's callgrind. Typed calls, calls by a line, calls by the raw interface with its program's own part, and the two mailboxes
+//! How many instructions a call of four bytes takes in user space, client and server together,
+//! where neither waits: counted by
+//! valgrind's callgrind. Typed calls, calls by a line, calls by the raw interface with its
+//! program's own part, and the two mailboxes
 //! alone by which a call goes.
 //!
-//! Each end runs alone, beside a peer that one thread plays along with it ([`Peer`]): what it waits for is there before it looks. So
-//! the count does not depend on who gets a processor when. It stands for two ends on two processors that meet each other's messages
+//! Each end runs alone, beside a peer that one thread plays along with it ([`Peer`]): what it waits
+//! for is there before it looks. So
+//! the count does not depend on who gets a processor when. It stands for two ends on two processors
+//! that meet each other's messages
 //! at the first look; that they do is for `baton bench rpc --check`.
 //!
 //! The test starts itself under valgrind with two numbers of calls, and divides the difference.
@@ -25,7 +29,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, OnceLock};
 use std::thread;
 
-/// Ways to call, the instructions that a call may take without the peers', and how many more calls the longer run makes.
+/// Ways to call, the instructions that a call may take without the peers', and how many more calls
+/// the longer run makes.
 const WAYS: [Way; 4] = [
     (MAILBOXES, post_and_take, 130, 100_000),
     ("line", call_by_line, 500, 400_000),
@@ -76,7 +81,8 @@ fn on_one_processor() {
     rustix::thread::sched_setaffinity(None, &first).expect("a processor on which it runs");
 }
 
-/// The other end of the first lane of the only channel, by its memory: it repeats the message that it sent last, with other data.
+/// The other end of the first lane of the only channel, by its memory: it repeats the message that
+/// it sent last, with other data.
 #[derive(Clone, Copy)]
 struct Peer {
     head: usize,
@@ -106,12 +112,14 @@ impl Peer {
     }
 
     fn word(self, at: usize) -> &'static AtomicU32 {
-        // SAFETY: within a channel's map, which stays as long as its ends are open; whoever else touches these words does so by
+        // SAFETY: within a channel's map, which stays as long as its ends are open; whoever else
+        // touches these words does so by
         // atomics.
         unsafe { AtomicU32::from_ptr(at as *mut u32) }
     }
 
-    /// Says that it runs on another processor than the end that is counted, which therefore looks before it sleeps.
+    /// Says that it runs on another processor than the end that is counted, which therefore looks
+    /// before it sleeps.
     fn is_elsewhere(self, end: End) {
         let at = match end {
             End::Server => header::CLIENT_PROCESSOR,
@@ -150,7 +158,8 @@ impl Peer {
 
 /// The handler only answers.
 const ANSWERS: u64 = u64::MAX;
-/// It answers by hand, and keeps its looper until the client's end has been counted. Then it plays the client.
+/// It answers by hand, and keeps its looper until the client's end has been counted. Then it plays
+/// the client.
 const KEEPS: u64 = u64::MAX - 1;
 
 /// The two ends of so many calls, and what their handler does.
@@ -345,7 +354,8 @@ impl Area {
     }
 }
 
-/// Nothing but a message there and one back, each with its header written and checked, all by one thread.
+/// Nothing but a message there and one back, each with its header written and checked, all by one
+/// thread.
 fn post_and_take(calls: u64) {
     let [requests, answers] = <[Area; 2]>::default();
     for number in 0..calls {

@@ -176,7 +176,8 @@ fn policy() -> i32 {
     unsafe { libc::sched_getscheduler(0) }
 }
 
-/// A thread that is started by one that serves at a real-time priority is an ordinary one, and the priority leaves no
+/// A thread that is started by one that serves at a real-time priority is an ordinary one, and the
+/// priority leaves no
 /// trace of itself.
 #[test]
 fn a_nodes_priority_is_no_childs() {

@@ -296,11 +296,13 @@ fn change_and_call(stage: &Stage, [policy, priority]: [i32; 2]) -> bool {
     stage.call(RANK) == bytes([policy, priority])
 }
 
-/// A first call waits for its looper for 100 ms: on a busy machine some may not be there by then. A process may ask for 256 a
+/// A first call waits for its looper for 100 ms: on a busy machine some may not be there by then. A
+/// process may ask for 256 a
 /// second.
 const FIRST_CALLS: usize = 20;
 
-/// One call straight after each change: of a pool that can spare a looper, whether its program began with two or was asked
+/// One call straight after each change: of a pool that can spare a looper, whether its program
+/// began with two or was asked
 /// for the second, by a thread that has called before or has not.
 #[test]
 fn the_first_call_after_a_change_is_served_at_it() {
@@ -325,7 +327,8 @@ fn the_first_call_after_a_change_is_served_at_it() {
     }
 }
 
-/// The pool has no looper to spare for the second caller until it has four, for which its program is asked.
+/// The pool has no looper to spare for the second caller until it has four, for which its program
+/// is asked.
 #[test]
 fn a_first_call_waits_for_a_looper_that_the_program_is_asked_for() {
     let both_are = |_| {

@@ -1,9 +1,12 @@
 //! What a real-time call takes once its looper is there: four system calls, of both sides together, and no
 //! memory. Ordinary priorities where the machine lets us have no others: then there is nothing to see.
 //!
-//! The test starts itself under strace, and counts between two calls that nobody else makes. Threads that the first call has led to
-//! (the looper for the next such caller) may still be on their way when the counting begins, and what they tell the broker leads calls the
-//! general way: so it is counted again until a series has none of that. Calls that take more each time never have one.
+//! The test starts itself under strace, and counts between two calls that nobody else makes.
+//! Threads that the first call has led to
+//! (the looper for the next such caller) may still be on their way when the counting begins, and
+//! what they tell the broker leads calls the
+//! general way: so it is counted again until a series has none of that. Calls that take more each
+//! time never have one.
 
 mod support;
 
@@ -103,7 +106,8 @@ fn is_real_time() -> bool {
     unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO }
 }
 
-/// Makes series of calls, with `mark` before the first and after each, until that is true. False if it never is.
+/// Makes series of calls, with `mark` before the first and after each, until that is true. False if
+/// it never is.
 fn steady(mut mark: impl FnMut() -> bool) -> bool {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();

@@ -252,7 +252,7 @@ impl BareEngine {
         BareEngine::open_on(connect(path)?, context)
     }
 
-    /// The same on a connection that exists, which may be somebody else's.
+    /// Opens a context on a connection that exists, which may be somebody else's.
     pub fn open_on(requests: OwnedFd, context: &str) -> Result<BareEngine, Errno> {
         let channels = CHANNELS;
         let hello = Request::Hello { version: VERSION, context: context.to_owned(), channels };
@@ -261,12 +261,12 @@ impl BareEngine {
         BareEngine::greet_with(requests, &hello, front, [file, tally_page()?])
     }
 
-    /// The same engine at the next broker. It has yet to make its claims.
+    /// This engine at the next broker, before its claims.
     pub fn resume(&self, path: &Path) -> Result<BareEngine, Errno> {
         self.resume_as(path, self.card.clone())
     }
 
-    /// The same with a card that may be another's.
+    /// This engine at the next broker, with a card that may be another's.
     pub fn resume_as(&self, path: &Path, card: Vec<u8>) -> Result<BareEngine, Errno> {
         let resume = Request::Resume { version: VERSION, card, channels: CHANNELS };
         let copy = |file: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(file, 0);
@@ -345,7 +345,7 @@ impl BareEngine {
         self.manager_node().map(|(owner, _)| owner)
     }
 
-    /// The same, and its node.
+    /// The context manager, and its node.
     pub fn manager_node(&self) -> Result<(ProcessId, NodeId), Errno> {
         self.must(&Request::ContextManager)?;
         loop {

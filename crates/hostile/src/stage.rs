@@ -236,7 +236,7 @@ impl Stage {
         self.probe_for(at_least, self.patience.max(at_least));
     }
 
-    /// The same, not longer than `at_most`.
+    /// Probes for at least and at most so long.
     pub fn probe_for(&mut self, at_least: Duration, at_most: Duration) {
         let begin = Instant::now();
         let late = begin + at_most;
@@ -353,7 +353,7 @@ impl Stage {
         None
     }
 
-    /// The same, when a refusal may be no harm.
+    /// Has a new client open and call; a refusal may be no harm.
     pub fn try_newcomer(&mut self) -> Result<u64, Refusal> {
         let order = self.order(&["newcomer"], None, "newcomer");
         let says = |why: &dyn std::fmt::Display| Refusal::Says(why.to_string());

@@ -1,6 +1,8 @@
-//! The program's alternate signal stack, and what becomes of it while a call is made on [a stack of ours](crate::stack).
+//! The program's alternate signal stack, and what becomes of it while a call is made on [a stack of
+//! ours](crate::stack).
 //!
-//! A thread whose program has set none has ours. The program sees nothing of that: its `sigaltstack` tells of a stack
+//! A thread whose program has set none has ours. The program sees nothing of that: its
+//! `sigaltstack` tells of a stack
 //! that it has set, and of none otherwise.
 
 use crate::{real, stack, trap};
@@ -43,13 +45,15 @@ pub enum Alternate {
     Whole,
     /// The kernel has disarmed it for the handler of a trapped call: it is armed again.
     Disarmed(stack_t),
-    /// The caller is a handler that runs on it: other handlers have what is left below. All signals are blocked until
+    /// The caller is a handler that runs on it: other handlers have what is left below. All signals
+    /// are blocked until
     /// they can.
     Rest { whole: stack_t, rest: stack_t, mask: u64 },
 }
 
 impl Alternate {
-    /// A call from `stack_pointer` is about to be made elsewhere. To be followed by [`Alternate::stay`], or
+    /// A call from `stack_pointer` is about to be made elsewhere. To be followed by
+    /// [`Alternate::stay`], or
     /// [`Alternate::begin`] on the other stack.
     pub fn leave(whole: &stack_t, stack_pointer: usize) -> Alternate {
         let (low, whole) = (whole.ss_sp as usize, *whole);
@@ -96,7 +100,8 @@ impl Alternate {
         }
     }
 
-    /// The thread is about to go back. A handler's signals are blocked again until [`Alternate::stay`].
+    /// The thread is about to go back. A handler's signals are blocked again until
+    /// [`Alternate::stay`].
     pub fn end(self) {
         if let Alternate::Rest { whole, .. } = self {
             block(u64::MAX);

@@ -36,7 +36,8 @@ const SYSTEM_CALL: &[u8] = &[0x01, 0x00, 0x00, 0xd4];
 pub enum Hopeless {
     /// It has no dynamic loader.
     Static,
-    /// It makes system calls itself, and is loaded at a fixed address, where a program that the process executes
+    /// It makes system calls itself, and is loaded at a fixed address, where a program that the
+    /// process executes
     /// later may be as well.
     Fixed,
     /// Go's runtime without the C library.
@@ -113,7 +114,8 @@ unsafe fn has((start, bytes): (*const c_void, usize), needle: &[u8]) -> bool {
     !unsafe { libc::memmem(start, bytes, needle.as_ptr().cast(), needle.len()) }.is_null()
 }
 
-/// Whether the program is Go's and loads no library: its runtime then replaces the thread pointer (x86-64) and the
+/// Whether the program is Go's and loads no library: its runtime then replaces the thread pointer
+/// (x86-64) and the
 /// handlers of signals.
 fn is_go_alone(base: usize, headers: &[Header]) -> bool {
     /// Of the ELF note that Go's linker writes, name first.
@@ -137,7 +139,8 @@ fn is_go_alone(base: usize, headers: &[Header]) -> bool {
     !needs_a_library && of(PT_NOTE).any(|header| unsafe { has(segment(base, header), GO) })
 }
 
-/// Whether a file is a program for which nothing can be done, that names a device. It runs where only what a handler
+/// Whether a file is a program for which nothing can be done, that names a device. It runs where
+/// only what a handler
 /// of signals may do is allowed, in memory that may be another process's: the child's of a `vfork`.
 pub fn of_file(path: &CStr) -> Option<Hopeless> {
     use rustix::fs::{Mode, OFlags};

@@ -11,7 +11,8 @@
 //! - [`programs`]: those that are executed next.
 //! - [`log`]: what the driver has to say.
 //! - [`trap`]: inline system calls; [`filter`], [`image`]: which of them; [`signals`]: so that
-//!   SIGSYS stays ours. [`stack`], [`alternate`], [`switch`]: where such a call is made; [`thread_pointer`]:
+//!   SIGSYS stays ours. [`stack`], [`alternate`], [`switch`]: where such a call is made;
+//!   [`thread_pointer`]:
 //!   whether it can be. [`calls`]: system calls by number.
 //! - [`real`]: the C library's own functions.
 //!

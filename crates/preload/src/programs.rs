@@ -1,6 +1,7 @@
 //! Programs that are executed: one for which nothing can be done is told of, in one line.
 //!
-//! The interposer comes with the dynamic loader, and does not come to a statically linked program. `baton run` refuses
+//! The interposer comes with the dynamic loader, and does not come to a statically linked program.
+//! `baton run` refuses
 //! these; what a shell under it executes is seen here.
 
 use crate::image::{self, Hopeless};

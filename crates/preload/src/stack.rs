@@ -1,8 +1,11 @@
 //! A stack of Baton's for each thread: where a trapped system call is made.
 //!
-//! The program's own stack may have no room for it: goroutines and coroutines have a few KiB, which the
-//! kernel's signal frame alone exceeds. So a thread whose program has set no alternate stack gets one from here,
-//! and SIGSYS is delivered on it. A thread with an alternate stack of its program's keeps that one, and the handler
+//! The program's own stack may have no room for it: goroutines and coroutines have a few KiB, which
+//! the
+//! kernel's signal frame alone exceeds. So a thread whose program has set no alternate stack gets
+//! one from here,
+//! and SIGSYS is delivered on it. A thread with an alternate stack of its program's keeps that one,
+//! and the handler
 //! leaves it for the stack from here ([`trap`](crate::trap)).
 //!
 //! ```text
@@ -10,8 +13,10 @@
 //!           ^ low                                     ^ top
 //! ```
 //!
-//! **Invariant**: only its own thread uses a stack, and the child of a `vfork` while its parent waits. A stack is
-//! found by the thread pointer, and therefore only where that is the C library's ([`thread_pointer`](crate::thread_pointer)).
+//! **Invariant**: only its own thread uses a stack, and the child of a `vfork` while its parent
+//! waits. A stack is
+//! found by the thread pointer, and therefore only where that is the C library's
+//! ([`thread_pointer`](crate::thread_pointer)).
 
 use crate::alternate::{self, Alternate};
 use crate::{real, switch, trap};
@@ -142,14 +147,16 @@ impl Header {
         stack_t { ss_sp: self.low() as *mut c_void, ss_flags: 0, ss_size: BYTES }
     }
 
-    /// Whether the calling thread may use it. A thread that was made by a `clone` without a thread pointer of
+    /// Whether the calling thread may use it. A thread that was made by a `clone` without a thread
+    /// pointer of
     /// its own finds that of another thread, and may not.
     pub fn is_callers(&self) -> bool {
         rustix::thread::gettid().as_raw_nonzero().get() == self.thread
             || rustix::process::getpid().as_raw_nonzero().get() != self.process
     }
 
-    /// Where a call begins that comes from `stack_pointer`, here or somewhere else. `may_nest`: it may come from a
+    /// Where a call begins that comes from `stack_pointer`, here or somewhere else. `may_nest`: it
+    /// may come from a
     /// handler that runs while another call waits here. `None` if there is no room for it.
     pub fn begin(&self, stack_pointer: usize, may_nest: bool) -> Option<usize> {
         let used_from = self.used_from.load(Ordering::Relaxed);
@@ -184,7 +191,8 @@ pub fn own() -> Option<&'static Header> {
         // It is too late for a thread that runs its last destructors: its stack stays.
         let _ = END.try_with(|_| ());
     }
-    // SAFETY: made by `Header::make` and mapped until the thread's end, when it is replaced by ENDED.
+    // SAFETY: made by `Header::make` and mapped until the thread's end, when it is replaced by
+    // ENDED.
     (header != ENDED).then(|| unsafe { &*header })
 }
 
@@ -197,7 +205,8 @@ pub fn begin_thread() {
     }
 }
 
-/// Does what takes much of a stack on one that has room: the caller's own, or ours if the caller runs on another one
+/// Does what takes much of a stack on one that has room: the caller's own, or ours if the caller
+/// runs on another one
 /// than the C library has given to its thread (a coroutine's).
 #[inline]
 pub fn with_room<T>(body: impl FnOnce() -> T) -> T {
@@ -254,7 +263,8 @@ fn on<T>(header: &Header, body: impl FnOnce() -> T) -> T {
     let run = runner(&body);
     let mut call = Call { body: Some(body), result: MaybeUninit::uninit(), alternate };
     let used_before = header.use_from(top);
-    // SAFETY: `begin` leaves room for a call below `top`, which is a multiple of 64; what unwinds out of `run` ends
+    // SAFETY: `begin` leaves room for a call below `top`, which is a multiple of 64; what unwinds
+    // out of `run` ends
     // the process.
     unsafe { switch::call_on(top, run, (&raw mut call).cast()) };
     header.use_from(if top == header.top() { 0 } else { used_before });
@@ -289,7 +299,8 @@ struct Start<T> {
 /// # Safety
 /// `start` is a boxed [`Start`] that nobody else has.
 unsafe extern "C-unwind" fn start<T>(start: *mut c_void) -> T {
-    // SAFETY: by this function's contract. Nothing here is left to be dropped while the routine runs, since
+    // SAFETY: by this function's contract. Nothing here is left to be dropped while the routine
+    // runs, since
     // `pthread_exit` unwinds past this frame.
     let Start { routine, argument } = *unsafe { Box::from_raw(start.cast::<Start<T>>()) };
     begin_thread();

@@ -32,7 +32,8 @@ pub unsafe extern "C" fn call_on(
     )
 }
 
-/// Calls `function(argument)` on the stack that ends at `top`, then `back(argument)` on the one that ends where
+/// Calls `function(argument)` on the stack that ends at `top`, then `back(argument)` on the one
+/// that ends where
 /// `function` says, and then has the system return from the signal whose frame `back` says.
 ///
 /// # Safety

@@ -128,7 +128,8 @@ mod registers {
 
     const ARGUMENTS: [libc::c_int; 6] =
         [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
-    /// Of a saved floating-point state: the old form's, and where the kernel says more of a newer one's
+    /// Of a saved floating-point state: the old form's, and where the kernel says more of a newer
+    /// one's
     /// (`_fpx_sw_bytes`).
     const LEGACY_BYTES: usize = 512;
     const EXTENSION_AT: usize = 464;
@@ -155,7 +156,8 @@ mod registers {
     /// # Safety
     /// The kernel's, of a signal whose handler has not returned.
     pub unsafe fn frame(_info: *const siginfo_t, context: *const ucontext_t) -> Range<usize> {
-        // The handler's return address, the context, the information; and above them the floating-point state.
+        // The handler's return address, the context, the information; and above them the
+        // floating-point state.
         let start = context as usize - size_of::<usize>();
         // SAFETY: by this function's contract, also below.
         let state = unsafe { (*context).uc_mcontext.fpregs }.cast::<u8>();
@@ -226,7 +228,8 @@ mod registers {
     pub unsafe fn frame(info: *const siginfo_t, context: *const ucontext_t) -> Range<usize> {
         let start = info as usize;
         let mut end = context as usize + size_of::<ucontext_t>();
-        // SAFETY: by this function's contract, also below. The records are the context's last field.
+        // SAFETY: by this function's contract, also below. The records are the context's last
+        // field.
         let records = unsafe { (&raw const (*context).uc_mcontext).add(1).cast::<u8>() };
         let records = records.wrapping_sub(RECORDS_BYTES);
         let mut at = 0;
@@ -303,7 +306,8 @@ unsafe extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut 
     registers::set_result(registers, unsafe { answer(number, arguments) });
 }
 
-/// A trapped call that is made on the thread's stack of ours, while the interrupted code's is left alone.
+/// A trapped call that is made on the thread's stack of ours, while the interrupted code's is left
+/// alone.
 struct Elsewhere {
     number: c_long,
     arguments: [c_long; 6],
@@ -319,11 +323,13 @@ struct Elsewhere {
     alternate: Alternate,
 }
 
-/// Makes the call on the thread's own stack of ours, and returns from the signal. Returns here if that stack has
+/// Makes the call on the thread's own stack of ours, and returns from the signal. Returns here if
+/// that stack has
 /// no room.
 ///
 /// # Safety
-/// The arguments are those of the program's own system call, whose signal's frame has `info` and `context`.
+/// The arguments are those of the program's own system call, whose signal's frame has `info` and
+/// `context`.
 #[inline(never)]
 unsafe fn leave_for(
     header: &'static Header,
@@ -347,12 +353,14 @@ unsafe fn leave_for(
     let copy = had_one.then_some(copy_at as *const u8);
     if copy.is_some() {
         let (from, to) = (frame.start as *const u8, copy_at as *mut u8);
-        // SAFETY: the frame is memory of its length; the copy's place is above `call_at`, in a part of our stack
+        // SAFETY: the frame is memory of its length; the copy's place is above `call_at`, in a part
+        // of our stack
         // that no call uses.
         unsafe { std::ptr::copy_nonoverlapping(from, to, frame.len()) };
     }
     let call = call_at as *mut Elsewhere;
-    // SAFETY: `begin` leaves room for both and for the call; aligned, and used by nobody else. `come_back` gives a
+    // SAFETY: `begin` leaves room for both and for the call; aligned, and used by nobody else.
+    // `come_back` gives a
     // frame that is as the kernel has made it, but for the result and the alternate stack.
     unsafe {
         call.write(Elsewhere {
@@ -370,7 +378,8 @@ unsafe fn leave_for(
     }
 }
 
-/// Makes the call, and says at which stack pointer [`come_back`] is to run: below the frame's place.
+/// Makes the call, and says at which stack pointer [`come_back`] is to run: below the frame's
+/// place.
 ///
 /// # Safety
 /// `call` is a complete [`Elsewhere`]; this runs on our stack.

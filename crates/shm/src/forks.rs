@@ -1,12 +1,14 @@
 //! Whether a child of fork asks, or the process that made a thing.
 //!
-//! A map that is not inherited is at an address where the child has nothing, or something else: it must not be used or unmapped
+//! A map that is not inherited is at an address where the child has nothing, or something else: it
+//! must not be used or unmapped
 //! there. Nor may a lock be taken that another thread of the parent may have held.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Once;
 
-/// Forks between this process and the one that executed its program, as far as the C library has made them.
+/// Forks between this process and the one that executed its program, as far as the C library has
+/// made them.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// A process, as told from the one that it was forked from and from its own children.
@@ -14,7 +16,8 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 pub struct Maker(u32);
 
 impl Maker {
-    /// The calling process. From the first call on its children are other ones, unless they are made past the C library.
+    /// The calling process. From the first call on its children are other ones, unless they are
+    /// made past the C library.
     pub fn here() -> Maker {
         static HANDLER: Once = Once::new();
         // SAFETY: the handler is a function of ours, which touches one word and nothing else.

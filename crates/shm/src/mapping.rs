@@ -22,8 +22,10 @@ pub enum Access {
     Read,
 }
 
-/// A shared map of the first `BYTES` of a sealed file, from some offset on. Unmapped when dropped. A child of fork does not
-/// have it, must not use it, and may drop it. That the length is of the type makes most checks of bounds the compiler's.
+/// A shared map of the first `BYTES` of a sealed file, from some offset on. Unmapped when dropped.
+/// A child of fork does not
+/// have it, must not use it, and may drop it. That the length is of the type makes most checks of
+/// bounds the compiler's.
 #[derive(Debug)]
 pub struct Mapping<const BYTES: usize> {
     base: NonNull<u8>,

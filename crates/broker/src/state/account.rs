@@ -51,7 +51,7 @@ impl Accounts {
         self.rights.insert(user, rights);
     }
 
-    /// What the configuration said of a user's last process.
+    /// The rights that the configuration gave a user's last process.
     pub fn rights(&self, user: u32) -> Rights {
         self.rights.get(&user).copied().unwrap_or_default()
     }
@@ -75,7 +75,7 @@ fn standing_with(giver: &Process, receiver: &Process) -> Standing {
 }
 
 impl State {
-    /// What the configuration and the broker's own rules say of a process.
+    /// The rights of a process by the configuration and the broker's own rules.
     pub(super) fn rights(&self, uid: u32, configured: Rights) -> Rights {
         let reserve = configured.reserve || uid == 0 || uid == self.uid;
         Rights { reserve, ..configured }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One channel of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Channel {
-    /// Who has the other end.
+    /// The process at the other end.
     pub peer: ProcessId,
     /// The end of the process itself.
     pub end: End,

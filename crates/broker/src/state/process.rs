@@ -16,7 +16,7 @@ pub(super) struct Process {
     pub channels: Channels,
     pub freezer: Freezer,
     pub usage: Usage,
-    /// What the configuration says of it.
+    /// The configuration's word on it.
     pub rights: Rights,
     /// Its handles, by the users that gave them.
     pub handles_given: Quota,

@@ -163,7 +163,7 @@ impl State {
         page.fill(&mut shown.channels, (id, Part::Channels), entries)
     }
 
-    /// What users have of what the state shares out. The runner adds what is its own.
+    /// Accounts with the amounts of the state. The runner adds what is its own.
     fn report_accounts(&self, uid: u32, from: u32) -> (Vec<Account>, Option<u32>) {
         let all = self.sees_all(uid);
         let mut users = self.accounts.users();

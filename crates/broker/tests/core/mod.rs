@@ -42,7 +42,8 @@ impl Core {
         self.admit_to(pid, uid, "binder").expect("there is room")
     }
 
-    /// One that opens a context of its choice, and has descriptors for as many channels as it likes.
+    /// One that opens a context of its choice, and has descriptors for as many channels as it
+    /// likes.
     pub fn admit_to(&mut self, pid: u32, uid: u32, context: &str) -> Result<ProcessId, Errno> {
         let rights = Rights::default();
         let newcomer = Newcomer { pid, uid, security_context: "label".into(), rights };

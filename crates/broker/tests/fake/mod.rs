@@ -101,7 +101,7 @@ impl Fake {
         BareEngine::open(path, context).map(Fake)
     }
 
-    /// The same engine at the next broker. It has yet to make its claims.
+    /// This engine at the next broker, before its claims.
     pub fn resume(self, path: &Path) -> Result<Fake, Errno> {
         self.0.resume(path).map(Fake)
     }

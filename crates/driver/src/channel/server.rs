@@ -230,7 +230,7 @@ impl Channel {
         mutes
     }
 
-    /// It is so no longer.
+    /// Loopers look at the channel again.
     pub fn unmute(&self) {
         self.times_muted.fetch_add(1, Ordering::Relaxed);
         self.muted.store(false, Ordering::SeqCst);
@@ -276,7 +276,8 @@ impl Channel {
         cold
     }
 
-    /// Whether there is a message, new or not, or one that waits for room, or a looper of a lane's own.
+    /// Whether there is a message, new or not, or one that waits for room, or a looper of a lane's
+    /// own.
     pub fn is_wanted(&self) -> bool {
         self.attended.load(Ordering::Relaxed) != 0 || self.has_message()
     }

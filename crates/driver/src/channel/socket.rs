@@ -142,7 +142,8 @@ impl Channel {
     }
 
     /// Sends descriptors ahead of their message. `EAGAIN` if the peer does not read,
-    /// `ETOOMANYREFS` if it or its user has as many unread as it may; dead if there is none any more.
+    /// `ETOOMANYREFS` if it or its user has as many unread as it may; dead if there is none any
+    /// more.
     pub fn send_fds(&self, owned: &[OwnedFd]) -> Result<u32, Refusal> {
         let mut sent = self.sent.lock();
         sent.keep_last(unread_bytes(&self.socket) / LEAST_MESSAGE_BYTES);
@@ -174,8 +175,10 @@ impl Channel {
         }
     }
 
-    /// Reads the socket until it is empty, there is no room for what is in it, or it has been enough
-    /// for now; with how many doorbells there were. `Err` once the peer has closed it or misbehaved.
+    /// Reads the socket until it is empty, there is no room for what is in it, or it has been
+    /// enough
+    /// for now; with how many doorbells there were. `Err` once the peer has closed it or
+    /// misbehaved.
     pub fn drain_socket(&self) -> Result<(Drained, u32), Errno> {
         let mut stash = self.stash.lock();
         let muted = self.muted.load(Ordering::Relaxed);
@@ -189,7 +192,8 @@ impl Channel {
         Ok((drained, doorbells))
     }
 
-    /// With the descriptors of a message that is `wanted`, if they have come to light: these need no
+    /// With the descriptors of a message that is `wanted`, if they have come to light: these need
+    /// no
     /// room here. Goes on for as long as `goes_on` says of the number that has been read.
     fn drain_into(
         &self,
@@ -251,7 +255,8 @@ impl Channel {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         let read = loop {
             match rustix::net::recv(&self.socket, bytes_of_mut(&mut message), flags) {
-                // A peer that has left with something unread is told of once, before what it has sent.
+                // A peer that has left with something unread is told of once, before what it has
+                // sent.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 other => break other?.0,
             }

@@ -104,7 +104,8 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::accept_posted`] of the watched channels, and then of this process's own, if they
+    /// As [`Engine::accept_posted`] of the watched channels, and then of this process's own, if
+    /// they
     /// may be others or something waits for an event.
     pub(super) fn accept_posted_by(
         &self,
@@ -342,7 +343,8 @@ pub(super) enum Among<'a> {
     These(&'a [Arc<Channel>]),
 }
 
-/// What a look has found. Of the calls those of the best nice value come first, of these the oldest;
+/// What a look has found. Of the calls those of the best nice value come first, of these the
+/// oldest;
 /// before a call, the one-way transactions that are older. No call was made because of another one
 /// that waits.
 #[derive(Debug, Default)]

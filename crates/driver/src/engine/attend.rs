@@ -189,7 +189,8 @@ impl Engine {
         };
         thread_end::remember_lanes(self);
         duty.renew();
-        // Before a caller that waits for it calls; and under the lock: whoever relieves it tells the broker after this.
+        // Before a caller that waits for it calls; and under the lock: whoever relieves it tells
+        // the broker after this.
         self.register(&duty);
         self.attend_at_once(state, &duty)
     }

@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 /// Between two lines of the log about channels that could not be had.
 const LOG_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long is asked again for what cannot be had at the moment: the peer, or the broker, has yet to
+/// How long is asked again for what cannot be had at the moment: the peer, or the broker, has yet
+/// to
 /// take what was sent before.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two of these.
@@ -93,12 +94,14 @@ impl Engine {
         self.channels.lock().by_id.get(&id).cloned()
     }
 
-    /// The channels on which this process is called, one by one: it takes long where there are many.
+    /// The channels on which this process is called, one by one: it takes long where there are
+    /// many.
     pub(super) fn incoming(&self) -> Vec<Arc<Channel>> {
         self.channels.lock().incoming.clone()
     }
 
-    /// Those at which every look for messages goes: all if they are few, or else those that are warm.
+    /// Those at which every look for messages goes: all if they are few, or else those that are
+    /// warm.
     pub(super) fn watched(&self) -> Arc<Vec<Arc<Channel>>> {
         let channels = self.channels.lock();
         let few = channels.incoming.len() <= FEW;

@@ -108,7 +108,8 @@ impl Engine {
     pub(super) fn publish_lane_loopers(&self, state: &State) {
         let come = u32::from(self.provides_loopers() || state.gets_attendants());
         let word = self.front.word(front::LANE_LOOPERS);
-        // Relaxed: the word is written under the state's lock alone. Who may write it may lie to his callers.
+        // Relaxed: the word is written under the state's lock alone. Who may write it may lie to
+        // his callers.
         if word.load(Ordering::Relaxed) != come {
             word.store(come, Ordering::Release);
         }

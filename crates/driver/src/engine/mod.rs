@@ -150,7 +150,9 @@ static ENGINES: AtomicU64 = AtomicU64::new(0);
 struct Channels {
     by_id: FxHashMap<ChannelId, Arc<Channel>>,
     incoming: Vec<Arc<Channel>>,
-    /// The same, while they are [`warmth::FEW`]; replaced as a whole: a look at all costs one count.
+    /// The incoming channels while they are at most [`warmth::FEW`]; replaced as a whole: a look
+    /// costs one
+    /// count.
     few: Arc<Vec<Arc<Channel>>>,
     /// Those of them at which loopers look; see [`warmth`].
     warm: Arc<Vec<Arc<Channel>>>,
@@ -318,7 +320,8 @@ impl Engine {
         self.closed.load(Ordering::Acquire) || self.is_inherited()
     }
 
-    /// Whether this is a child of fork of the process that has opened the device: it has none of the engine's memory, and
+    /// Whether this is a child of fork of the process that has opened the device: it has none of
+    /// the engine's memory, and
     /// nobody may be left to let go of its locks.
     pub fn is_inherited(&self) -> bool {
         !self.maker.is_here()

@@ -3,11 +3,14 @@
 //! A look at every channel before a looper serves or sleeps is paid for by those who call. So a channel whose
 //! client has been silent for [`WARM_REQUESTS`] requests of others goes cold: no looper looks there, and its client, which
 //! reads so on its bell page, rings the doorbell. The control thread then takes in what has come, which makes
-//! the channel warm again. Beyond [`MOST_WARM`] the most silent go cold, however short their silence; beyond
-//! [`FEW`], channels begin cold, and a look for messages that is not a looper's passes over cold ones, too.
+//! the channel warm again. Beyond [`MOST_WARM`] the most silent go cold, however short their
+//! silence; beyond
+//! [`FEW`], channels begin cold, and a look for messages that is not a looper's passes over cold
+//! ones, too.
 //!
 //! The list of warm channels is changed under the channels' lock, `any_work` after it: a looper that knows an older list
-//! goes the general way before it serves or sleeps. One that sleeps alone on the bell of a channel that has
+//! goes the general way before it serves or sleeps. One that sleeps alone on the bell of a channel
+//! that has
 //! gone cold is rung for there.
 //!
 //! **Invariant**: a channel with a message is warm, or its client has rung the doorbell.

@@ -59,8 +59,10 @@ type Recipients = HashMap<u64, Vec<Recipient>>;
 
 /// One opened device.
 ///
-/// A child of `fork` does not have it, and can open its own. There every call, and whatever else says how it has ended, fails
-/// with `EBADF`; `add_object` makes an object that nobody serves, and `link_to_death` is nothing; what is dropped is the
+/// A child of `fork` does not have it, and can open its own. There every call, and whatever else
+/// says how it has ended, fails
+/// with `EBADF`; `add_object` makes an object that nobody serves, and `link_to_death` is nothing;
+/// what is dropped is the
 /// parent's as before. A child that was forked inside of a handler must not return from that.
 #[derive(Clone)]
 pub struct Process {

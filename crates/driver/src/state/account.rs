@@ -10,7 +10,8 @@
 //! | `Sent` descriptors that a peer has not read | half of RLIMIT_NOFILE | the send fails |
 //! | `Lanes` of others that are mapped | 32,768 | the channel ends |
 //!
-//! Users share each as [`Quota`] says: a stranger may have at most what is then left for all others. The
+//! Users share each as [`Quota`] says: a stranger may have at most what is then left for all
+//! others. The
 //! engine's own user and root may take all, and have a part that no stranger reaches.
 //!
 //! **Lock order**: last. Nothing is locked under it.

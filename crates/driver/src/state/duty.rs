@@ -92,13 +92,15 @@ impl State {
         !self.duties.vacant.is_empty() && !self.can_spare_looper()
     }
 
-    /// Whether a lane that is offered gets a looper: the pool has one to spare, or its program is asked for one.
+    /// Whether a lane that is offered gets a looper: the pool has one to spare, or its program is
+    /// asked for one.
     pub fn gets_attendants(&self) -> bool {
         !self.duties.is_over
             && (self.can_spare_looper() || self.pool.requested > 0 || self.may_grow())
     }
 
-    /// Whether a read of the thread's, a looper of the pool, is to ask for a looper that lanes lack, and for that alone.
+    /// Whether a read of the thread's, a looper of the pool, is to ask for a looper that lanes
+    /// lack, and for that alone.
     #[inline]
     pub fn is_to_ask(&self, tid: Tid) -> bool {
         self.lacks_attendants()

@@ -134,7 +134,8 @@ pub struct State {
     tickets: FxHashMap<(ProcessId, TicketId), event::Ticket>,
     /// Tickets whose message has been dropped and whose event has not come.
     disowned: FxHashMap<(ProcessId, TicketId), Held>,
-    /// Tickets that were beyond their user's share: they have been given back, and their messages fail.
+    /// Tickets that were beyond their user's share: they have been given back, and their messages
+    /// fail.
     overdrawn: FxHashMap<ProcessId, FxHashSet<TicketId>>,
     duties: duty::Duties,
     /// Threads to find by what their call gave out.

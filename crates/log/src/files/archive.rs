@@ -1,18 +1,24 @@
 //! One file for many dead processes of a user that have logged little.
 //!
-//! A file takes 72 KiB for its first record, and goes on taking them when its process has ended. What such files hold is copied to an
-//! *archive*, of the form that `layout` tells, and they are removed: a process that has written one line costs some 300 bytes there.
+//! A file takes 72 KiB for its first record, and goes on taking them when its process has ended.
+//! What such files hold is copied to an
+//! *archive*, of the form that `layout` tells, and they are removed: a process that has written one
+//! line costs some 300 bytes there.
 //!
 //! ```text
-//!   take     each file's lock, as if its process lived: nobody else archives or removes it meanwhile
+//!   take     each file's lock, as if its process lived: nobody else archives or removes it
+//!   meanwhile
 //!   copy     to an archive aside
-//!   rename   it to where readers look: they know each process's records by the name of its file, and take them from one of the two
+//!   rename   it to where readers look: they know each process's records by the name of its file,
+//!   and take them from one of the two
 //!   remove   the files
 //! ```
 //!
-//! Killed between any two of these, the archiver leaves each record in a file, in an archive, or in both.
+//! Killed between any two of these, the archiver leaves each record in a file, in an archive, or in
+//! both.
 //!
-//! **Invariant**: an archive has records of one user, its owner, and only of processes of that user.
+//! **Invariant**: an archive has records of one user, its owner, and only of processes of that
+//! user.
 
 use crate::buffer::N_BUFFERS;
 use crate::cursor::Bounds;
@@ -27,7 +33,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, T
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 
-/// Most bytes of records that a file's process has written for them to be archived: what has more is worth a file.
+/// Most bytes of records that a file's process has written for them to be archived: what has more
+/// is worth a file.
 const MOST_BYTES: u64 = 16 * 1024;
 /// Most files that come to one archive.
 const MOST_FILES: usize = 128;
@@ -53,7 +60,8 @@ struct Ring {
     bytes: Vec<u8>,
 }
 
-/// Archives what this user's files of these names hold, as far as their processes are dead and have written little: so many files.
+/// Archives what this user's files of these names hold, as far as their processes are dead and have
+/// written little: so many files.
 pub(crate) fn archive<'a>(
     directory: &Directory,
     names: impl Iterator<Item = &'a CStr>,

@@ -7,7 +7,8 @@
 //!   135168   rings, each at a page
 //! ```
 //!
-//! An *archive* has the same form, and process number 0. Each of its rings was a dead process's, has never gone round, lies right behind
+//! An *archive* has the same form, and process number 0. Each of its rings was a dead process's,
+//! has never gone round, lies right behind
 //! the one before, and says in its entry whose it was ([`Former`]).
 //!
 //! **Invariant**: what a reader takes from a file it checks here before it computes with it.

@@ -4,7 +4,8 @@
 //!   to be read.
 //! - `layout`: what a process's file has where; `file`: making one; `opened`: looking at others'.
 //! - `boot`: which start of the machine a file is of. `lock`: whose a file is, and whether they live; `fork`: what a child has to do with it.
-//! - [`reclaim`]: what the dead have left; `archive`: one file for many of them. `watch`: whether somebody waits for news.
+//! - [`reclaim`]: what the dead have left; `archive`: one file for many of them. `watch`: whether
+//!   somebody waits for news.
 
 pub(crate) mod archive;
 pub(crate) mod boot;

@@ -25,7 +25,8 @@ pub struct Origin {
     pub voucher: Voucher,
     /// The program's name, as the process says.
     pub program: String,
-    /// The file, in the log's directory, or what it was called before it came to an archive: no other process has had one of this
+    /// The file, in the log's directory, or what it was called before it came to an archive: no
+    /// other process has had one of this
     /// name.
     pub file: String,
 }

@@ -29,7 +29,8 @@ use std::time::Duration;
 /// Files of one user that a reader has open at once. Who has more keeps nobody else's from being read.
 const MAX_FILES_OF_A_USER: usize = 1024;
 
-/// Files that have been read and are gone, of which a reader knows that they were read when they come to an archive.
+/// Files that have been read and are gone, of which a reader knows that they were read when they
+/// come to an archive.
 const MAX_GONE: usize = 4096;
 /// How often a directory is listed, of which a file goes meanwhile.
 const LISTINGS: usize = 16;
@@ -309,7 +310,8 @@ impl Reader {
         true
     }
 
-    /// Whether an archive, which this author is to be, has a file's records that are known from nowhere else.
+    /// Whether an archive, which this author is to be, has a file's records that are known from
+    /// nowhere else.
     fn is_new_in_archive(&mut self, user: u32, file: &str, archive: usize) -> bool {
         let author = CString::new(file).ok().and_then(|name| self.known.get(&name).copied()?);
         let is_read = author
