@@ -5,7 +5,7 @@
 //! | `Channels`, as server | a quarter of RLIMIT_NOFILE | the channel is refused: its first call fails |
 //! | `Descriptors` that wait for their message | a quarter of RLIMIT_NOFILE | they stay in their socket |
 //! | `Tickets` without their message | 16,384 | the references go back, the message fails |
-//! | `Objects` in such tickets | 65,536 | likewise |
+//! | `Objects` in such tickets | 32,768 | likewise |
 //! | `Disowned` tickets, dropped before they came | 4,096 | a late one stays among its user's `Tickets` |
 //! | `Sent` descriptors that a peer has not read | half of RLIMIT_NOFILE | the send fails |
 //! | `Lanes` of others that are mapped | 32,768 | the channel ends |
@@ -42,7 +42,7 @@ pub enum Resource {
 const RESOURCES: usize = 7;
 
 const MAX_TICKETS: u64 = 16 * 1024;
-const MAX_OBJECTS: u64 = 64 * 1024;
+const MAX_OBJECTS: u64 = 32 * 1024;
 const MAX_DISOWNED: u64 = 4 * 1024;
 /// Half of the maps that a process may have by default.
 const MAX_LANES: u64 = 32 * 1024;

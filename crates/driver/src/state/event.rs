@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn tickets_without_their_messages_are_bounded_by_their_user() {
         for (tickets, objects, kept) in
-            [(5_000, 1, 5_000), (20_000, 1, 7_680), (20_000, 0, 7_680), (1_000, 64, 480)]
+            [(5_000, 1, 5_000), (20_000, 1, 7_680), (20_000, 0, 7_680), (1_000, 64, 240)]
         {
             let mut state = process();
             assert_eq!(send(&mut state, STRANGER, tickets, objects), kept);
@@ -286,7 +286,7 @@ mod tests {
         for ticket in 1..=10_000 {
             state.drop_ticket(STRANGER, TicketId(ticket));
         }
-        assert_eq!(state.disowned.len(), 1_792, "no more than its user may");
+        assert_eq!(state.disowned.len(), 1_920, "no more than its user may");
         state.event(Event::Dead { process: STRANGER });
         assert!(state.is_settled());
     }
