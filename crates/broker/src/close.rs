@@ -70,7 +70,10 @@ impl Broker {
         let reader = connection.reader();
         self.ledger.descriptors.give_back(reader.user, connection.descriptors());
         match connection.engine() {
-            Some(engine) => engine.outbox.close(reader, &mut self.ledger),
+            Some(engine) => {
+                let waited = engine.outbox.close(reader, &mut self.ledger);
+                self.used.add(waited as u64);
+            }
             None => self.dismiss_guest(reader.user, id),
         }
         self.crowded.remove(&id);

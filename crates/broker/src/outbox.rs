@@ -195,13 +195,15 @@ impl Outbox {
         }
     }
 
-    /// The engine is no more, and nothing waits for it.
-    pub fn close(&mut self, reader: Reader, ledger: &mut Ledger) {
+    /// The engine is no more, and nothing waits for it. How many packets have waited.
+    pub fn close(&mut self, reader: Reader, ledger: &mut Ledger) -> usize {
+        let waited = self.packets.len();
         while !self.packets.is_empty() {
             self.dequeue(reader, ledger);
         }
         ledger.unread.give_back(reader.user, self.unread);
         self.unread = 0;
+        waited
     }
 
     fn enqueue(&mut self, packet: Packet, reader: Reader, ledger: &mut Ledger) {
