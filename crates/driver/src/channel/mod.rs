@@ -357,6 +357,12 @@ impl Channel {
         Ok(self.lanes[lane].get_or_init(|| map))
     }
 
+    /// Whether something lies on a lane for this end, announced or not.
+    pub fn has_mail(&self) -> bool {
+        let mut used = (0..LANES).filter(|&lane| self.lanes[lane].get().is_some());
+        used.any(|lane| self.lane(lane).is_ok_and(|areas| !areas.inbox().is_empty()))
+    }
+
     /// The header's page, the server's front page and the bell's stay in memory.
     pub fn keep_words(&self) -> Result<(), Errno> {
         self.head.view().keep(0, RING_AT)?;

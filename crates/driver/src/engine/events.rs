@@ -293,8 +293,9 @@ impl Engine {
             return nothing;
         }
         let drained = channel.drain_socket();
-        // A client's threads that poll hear so of their answers.
-        let wanted = channel.end == End::Client || channel.is_wanted();
+        // Threads that poll hear so of their answers, and of what they are asked meanwhile.
+        let wanted = channel.end == End::Server && channel.is_wanted()
+            || self.is_polling() && channel.has_mail();
         if channel.end == End::Server {
             match &drained {
                 Ok((_, doorbells)) if *doorbells > 0 && !channel.has_message() => {

@@ -119,6 +119,7 @@ impl Engine {
         }
         let mut state = self.lock();
         let later = self.accept(&mut state, Among::These(&channels)).later();
+        self.accept_answers(&mut state);
         self.unlock(state);
         if later.is_some() {
             drop(self.catch_up(later, None));
