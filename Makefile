@@ -60,7 +60,7 @@ test-loom: setup
 test-uapi: setup build
 	@echo 'test: the driver behind its ioctl interface'
 	@$(MAKE) --quiet --no-print-directory -C tests/uapi
-	@BATON_LOG=off scripts/with-binder $(BATON) run -- target/uapi-test
+	@BATON_LOG=off timeout 600 scripts/with-binder $(BATON) run -- target/uapi-test
 
 test-programs: setup build
 	@echo 'test: goroutines and coroutines'

@@ -4,9 +4,13 @@
 //
 // Threads without an alternate stack, with one of their own, and with one that their signal handler uses while
 // a call waits. Each stack ends in a pattern that nobody may touch; behind it lies the next coroutine's stack.
+//
+// A server sends the signals, to a thread that sleeps and waits for that server's answer: so a handler never
+// interrupts the C library's allocator, whose lock its own calls may need.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -31,6 +35,8 @@ enum {
 	SERVERS = 2,
 	MAP_BYTES = 1 << 20,
 	PATTERN = 0x5a,
+	// A number says above this bit which thread sends it.
+	CALLER_SHIFT = 48,
 };
 #define LEAVE UINT64_MAX
 
@@ -169,31 +175,10 @@ static uint64_t call(int fd, uint64_t number)
 	return number;
 }
 
-static void *serve(void *argument)
-{
-	int fd = *(int *)argument;
-	struct out out = {.used = 0};
-	uint64_t number;
-	add(&out, BC_ENTER_LOOPER, NULL);
-	do {
-		struct binder_transaction_data come;
-		exchange(fd, &out, &come);
-		number = number_of(&come) + 1;
-		add(&out, BC_FREE_BUFFER, &come.data.ptr.buffer);
-		send_number(&out, BC_REPLY, &number);
-		// Now and then a call waits until a signal comes.
-		if (number % 64 == 0)
-			usleep(1);
-	} while (number != LEAVE + 1);
-	add(&out, BC_EXIT_LOOPER, NULL);
-	exchange(fd, &out, NULL);
-	return NULL;
-}
-
 struct thread {
 	pthread_t thread;
 	int fd;
-	atomic_bool takes_signals;
+	pid_t id;
 	enum { NO_STACK, OWN_STACK, HANDLER_ON_STACK, N_KINDS } kind;
 	uint64_t first;
 	char *stacks;
@@ -204,12 +189,63 @@ struct thread {
 	size_t alternate_bytes;
 };
 
+static struct thread threads[THREADS];
+
+// Whether a thread sleeps, and how often it has gone to sleep.
+static bool sleeps(int id, unsigned long *times)
+{
+	char path[64], text[4096], state = 0;
+	snprintf(path, sizeof path, "/proc/self/task/%d/status", id);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	close(fd);
+	text[length < 0 ? 0 : length] = 0;
+	const char *line = strstr(text, "State:\t"), *switches = strstr(text, "\nvoluntary_ctxt_switches:\t");
+	if (!line || !switches)
+		fail("%s says nothing", path);
+	sscanf(line, "State:\t%c", &state);
+	sscanf(switches, "\nvoluntary_ctxt_switches:\t%lu", times);
+	return state == 'S';
+}
+
+// Sends a signal to a thread that waits for the caller's answer, once it has been asleep for some looks.
+static void interrupt(const struct thread *thread)
+{
+	unsigned long before = 0, times = 0;
+	for (int looks = 0; looks < 8; before = times) {
+		looks = sleeps(thread->id, &times) && times == before ? looks + 1 : 0;
+		sched_yield();
+	}
+	syscall(SYS_tgkill, getpid(), thread->id, SIGUSR1);
+}
+
+static void *serve(void *argument)
+{
+	int fd = *(int *)argument;
+	struct out out = {.used = 0};
+	uint64_t number;
+	add(&out, BC_ENTER_LOOPER, NULL);
+	do {
+		struct binder_transaction_data come;
+		exchange(fd, &out, &come);
+		number = number_of(&come);
+		if (number != LEAVE && threads[number >> CALLER_SHIFT].kind == HANDLER_ON_STACK && number % 16 == 0)
+			interrupt(&threads[number >> CALLER_SHIFT]);
+		add(&out, BC_FREE_BUFFER, &come.data.ptr.buffer);
+		number++;
+		send_number(&out, BC_REPLY, &number);
+	} while (number != LEAVE + 1);
+	add(&out, BC_EXIT_LOOPER, NULL);
+	exchange(fd, &out, NULL);
+	return NULL;
+}
+
 static _Thread_local struct thread *current;
 // The device of handlers: a thread that waits for an answer at one has nothing to wait for at another.
 static int handlers_fd;
 static atomic_ulong n_handled;
 
-// A handler makes a call of its own. What has it interrupted lies above, on whichever stack.
+// A handler makes a call of its own. What it has interrupted lies above, on whichever stack.
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
 	(void)signal, (void)info, (void)context;
@@ -222,7 +258,7 @@ static void on_signal(int signal, siginfo_t *info, void *context)
 	if (device_ioctl(handlers_fd, BINDER_VERSION, &version) != 0 || version.protocol_version != 8)
 		fail("a call of a handler failed");
 	// And a call that waits.
-	if (atomic_fetch_add(&n_handled, 1) % 16 == 0 && call(handlers_fd, 7) != 8)
+	if (atomic_fetch_add(&n_handled, 1) % 4 == 0 && call(handlers_fd, 7) != 8)
 		fail("a call of a handler was answered wrongly");
 	errno = saved;
 }
@@ -250,6 +286,7 @@ static void *run(void *argument)
 {
 	struct thread *thread = argument;
 	current = thread;
+	thread->id = gettid();
 	if (thread->kind != NO_STACK) {
 		// Room for two of the kernel's frames, two calls of a handler, and some.
 		thread->alternate_bytes = 2 * sysconf(_SC_MINSIGSTKSZ) + 8192;
@@ -272,9 +309,7 @@ static void *run(void *argument)
 		memset(context->uc_stack.ss_sp, PATTERN, PATTERN_BYTES);
 		makecontext(context, coroutine, 0);
 	}
-	thread->takes_signals = thread->kind == HANDLER_ON_STACK;
 	swapcontext(&thread->scheduler, &thread->coroutines[0]);
-	thread->takes_signals = false;
 	for (int i = 0; i < COROUTINES; i++)
 		for (int j = 0; j < PATTERN_BYTES; j++)
 			if (thread->stacks[i * STACK_BYTES + j] != PATTERN)
@@ -301,22 +336,14 @@ int main(int count, char **words)
 	pthread_t servers[SERVERS];
 	for (int i = 0; i < SERVERS; i++)
 		pthread_create(&servers[i], NULL, serve, &manager);
-	static struct thread threads[THREADS];
 	for (int i = 0; i < THREADS; i++) {
 		threads[i].fd = client;
 		threads[i].kind = i % N_KINDS;
-		threads[i].first = (uint64_t)i << 48;
+		threads[i].first = (uint64_t)i << CALLER_SHIFT;
 		pthread_create(&threads[i].thread, NULL, run, &threads[i]);
 	}
-	for (int i = 0; i < THREADS; i++) {
-		struct thread *thread = &threads[i];
-		while (pthread_tryjoin_np(thread->thread, NULL) == EBUSY) {
-			for (int j = i; j < THREADS; j++)
-				if (threads[j].takes_signals)
-					pthread_kill(threads[j].thread, SIGUSR1);
-			usleep(100);
-		}
-	}
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i].thread, NULL);
 	for (int i = 0; i < SERVERS; i++)
 		if (call(client, LEAVE) != LEAVE + 1)
 			fail("a server does not leave");
