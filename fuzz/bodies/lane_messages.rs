@@ -1,7 +1,7 @@
 //! A peer that writes anything into the memory it shares, and sends anything over its socket.
 //!
-//! One side of a channel is the fuzzer, admitted by the broker like any process; the other is a real
-//! engine. Nothing breaks, and an honest client of the same server is served all the same.
+//! One side of a channel is the fuzzer, admitted by the broker like any process; the other is a
+//! real engine. Nothing breaks, and an honest client of the same server is served all the same.
 
 use super::input::Input;
 use super::machine::{Hostile, Opened, new_context, parse};

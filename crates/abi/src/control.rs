@@ -149,8 +149,8 @@ pub enum End {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// First message. Carries two descriptors: the engine's [`crate::lane::front`] page and its
-    /// [`crate::lane::tally`] page.
-    /// Answer: [`Reply::Welcome`] with one descriptor, the event socket.
+    /// [`crate::lane::tally`] page. Answer: [`Reply::Welcome`] with one descriptor, the event
+    /// socket.
     Hello {
         /// Must equal [`VERSION`].
         version: u32,
@@ -258,8 +258,8 @@ pub enum Request {
         /// Asker's choice.
         number: u64,
     },
-    /// Adds a context (binderfs' CTL_ADD). `EEXIST`, `EINVAL`, `EPERM` unless the asker's uid is the
-    /// broker's or 0. Answer: [`Reply::Done`].
+    /// Adds a context (binderfs' CTL_ADD). `EEXIST`, `EINVAL`, `EPERM` unless the asker's uid is
+    /// the broker's or 0. Answer: [`Reply::Done`].
     AddContext {
         /// 1 to 255 bytes, no slash.
         name: String,
@@ -281,8 +281,7 @@ pub enum Request {
     /// engine's pages. `EKEYREJECTED` for a card of no predecessor's or of another process,
     /// `EBUSY` if that process is here, or if the broker has no descriptors or no memory now: the
     /// engine tries again. `ETIME` once the time for coming back is over, or if it was here and
-    /// went.
-    /// Answer: [`Reply::Welcome`], then the engine makes its claims.
+    /// went. Answer: [`Reply::Welcome`], then the engine makes its claims.
     Resume {
         /// Must equal [`VERSION`].
         version: u32,
@@ -296,8 +295,9 @@ pub enum Request {
         /// In any order.
         claims: Vec<Claim>,
     },
-    /// One of the asker's threads, which is a real-time one, calls on this lane alone: its server is to have
-    /// a looper for it, at the thread's policy and priority. To be asked again when these have changed.
+    /// One of the asker's threads, which is a real-time one, calls on this lane alone: its server
+    /// is to have a looper for it, at the thread's policy and priority. To be asked again when
+    /// these have changed.
     /// `ENOENT` if the channel is not the asker's as client, or its server has not come back; `EPERM` if the
     /// asker may not have such a looper; `ESRCH` if it has no such thread; `EINVAL` if that is not a real-time one; `EMFILE`, `EDQUOT` over the limits of
     /// the server and of the asker's user; `EAGAIN` if it asks all the time. Event: [`Event::RealTimeLane`]
@@ -317,9 +317,9 @@ pub enum Request {
         /// Which.
         lane: u32,
     },
-    /// This thread of the asker's waits on a lane of which [`Event::RealTimeLane`] told: it is given the
-    /// policy and the priority. `ESRCH` if there is no such lane any more or no such thread, `EPERM` if the
-    /// system does not let the broker do so. Answer: [`Reply::Done`].
+    /// This thread of the asker's waits on a lane of which [`Event::RealTimeLane`] told: it is
+    /// given the policy and the priority. `ESRCH` if there is no such lane any more or no such
+    /// thread, `EPERM` if the system does not let the broker do so. Answer: [`Reply::Done`].
     RealTimeLooper {
         /// As server.
         channel: ChannelId,
@@ -328,15 +328,16 @@ pub enum Request {
         /// In the asker's pid namespace.
         tid: u32,
     },
-    /// This thread of the asker's waits to be the looper of the next real-time caller's lane: it is given the rank, and
-    /// then [`Event::RealTimeLane`] names it. An engine has one such thread; a later one stands in for it.
+    /// This thread of the asker's waits to be the looper of the next real-time caller's lane: it is
+    /// given the rank, and then [`Event::RealTimeLane`] names it. An engine has one such thread; a
+    /// later one stands in for it.
     /// `ESRCH` if there is no such thread. Answer: [`Reply::Done`].
     SpareLooper {
         /// In the asker's pid namespace.
         tid: u32,
     },
-    /// The thread that was the looper of a lane is it no longer: it loses what it was given for that. The lane stays
-    /// a real-time caller's. No answer.
+    /// The thread that was the looper of a lane is it no longer: it loses what it was given for
+    /// that. The lane stays a real-time caller's. No answer.
     LeaveRealTime {
         /// As server.
         channel: ChannelId,
@@ -485,8 +486,8 @@ pub enum Event {
         /// The asker's number.
         number: u64,
     },
-    /// A lane of the receiver's is a real-time thread's. It is to have a looper that waits on it alone; see
-    /// [`Request::RealTimeLooper`].
+    /// A lane of the receiver's is a real-time thread's. It is to have a looper that waits on it
+    /// alone; see [`Request::RealTimeLooper`].
     RealTimeLane {
         /// As server.
         channel: ChannelId,

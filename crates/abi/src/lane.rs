@@ -15,10 +15,10 @@
 //! request and its reply the other way round. The word of an area is a mailbox: its writer posts,
 //! its reader takes (`shm::mailbox`).
 //!
-//! The front page is written by the engine that owns it (and `frozen` by the broker); its peers
-//! map it read only. A channel's bell page is the server's engine's, which sends it to its one client as
-//! the first message on the channel's socket. The client maps it for writing, although it writes nothing there:
-//! a futex wake by such a map is cheaper.
+//! The front page is written by the engine that owns it (and `frozen` by the broker); its peers map
+//! it read only. A channel's bell page is the server's engine's, which sends it to its one client
+//! as the first message on the channel's socket. The client maps it for writing, although it writes
+//! nothing there: a futex wake by such a map is cheaper.
 //!
 //! A message on the socket is two u32, a number and how many descriptors come with it. The number 0
 //! is a doorbell (with a descriptor, the server's bell page), everything else that of the
@@ -76,11 +76,12 @@ pub mod header {
     pub const ONE_WAY_BYTES: usize = 256;
     /// u32, the server's: how many those are.
     pub const ONE_WAY_BUFFERS: usize = 260;
-    /// u32 for each lane, the client's: the processor to which its real-time caller is bound, and one; 0 for any other
-    /// caller.
+    /// u32 for each lane, the client's: the processor to which its real-time caller is bound, and
+    /// one; 0 for any other caller.
     pub const BOUND: usize = 320;
-    /// Four u32 for each lane, of a real-time caller whose looper has not its priority. Two are priority-inheriting futexes, which
-    /// the looper owns; then the client's, on which of them its caller waits: 1, 2, or 0 for none.
+    /// Four u32 for each lane, of a real-time caller whose looper has not its priority. Two are
+    /// priority-inheriting futexes, which the looper owns; then the client's, on which of them its
+    /// caller waits: 1, 2, or 0 for none.
     pub const LENDING: usize = 1024;
     /// How many futexes a lane has.
     pub const OWNERS: usize = 2;
@@ -234,8 +235,8 @@ pub struct Message {
     pub chain: u16,
     /// Number of the socket message with the descriptors, 0 if there are none.
     pub fds_number: u32,
-    /// Error of a [`Kind::Failed`], a negative errno; of a [`Kind::OneWay`], [`TO_FROZEN`] or 0; of a
-    /// [`Kind::Request`], its caller's nice value.
+    /// Error of a [`Kind::Failed`], a negative errno; of a [`Kind::OneWay`], [`TO_FROZEN`] or 0; of
+    /// a [`Kind::Request`], its caller's nice value.
     pub param: i32,
     /// [`crate::control::TicketId`], 0 if there are no objects.
     pub ticket: u64,
@@ -340,8 +341,8 @@ mod tests {
     }
 
     /// Cache lines that go from one processor to the other and back for a call of four bytes while
-    /// nobody sleeps: one less while a looper watches the lane. A sleep adds the bell's, which the server
-    /// alone writes.
+    /// nobody sleeps: one less while a looper watches the lane. A sleep adds the bell's, which the
+    /// server alone writes.
     #[test]
     fn a_short_call_moves_five_lines() {
         const LINE_BYTES: usize = 64;

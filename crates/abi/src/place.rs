@@ -8,8 +8,7 @@ pub const SOCKET_VARIABLE: &str = "BATON_SOCKET";
 pub const SYSTEM_SOCKET: &str = "/run/baton/broker.sock";
 
 /// The directory beside the broker's socket with a placeholder for every device: made for the
-/// programs that run, gone
-/// with a broker that has no client left.
+/// programs that run, gone with a broker that has no client left.
 pub fn devices_beside(socket: &Path) -> PathBuf {
     let mut name = socket.as_os_str().to_owned();
     name.push(".dev");

@@ -1,5 +1,5 @@
-//! What the kernel counts of other processes, by `perf_event_open(2)`: their system calls, and their calls of
-//! functions of the C library. The processes know nothing of it.
+//! What the kernel counts of other processes, by `perf_event_open(2)`: their system calls, and
+//! their calls of functions of the C library. The processes know nothing of it.
 //!
 //! It takes root or CAP_PERFMON, and, for system calls, tracefs.
 

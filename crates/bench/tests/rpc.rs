@@ -368,8 +368,8 @@ fn real_time_callers_are_served() {
 }
 
 fn page_of_real_time_callers(page: &str) {
-    // Three legs for each of two priorities and two numbers of callers, bound and not, and beside each misuse, here and
-    // elsewhere; inversion; and the means.
+    // Three legs for each of two priorities and two numbers of callers, bound and not, and beside
+    // each misuse, here and elsewhere; inversion; and the means.
     assert_eq!(page.matches("<svg").count(), 3 * (2 * 2 * 2 + 2 * 4) + 2);
     for class in [
         "curve baton-typed",

@@ -14,8 +14,7 @@ use baton_abi::quota::{Exceeded, Quota, Standing};
 use std::collections::BTreeMap;
 
 /// The broker's own: epoll, listener, log, and what it has in hand for a moment; at most a fourth
-/// of
-/// what there is.
+/// of what there is.
 const OWN_DESCRIPTORS: u64 = 64;
 
 pub(crate) struct Ledger {

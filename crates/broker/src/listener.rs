@@ -1,11 +1,9 @@
 //! The socket that engines connect to, and the one broker behind its path.
 //!
 //! Two brokers never serve one path: whoever serves it holds a lock on the file beside it. Its
-//! holder
-//! removes that file when it ends; who has opened it before finds, once it has locked it, that
-//! there is
-//! no file of that name or another one, and tries again. The socket appears by a rename, listening
-//! already and with its permissions, so that no connect is refused in between.
+//! holder removes that file when it ends; who has opened it before finds, once it has locked it,
+//! that there is no file of that name or another one, and tries again. The socket appears by a
+//! rename, listening already and with its permissions, so that no connect is refused in between.
 
 use crate::run::RunError;
 use baton_abi::place::devices_beside;

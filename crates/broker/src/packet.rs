@@ -17,8 +17,8 @@ const MAX_FDS: usize = 3;
 /// What a socket had.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// A packet, in the buffer's first bytes, and the descriptors that came with it: one greets with
-    /// two, and with anything else with none.
+    /// A packet, in the buffer's first bytes, and the descriptors that came with it: one greets
+    /// with two, and with anything else with none.
     Packet(usize, Option<[OwnedFd; 2]>),
     /// A packet, in the buffer's first bytes, whose descriptors this process had no room for.
     Stripped(usize),

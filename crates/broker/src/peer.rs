@@ -54,8 +54,8 @@ pub(crate) fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
 /// kernel has no such thing. `ESRCH` if that process is gone, and if its pid is another's by now.
 ///
 /// Since Linux 6.5 the kernel says which process it was. Before, the process that has the pid now
-/// is
-/// believed if it belongs to the user that connected: a pid of another user's cannot be borrowed.
+/// is believed if it belongs to the user that connected: a pid of another user's cannot be
+/// borrowed.
 pub(crate) fn pidfd(
     socket: impl AsFd,
     credentials: &Credentials,

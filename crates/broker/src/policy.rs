@@ -118,8 +118,7 @@ impl Policy {
     }
 
     /// The amounts that a process may have. `owner` is the broker's own user. Whether it may manage
-    /// a context
-    /// is a question of its own.
+    /// a context is a question of its own.
     pub(crate) fn rights(&self, who: &Credentials, owner: u32) -> Rights {
         let entry = self.users.iter().find(|user| user.fits(who));
         let most = |of: fn(&User) -> Option<u32>| entry.and_then(of).unwrap_or(u32::MAX);

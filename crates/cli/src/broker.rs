@@ -31,8 +31,8 @@ pub struct BrokerArgs {
     /// A context beside binder, hwbinder and vndbinder; may be given again
     #[arg(long = "context", value_name = "NAME")]
     contexts: Vec<String>,
-    /// Serve real-time callers of this user at this priority at most, whatever RLIMIT_RTPRIO they have; 0
-    /// for none; may be given again
+    /// Serve real-time callers of this user at this priority at most, whatever RLIMIT_RTPRIO they
+    /// have; 0 for none; may be given again
     #[arg(long = "real-time-limit", value_name = "UID:PRIORITY", value_parser = real_time_limit)]
     real_time_limits: Vec<(u32, u32)>,
     /// Who may have how much and manage what: a file, or a directory of *.toml. Else, of root's

@@ -8,9 +8,8 @@
 //!
 //! It says nothing that is secret and grants nothing: the broker decides who opens what. It lies
 //! beside the broker's socket, so that everybody who uses the broker shares it, and ends with the
-//! broker, if that has no
-//! client then; where that
-//! directory is not ours to write, it lies among our own files, under the socket's path.
+//! broker, if that has no client then; where that directory is not ours to write, it lies among our
+//! own files, under the socket's path.
 
 use crate::failure::Failure;
 use baton_abi::place::devices_beside;

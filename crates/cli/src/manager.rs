@@ -8,12 +8,10 @@
 //! | 16 | policy, work source, mark, descriptor | 6: all | 4: a union | a status |
 //!
 //! Which one a manager speaks is found out by questions to which each other one answers with a
-//! status of the transport
-//! and nothing else: numbers change from release to release, and a request with the wrong one may
-//! do something
-//! else. One for a list has a number where others expect a string, so that they find the request
-//! malformed; one for a
-//! check asks for a name, and comes last, when the manager has refused both lists.
+//! status of the transport and nothing else: numbers change from release to release, and a request
+//! with the wrong one may do something else. One for a list has a number where others expect a
+//! string, so that they find the request malformed; one for a check asks for a name, and comes
+//! last, when the manager has refused both lists.
 //!
 //! Source: `IServiceManager.aidl` of Android 11 to 16; `service_manager.c` of Android 9 and 10.
 

@@ -1,8 +1,7 @@
 //! `baton list`, `check` and `ping` beside service managers of several releases of Android.
 //!
 //! The managers are stand-ins, each of which accepts the requests of its release to the byte and
-//! answers any other one
-//! with a status, as the real one does: source as in `src/manager.rs`.
+//! answers any other one with a status, as the real one does: source as in `src/manager.rs`.
 #[path = "../../driver/tests/support/program.rs"]
 mod program;
 #[path = "../../host/tests/support/mod.rs"]

@@ -82,8 +82,8 @@ impl Probe {
     }
 }
 
-/// Whether a line of /proc/.../syscall is of a futex wait that ends by itself: what the thread does then is
-/// still to come, and a signal may find it between two sleeps.
+/// Whether a line of /proc/.../syscall is of a futex wait that ends by itself: what the thread does
+/// then is still to come, and a signal may find it between two sleeps.
 fn has_timer(call: &[u8]) -> bool {
     let call = String::from_utf8_lossy(call);
     let mut words = call.split_whitespace();

@@ -1,18 +1,18 @@
-//! At which level of urgency a transaction is served: the better one of its caller's nice value and of the least that
-//! its node asks for, as the kernel's driver has it, or that the thread has where the node asks for nothing. The thread
-//! has its own again when it has answered.
+//! At which level of urgency a transaction is served: the better one of its caller's nice value and
+//! of the least that its node asks for, as the kernel's driver has it, or that the thread has where
+//! the node asks for nothing. The thread has its own again when it has answered.
 //!
 //! ```text
 //!   real-time priority p   -100 - p (SCHED_FIFO), -200 - p (SCHED_RR)
 //!   nice value n           n
 //! ```
 //!
-//! A level is a number, so that a thread that has the one that is wanted finds out by one comparison. Everything
-//! here is done in the thread's own right; what it may not, it does not.
+//! A level is a number, so that a thread that has the one that is wanted finds out by one
+//! comparison. Everything here is done in the thread's own right; what it may not, it does not.
 //!
 //! Threads that the program starts meanwhile are ordinary ones: with a real-time priority comes
-//! SCHED_RESET_ON_FORK,
-//! as with those that Android's kernels give. A thread that may not take the flag back keeps it.
+//! SCHED_RESET_ON_FORK, as with those that Android's kernels give. A thread that may not take the
+//! flag back keeps it.
 //!
 //! **Invariant**: a thread is made less urgent only if it can come back.
 
@@ -98,8 +98,8 @@ impl Level {
     }
 }
 
-/// Whether the calling thread serves a caller at this nice value, of a node that asks for this, at the level where it
-/// is, or has to.
+/// Whether the calling thread serves a caller at this nice value, of a node that asks for this, at
+/// the level where it is, or has to.
 pub fn is_served_here(nice: i32, node: Level) -> bool {
     wanted_elsewhere(Wanted { nice: Some(nice), node }).is_none()
 }
@@ -143,8 +143,8 @@ pub fn of_transaction(wanted: Option<Wanted>) -> Level {
     if is_below { own } else { level }
 }
 
-/// The calling thread is from now on at the level that is wanted, if it may be and was not. Then what it was at
-/// before, for [`restore`].
+/// The calling thread is from now on at the level that is wanted, if it may be and was not. Then
+/// what it was at before, for [`restore`].
 pub fn adopt(wanted: Wanted) -> Option<Before> {
     let (wanted, before) = wanted_elsewhere(wanted)?;
     let is_real_time = wanted.rank().is_some();
@@ -189,8 +189,8 @@ fn set_nice(value: i16) -> bool {
     set
 }
 
-/// The calling thread's nice value: as it was when it first asked, after the last change that was told of, or
-/// as it was given to it here.
+/// The calling thread's nice value: as it was when it first asked, after the last change that was
+/// told of, or as it was given to it here.
 pub fn nice() -> i32 {
     let at = thread::rank_changes();
     match NICE.get() {

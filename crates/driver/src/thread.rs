@@ -52,8 +52,8 @@ static RANK_CHANGES: AtomicU32 = AtomicU32::new(0);
 
 thread_local!(static RANK: Cell<(u32, Option<Rank>)> = const { Cell::new((u32::MAX, None)) });
 
-/// The calling thread's rank, if it runs at a real-time priority: as it was when it first asked, after the
-/// last [`ranks_changed`], or at [`rank_again`].
+/// The calling thread's rank, if it runs at a real-time priority: as it was when it first asked,
+/// after the last [`ranks_changed`], or at [`rank_again`].
 #[inline(always)]
 pub fn rank() -> Option<Rank> {
     let (at, known) = RANK.get();
@@ -107,8 +107,8 @@ pub fn children() -> Children {
 }
 
 /// The calling thread gets this rank, or none, in its own right. Nobody is told. False if it may
-/// not have it: without
-/// a privilege a thread may not go from [`Children::Ordinary`] to [`Children::Inherit`].
+/// not have it: without a privilege a thread may not go from [`Children::Ordinary`] to
+/// [`Children::Inherit`].
 pub fn set_rank(rank: Option<Rank>, children: Children) -> bool {
     let (policy, priority) = rank.unwrap_or((libc::SCHED_OTHER, 0));
     let parameters = libc::sched_param { sched_priority: priority };

@@ -1,14 +1,11 @@
 //! How many instructions a call of four bytes takes in user space, client and server together,
-//! where neither waits: counted by
-//! valgrind's callgrind. Typed calls, calls by a line, calls by the raw interface with its
-//! program's own part, and the two mailboxes
-//! alone by which a call goes.
+//! where neither waits: counted by valgrind's callgrind. Typed calls, calls by a line, calls by the
+//! raw interface with its program's own part, and the two mailboxes alone by which a call goes.
 //!
 //! Each end runs alone, beside a peer that one thread plays along with it ([`Peer`]): what it waits
-//! for is there before it looks. So
-//! the count does not depend on who gets a processor when. It stands for two ends on two processors
-//! that meet each other's messages
-//! at the first look; that they do is for `baton bench rpc --check`.
+//! for is there before it looks. So the count does not depend on who gets a processor when. It
+//! stands for two ends on two processors that meet each other's messages at the first look; that
+//! they do is for `baton bench rpc --check`.
 //!
 //! The test starts itself under valgrind with two numbers of calls, and divides the difference.
 
@@ -113,8 +110,7 @@ impl Peer {
 
     fn word(self, at: usize) -> &'static AtomicU32 {
         // SAFETY: within a channel's map, which stays as long as its ends are open; whoever else
-        // touches these words does so by
-        // atomics.
+        // touches these words does so by atomics.
         unsafe { AtomicU32::from_ptr(at as *mut u32) }
     }
 

@@ -1,5 +1,5 @@
-//! Where the broker may not set priorities, a real-time caller lends its own to the looper that it waits for: what is
-//! seen is who is first, with every thread on one processor.
+//! Where the broker may not set priorities, a real-time caller lends its own to the looper that it
+//! waits for: what is seen is who is first, with every thread on one processor.
 //!
 //! It starts this very program again for a server that is killed; hence a `main` of its own.
 

@@ -177,8 +177,7 @@ fn policy() -> i32 {
 }
 
 /// A thread that is started by one that serves at a real-time priority is an ordinary one, and the
-/// priority leaves no
-/// trace of itself.
+/// priority leaves no trace of itself.
 #[test]
 fn a_nodes_priority_is_no_childs() {
     if !may_be_real_time() {

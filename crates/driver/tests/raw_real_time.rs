@@ -1,5 +1,5 @@
-//! Real-time callers of a server of the raw interface, whose threads are its program's, and real-time callers that
-//! use the raw interface themselves.
+//! Real-time callers of a server of the raw interface, whose threads are its program's, and
+//! real-time callers that use the raw interface themselves.
 #[path = "support/program.rs"]
 mod program;
 #[path = "support/scheduling.rs"]
@@ -297,13 +297,11 @@ fn change_and_call(stage: &Stage, [policy, priority]: [i32; 2]) -> bool {
 }
 
 /// A first call waits for its looper for 100 ms: on a busy machine some may not be there by then. A
-/// process may ask for 256 a
-/// second.
+/// process may ask for 256 a second.
 const FIRST_CALLS: usize = 20;
 
 /// One call straight after each change: of a pool that can spare a looper, whether its program
-/// began with two or was asked
-/// for the second, by a thread that has called before or has not.
+/// began with two or was asked for the second, by a thread that has called before or has not.
 #[test]
 fn the_first_call_after_a_change_is_served_at_it() {
     for max_threads in [0, 1] {

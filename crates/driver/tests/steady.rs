@@ -1,12 +1,12 @@
-//! What a real-time call takes once its looper is there: four system calls, of both sides together, and no
-//! memory. Ordinary priorities where the machine lets us have no others: then there is nothing to see.
+//! What a real-time call takes once its looper is there: four system calls, of both sides together,
+//! and no memory. Ordinary priorities where the machine lets us have no others: then there is
+//! nothing to see.
 //!
 //! The test starts itself under strace, and counts between two calls that nobody else makes.
-//! Threads that the first call has led to
-//! (the looper for the next such caller) may still be on their way when the counting begins, and
-//! what they tell the broker leads calls the
-//! general way: so it is counted again until a series has none of that. Calls that take more each
-//! time never have one.
+//! Threads that the first call has led to (the looper for the next such caller) may still be on
+//! their way when the counting begins, and what they tell the broker leads calls the general way:
+//! so it is counted again until a series has none of that. Calls that take more each time never
+//! have one.
 
 mod support;
 

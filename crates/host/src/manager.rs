@@ -1,5 +1,5 @@
-//! Android's service manager, at handle 0 of a context, in Android 16's protocol. Methods that are not called here
-//! are not listed: their numbers change from release to release.
+//! Android's service manager, at handle 0 of a context, in Android 16's protocol. Methods that are
+//! not called here are not listed: their numbers change from release to release.
 
 use crate::format::{Reader, Write};
 use baton_driver::process::{CallError, Handle, Object, Parcel, Process};

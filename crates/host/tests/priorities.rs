@@ -97,8 +97,8 @@ impl Scene {
         Scene { broker, manager, running, served, is_held, release, is_calling }
     }
 
-    /// A real-time one calls by the driver, which lets it have its priority. Others call from a thread of the host:
-    /// the driver serves nobody at a worse nice value than a looper's own.
+    /// A real-time one calls by the driver, which lets it have its priority. Others call from a
+    /// thread of the host: the driver serves nobody at a worse nice value than a looper's own.
     fn call(&self, name: &'static str, code: u32, data: u8, caller: Caller) -> JoinHandle<()> {
         let (client, running) = (self.broker.open(), Arc::clone(&self.running));
         thread::spawn(move || {

@@ -46,15 +46,13 @@ pub enum Alternate {
     /// The kernel has disarmed it for the handler of a trapped call: it is armed again.
     Disarmed(stack_t),
     /// The caller is a handler that runs on it: other handlers have what is left below. All signals
-    /// are blocked until
-    /// they can.
+    /// are blocked until they can.
     Rest { whole: stack_t, rest: stack_t, mask: u64 },
 }
 
 impl Alternate {
     /// A call from `stack_pointer` is about to be made elsewhere. To be followed by
-    /// [`Alternate::stay`], or
-    /// [`Alternate::begin`] on the other stack.
+    /// [`Alternate::stay`], or [`Alternate::begin`] on the other stack.
     pub fn leave(whole: &stack_t, stack_pointer: usize) -> Alternate {
         let (low, whole) = (whole.ss_sp as usize, *whole);
         if whole.ss_flags & libc::SS_DISABLE != 0 {

@@ -37,8 +37,7 @@ pub enum Hopeless {
     /// It has no dynamic loader.
     Static,
     /// It makes system calls itself, and is loaded at a fixed address, where a program that the
-    /// process executes
-    /// later may be as well.
+    /// process executes later may be as well.
     Fixed,
     /// Go's runtime without the C library.
     Go,
@@ -115,8 +114,7 @@ unsafe fn has((start, bytes): (*const c_void, usize), needle: &[u8]) -> bool {
 }
 
 /// Whether the program is Go's and loads no library: its runtime then replaces the thread pointer
-/// (x86-64) and the
-/// handlers of signals.
+/// (x86-64) and the handlers of signals.
 fn is_go_alone(base: usize, headers: &[Header]) -> bool {
     /// Of the ELF note that Go's linker writes, name first.
     const GO: &[u8] = b"Go\0\0";
@@ -140,8 +138,8 @@ fn is_go_alone(base: usize, headers: &[Header]) -> bool {
 }
 
 /// Whether a file is a program for which nothing can be done, that names a device. It runs where
-/// only what a handler
-/// of signals may do is allowed, in memory that may be another process's: the child's of a `vfork`.
+/// only what a handler of signals may do is allowed, in memory that may be another process's: the
+/// child's of a `vfork`.
 pub fn of_file(path: &CStr) -> Option<Hopeless> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;

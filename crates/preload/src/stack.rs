@@ -1,12 +1,10 @@
 //! A stack of Baton's for each thread: where a trapped system call is made.
 //!
 //! The program's own stack may have no room for it: goroutines and coroutines have a few KiB, which
-//! the
-//! kernel's signal frame alone exceeds. So a thread whose program has set no alternate stack gets
-//! one from here,
-//! and SIGSYS is delivered on it. A thread with an alternate stack of its program's keeps that one,
-//! and the handler
-//! leaves it for the stack from here ([`trap`](crate::trap)).
+//! the kernel's signal frame alone exceeds. So a thread whose program has set no alternate stack
+//! gets one from here, and SIGSYS is delivered on it. A thread with an alternate stack of its
+//! program's keeps that one, and the handler leaves it for the stack from here
+//! ([`trap`](crate::trap)).
 //!
 //! ```text
 //!   | guard | Header | free ...        <- sp | frames |
@@ -14,8 +12,7 @@
 //! ```
 //!
 //! **Invariant**: only its own thread uses a stack, and the child of a `vfork` while its parent
-//! waits. A stack is
-//! found by the thread pointer, and therefore only where that is the C library's
+//! waits. A stack is found by the thread pointer, and therefore only where that is the C library's
 //! ([`thread_pointer`](crate::thread_pointer)).
 
 use crate::alternate::{self, Alternate};
@@ -148,16 +145,15 @@ impl Header {
     }
 
     /// Whether the calling thread may use it. A thread that was made by a `clone` without a thread
-    /// pointer of
-    /// its own finds that of another thread, and may not.
+    /// pointer of its own finds that of another thread, and may not.
     pub fn is_callers(&self) -> bool {
         rustix::thread::gettid().as_raw_nonzero().get() == self.thread
             || rustix::process::getpid().as_raw_nonzero().get() != self.process
     }
 
     /// Where a call begins that comes from `stack_pointer`, here or somewhere else. `may_nest`: it
-    /// may come from a
-    /// handler that runs while another call waits here. `None` if there is no room for it.
+    /// may come from a handler that runs while another call waits here. `None` if there is no room
+    /// for it.
     pub fn begin(&self, stack_pointer: usize, may_nest: bool) -> Option<usize> {
         let used_from = self.used_from.load(Ordering::Relaxed);
         let begin = if self.has(stack_pointer) {
@@ -206,8 +202,7 @@ pub fn begin_thread() {
 }
 
 /// Does what takes much of a stack on one that has room: the caller's own, or ours if the caller
-/// runs on another one
-/// than the C library has given to its thread (a coroutine's).
+/// runs on another one than the C library has given to its thread (a coroutine's).
 #[inline]
 pub fn with_room<T>(body: impl FnOnce() -> T) -> T {
     if is_on_threads_stack() || !trap::is_handled() { body() } else { elsewhere(body) }
@@ -264,8 +259,7 @@ fn on<T>(header: &Header, body: impl FnOnce() -> T) -> T {
     let mut call = Call { body: Some(body), result: MaybeUninit::uninit(), alternate };
     let used_before = header.use_from(top);
     // SAFETY: `begin` leaves room for a call below `top`, which is a multiple of 64; what unwinds
-    // out of `run` ends
-    // the process.
+    // out of `run` ends the process.
     unsafe { switch::call_on(top, run, (&raw mut call).cast()) };
     header.use_from(if top == header.top() { 0 } else { used_before });
     call.alternate.stay();

@@ -1,8 +1,8 @@
 //! Whether the calling thread's thread pointer is the C library's.
 //!
 //! A program may have replaced it by its own (Go without cgo does on x86-64). There the C library's
-//! functions
-//! and thread-locals, `errno` among them, read and write whatever lies near the program's.
+//! functions and thread-locals, `errno` among them, read and write whatever lies near the
+//! program's.
 
 /// What a C library's thread descriptor begins with, by the x86-64 ABI and glibc's `tcbhead_t`.
 #[cfg(target_arch = "x86_64")]
@@ -26,8 +26,7 @@ pub fn is_the_librarys() -> bool {
         return false;
     }
     // SAFETY: by the ABI a thread pointer is the address of a word that says the same; the one
-    // after the next is
-    // read only if it does, of memory that belongs to a thread library then.
+    // after the next is read only if it does, of memory that belongs to a thread library then.
     unsafe { (*descriptor).own == base && (*descriptor).thread == base }
 }
 

@@ -129,8 +129,7 @@ mod registers {
     const ARGUMENTS: [libc::c_int; 6] =
         [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
     /// Of a saved floating-point state: the old form's, and where the kernel says more of a newer
-    /// one's
-    /// (`_fpx_sw_bytes`).
+    /// one's (`_fpx_sw_bytes`).
     const LEGACY_BYTES: usize = 512;
     const EXTENSION_AT: usize = 464;
     const EXTENSION: u32 = 0x4650_5853;
@@ -324,8 +323,7 @@ struct Elsewhere {
 }
 
 /// Makes the call on the thread's own stack of ours, and returns from the signal. Returns here if
-/// that stack has
-/// no room.
+/// that stack has no room.
 ///
 /// # Safety
 /// The arguments are those of the program's own system call, whose signal's frame has `info` and
@@ -354,8 +352,7 @@ unsafe fn leave_for(
     if copy.is_some() {
         let (from, to) = (frame.start as *const u8, copy_at as *mut u8);
         // SAFETY: the frame is memory of its length; the copy's place is above `call_at`, in a part
-        // of our stack
-        // that no call uses.
+        // of our stack that no call uses.
         unsafe { std::ptr::copy_nonoverlapping(from, to, frame.len()) };
     }
     let call = call_at as *mut Elsewhere;

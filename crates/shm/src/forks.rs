@@ -1,8 +1,8 @@
 //! Whether a child of fork asks, or the process that made a thing.
 //!
 //! A map that is not inherited is at an address where the child has nothing, or something else: it
-//! must not be used or unmapped
-//! there. Nor may a lock be taken that another thread of the parent may have held.
+//! must not be used or unmapped there. Nor may a lock be taken that another thread of the parent
+//! may have held.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Once;

@@ -14,8 +14,8 @@ pub enum Wait {
     TimedOut,
 }
 
-/// So far ahead that it does not come. The kernel ends a wait with a timeout at every signal handler,
-/// one without it not at those with SA_RESTART; and a timer costs a wait 0.3 us.
+/// So far ahead that it does not come. The kernel ends a wait with a timeout at every signal
+/// handler, one without it not at those with SA_RESTART; and a timer costs a wait 0.3 us.
 const FAR_AHEAD: core::time::Duration = core::time::Duration::from_secs(1 << 30);
 
 static HANDLERS_RESTART: core::sync::atomic::AtomicBool =
@@ -158,8 +158,8 @@ pub enum Lent {
     Refused,
 }
 
-/// Waits until the owner of a word gives it back, at most `timeout`. Meanwhile that thread, whose id the word holds,
-/// inherits the calling one's priority.
+/// Waits until the owner of a word gives it back, at most `timeout`. Meanwhile that thread, whose
+/// id the word holds, inherits the calling one's priority.
 #[cfg(not(loom))]
 pub fn lend(word: &AtomicU32, timeout: core::time::Duration) -> Lent {
     use rustix::io::Errno;

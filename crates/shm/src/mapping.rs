@@ -23,9 +23,8 @@ pub enum Access {
 }
 
 /// A shared map of the first `BYTES` of a sealed file, from some offset on. Unmapped when dropped.
-/// A child of fork does not
-/// have it, must not use it, and may drop it. That the length is of the type makes most checks of
-/// bounds the compiler's.
+/// A child of fork does not have it, must not use it, and may drop it. That the length is of the
+/// type makes most checks of bounds the compiler's.
 #[derive(Debug)]
 pub struct Mapping<const BYTES: usize> {
     base: NonNull<u8>,
@@ -201,8 +200,9 @@ impl<'a> View<'a> {
         unsafe { &*self.at(offset, 8).cast::<AtomicU64>() }
     }
 
-    /// From now on a range of whole pages is in memory and stays there: to touch it faults no more. An error
-    /// is the system's, which does not let this process lock so much; the pages are there all the same, if they can be.
+    /// From now on a range of whole pages is in memory and stays there: to touch it faults no more.
+    /// An error is the system's, which does not let this process lock so much; the pages are there
+    /// all the same, if they can be.
     pub fn keep(self, offset: usize, bytes: usize) -> Result<()> {
         let at = self.at(offset, bytes).cast();
         // SAFETY: of our own map. Its pages come as zeros, or as what the file has.
@@ -272,8 +272,8 @@ impl<'a> View<'a> {
         unsafe { core::ptr::copy(from, to, bytes) }
     }
 
-    /// Writes words that a function makes, each once and in its place: the word with this index, the
-    /// last one as far as `bytes` go.
+    /// Writes words that a function makes, each once and in its place: the word with this index,
+    /// the last one as far as `bytes` go.
     pub fn fill(self, offset: usize, bytes: usize, mut word: impl FnMut(usize) -> u64) {
         const WORD: usize = size_of::<u64>();
         let to = self.at(offset, bytes);

@@ -589,8 +589,8 @@ fn whoever_is_inside_a_way_that_is_shut_is_seized_or_turns_back() {
     });
 }
 
-/// A message lies in the room of its thread or of the keeper, never of both or of none; and the keeper that shuts the gate first knows
-/// of all that was begun before.
+/// A message lies in the room of its thread or of the keeper, never of both or of none; and the
+/// keeper that shuts the gate first knows of all that was begun before.
 #[test]
 fn what_lies_in_a_berth_is_its_threads_or_its_keepers() {
     const NODE: u64 = 7;

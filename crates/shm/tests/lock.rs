@@ -1,5 +1,5 @@
-//! Whoever holds a lock runs at the priority of whoever waits for it: what is seen is who is first, with every
-//! thread on one processor.
+//! Whoever holds a lock runs at the priority of whoever waits for it: what is seen is who is first,
+//! with every thread on one processor.
 
 use baton_shm::lock::Lock;
 use rustix::thread::CpuSet;

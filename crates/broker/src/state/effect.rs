@@ -30,8 +30,8 @@ pub enum Effect {
         /// What.
         frozen: bool,
     },
-    /// The looper of a lane has waited for it: it gets the rank, unless the system does not allow that.
-    /// [`State::set_looper`](super::State::set_looper) hears of it.
+    /// The looper of a lane has waited for it: it gets the rank, unless the system does not allow
+    /// that. [`State::set_looper`](super::State::set_looper) hears of it.
     Promote {
         /// The lane.
         place: (ChannelId, u32),

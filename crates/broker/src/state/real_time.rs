@@ -119,8 +119,8 @@ impl State {
         }
     }
 
-    /// What the looper of a lane may have. `ESRCH` if the lane is no real-time caller's, or is not served
-    /// by the asker.
+    /// What the looper of a lane may have. `ESRCH` if the lane is no real-time caller's, or is not
+    /// served by the asker.
     pub fn rank_of_lane(&self, server: ProcessId, place: Place) -> Result<Rank, Errno> {
         let lane = self.real_time.get(&place).filter(|lane| lane.server == server);
         lane.map(|lane| lane.rank).ok_or(Errno::SRCH)

@@ -59,8 +59,8 @@ pub struct Channel {
     lanes: [OnceLock<Mapping<LANE_BYTES>>; LANES],
     /// The server's front page, at the client's end.
     front: Option<Mapping<FRONT_BYTES>>,
-    /// Where the server's loopers sleep. Nothing until the client's end has heard of it, or if there
-    /// were no descriptors for it: then the doorbell does.
+    /// Where the server's loopers sleep. Nothing until the client's end has heard of it, or if
+    /// there were no descriptors for it: then the doorbell does.
     bell: OnceLock<Mapping<BELL_BYTES>>,
     /// Server: loopers that sleep on the bell, or are about to.
     asleep: AtomicU32,
@@ -90,11 +90,11 @@ pub struct Channel {
     left: AtomicU64,
     /// Client: lanes whose last request had another nice value than 0.
     niced: AtomicU64,
-    /// Server: lanes that have a looper of their own. Nobody else takes what comes there. Changed with
-    /// the ends locked.
+    /// Server: lanes that have a looper of their own. Nobody else takes what comes there. Changed
+    /// with the ends locked.
     attended: AtomicU64,
-    /// Server: the lane at which a looper of the pool dwells, and one; 0 if there is none. Changed with the ends
-    /// locked, but for [`ASLEEP`].
+    /// Server: the lane at which a looper of the pool dwells, and one; 0 if there is none. Changed
+    /// with the ends locked, but for [`ASLEEP`].
     dwelling: AtomicU32,
     /// Server: each held by the looper of its own that a lane has.
     seats: [Lock<()>; LANES],

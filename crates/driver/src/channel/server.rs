@@ -12,20 +12,21 @@ use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU64, Ordering, fence_after_update};
 use bytemuck::bytes_of_mut;
 
-/// Requests of others after which nobody waits for a silent client any more: each makes a wait slower,
-/// and a client that comes back has the doorbell.
+/// Requests of others after which nobody waits for a silent client any more: each makes a wait
+/// slower, and a client that comes back has the doorbell.
 pub const HOT_REQUESTS: u64 = 64;
 
-/// Requests of others after which nobody looks for a silent client's any more: a look is 5 ns, and a client that
-/// comes back rings the doorbell once.
+/// Requests of others after which nobody looks for a silent client's any more: a look is 5 ns, and
+/// a client that comes back rings the doorbell once.
 pub const WARM_REQUESTS: u64 = 1024;
 
 /// There is a one-way transaction to look at.
 pub struct OneWay;
 
 impl Channel {
-    /// Lanes with a request, new ones and those that could not be taken before; and those with a looper of their own
-    /// of which their client has told all the same, being in a hurry: these loopers are nudged.
+    /// Lanes with a request, new ones and those that could not be taken before; and those with a
+    /// looper of their own of which their client has told all the same, being in a hurry: these
+    /// loopers are nudged.
     pub fn ready_lanes(&self, ends: &mut Ends) -> (u64, u64) {
         let word = self.head.double_word(header::READY);
         // SeqCst: after the announcement of a sleeper; see `bell`.
@@ -39,14 +40,14 @@ impl Channel {
         (ends.ready, attended)
     }
 
-    /// The place of the looper that a lane has of its own. Whoever had it before leaves it at the priority of whoever
-    /// waits for it.
+    /// The place of the looper that a lane has of its own. Whoever had it before leaves it at the
+    /// priority of whoever waits for it.
     pub fn seat(&self, lane: u32) -> Guard<'_, ()> {
         self.seats[lane as usize].lock()
     }
 
-    /// The calling thread alone takes what comes on the lane from now on. False if there is something
-    /// already, of which others have heard.
+    /// The calling thread alone takes what comes on the lane from now on. False if there is
+    /// something already, of which others have heard.
     pub fn attend(&self, lane: Lane<'_>, number: u32) -> bool {
         let _ends = self.ends();
         if self.is_dwelt_at(number) {
@@ -61,8 +62,8 @@ impl Channel {
         attends
     }
 
-    /// The calling looper of the pool alone takes what comes on the lane from now on. False if somebody is at it,
-    /// or dwells at another lane.
+    /// The calling looper of the pool alone takes what comes on the lane from now on. False if
+    /// somebody is at it, or dwells at another lane.
     pub fn dwell(&self, lane: Lane<'_>, number: u32) -> bool {
         let _ends = self.ends();
         let is_free =
@@ -104,8 +105,8 @@ impl Channel {
         seen
     }
 
-    /// After work has been published by a SeqCst read-modify-write: wakes the looper that dwells at a lane, if it sleeps.
-    /// False if there is none.
+    /// After work has been published by a SeqCst read-modify-write: wakes the looper that dwells at
+    /// a lane, if it sleeps. False if there is none.
     pub fn nudge_dweller(&self) -> bool {
         fence_after_update();
         let dwelling = self.dwelling.load(Ordering::Relaxed);

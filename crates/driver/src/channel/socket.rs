@@ -176,8 +176,7 @@ impl Channel {
     }
 
     /// Reads the socket until it is empty, there is no room for what is in it, or it has been
-    /// enough
-    /// for now; with how many doorbells there were. `Err` once the peer has closed it or
+    /// enough for now; with how many doorbells there were. `Err` once the peer has closed it or
     /// misbehaved.
     pub fn drain_socket(&self) -> Result<(Drained, u32), Errno> {
         let mut stash = self.stash.lock();
@@ -193,8 +192,7 @@ impl Channel {
     }
 
     /// With the descriptors of a message that is `wanted`, if they have come to light: these need
-    /// no
-    /// room here. Goes on for as long as `goes_on` says of the number that has been read.
+    /// no room here. Goes on for as long as `goes_on` says of the number that has been read.
     fn drain_into(
         &self,
         stash: &mut Stash,

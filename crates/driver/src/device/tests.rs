@@ -205,8 +205,8 @@ fn who_shuts_a_callers_way_takes_its_berth() {
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// A read that is not for the fast path, of one who is past the state, ends with a signal. Whoever has something for it later
-/// has to know that it waits.
+/// A read that is not for the fast path, of one who is past the state, ends with a signal. Whoever
+/// has something for it later has to know that it waits.
 #[test]
 fn a_thread_past_the_state_is_known_to_wait_after_a_read_that_was_interrupted() {
     let Some(stage) = stage() else { return };

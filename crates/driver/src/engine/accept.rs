@@ -105,8 +105,7 @@ impl Engine {
     }
 
     /// As [`Engine::accept_posted`] of the watched channels, and then of this process's own, if
-    /// they
-    /// may be others or something waits for an event.
+    /// they may be others or something waits for an event.
     pub(super) fn accept_posted_by(
         &self,
         process: ProcessId,
@@ -223,8 +222,8 @@ impl Engine {
         }
     }
 
-    /// Takes in what lies on a lane, if the calling thread attends it. What has to wait for an event is
-    /// returned.
+    /// Takes in what lies on a lane, if the calling thread attends it. What has to wait for an
+    /// event is returned.
     pub(super) fn accept_attended(
         &self,
         state: &mut State,
@@ -309,11 +308,11 @@ impl Engine {
 pub(super) enum Look {
     /// Everything is in.
     All,
-    /// Up to this message, which waits for an event of the broker. What is younger waits with it, as a
-    /// node's transactions come in the order in which they were sent.
+    /// Up to this message, which waits for an event of the broker. What is younger waits with it,
+    /// as a node's transactions come in the order in which they were sent.
     Later(Candidate),
-    /// Others are to have the state, after so many messages. The next one was sent at `next`, or is not known; somebody has
-    /// been told to go on.
+    /// Others are to have the state, after so many messages. The next one was sent at `next`, or is
+    /// not known; somebody has been told to go on.
     Cut { taken: usize, next: u64 },
 }
 
@@ -344,9 +343,8 @@ pub(super) enum Among<'a> {
 }
 
 /// What a look has found. Of the calls those of the best nice value come first, of these the
-/// oldest;
-/// before a call, the one-way transactions that are older. No call was made because of another one
-/// that waits.
+/// oldest; before a call, the one-way transactions that are older. No call was made because of
+/// another one that waits.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// The first at the end.

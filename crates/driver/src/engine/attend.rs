@@ -1,11 +1,12 @@
 //! Loopers of real-time callers in a server of the raw interface: the program's own threads.
 //!
-//! A looper that comes to read goes on *duty* at a lane ([`super::duty`]), if the pool can spare it: it waits there
-//! alone, inside its read, and serves at the rank that the broker gives it. Else its program is asked for
-//! one more looper, as long as it lets the pool have one.
+//! A looper that comes to read goes on *duty* at a lane ([`super::duty`]), if the pool can spare
+//! it: it waits there alone, inside its read, and serves at the rank that the broker gives it. Else
+//! its program is asked for one more looper, as long as it lets the pool have one.
 //!
-//! Between two reads the thread is the program's, which may keep it. A caller that has not been taken in for
-//! a millisecond says so, and if the thread does not come for a [`ROUND`] more, the lane is the pool's.
+//! Between two reads the thread is the program's, which may keep it. A caller that has not been
+//! taken in for a millisecond says so, and if the thread does not come for a [`ROUND`] more, the
+//! lane is the pool's.
 //!
 //! **Invariant**: of a thread that attends, the channel, the state and the thread's [`Watch`](super::fast) are changed
 //! by itself, or under the state's lock while it is not in its read.
@@ -149,8 +150,8 @@ impl Engine {
         stay::go_free();
     }
 
-    /// A message may have come on a lane for a thread that attends it no longer, and has been woken for it: nobody else
-    /// has been told.
+    /// A message may have come on a lane for a thread that attends it no longer, and has been woken
+    /// for it: nobody else has been told.
     pub(super) fn look_after(&self, via: Via) {
         let Some(channel) = self.channel(via.channel) else { return };
         let Ok(areas) = channel.lane(via.lane as usize) else { return };
@@ -211,8 +212,8 @@ impl Engine {
         state
     }
 
-    /// Waits until a read by this thread, which attends a lane, has something to return, or it attends none any more.
-    /// Errors as in [`Engine::await_work`].
+    /// Waits until a read by this thread, which attends a lane, has something to return, or it
+    /// attends none any more. Errors as in [`Engine::await_work`].
     pub(super) fn await_attended<'a>(
         &'a self,
         mut state: Guard<'a, State>,
@@ -263,8 +264,8 @@ impl Engine {
         }
     }
 
-    /// Lanes that their callers have told of although they are attended: those whose threads are still away a
-    /// round later are the pool's.
+    /// Lanes that their callers have told of although they are attended: those whose threads are
+    /// still away a round later are the pool's.
     #[inline]
     pub(super) fn look_for_absent(&self, state: &mut State, channel: &Channel, told: u64) {
         for lane in lanes_of(told) {

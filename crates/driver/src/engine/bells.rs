@@ -1,9 +1,9 @@
 //! Rings by the process itself, for work of its own and for what the control thread has taken in.
 //!
-//! A looper that sleeps on several bells sleeps on `any_work` too, which no client has. One that sleeps on a
-//! single bell is rung for there. Its client can make one such ring miss a looper that is just about to sleep
-//! (`shm::bell`). So as long as somebody may have been missed, the control thread rings once more after
-//! [`PAUSE`], if there is still work that a sleeper could take.
+//! A looper that sleeps on several bells sleeps on `any_work` too, which no client has. One that
+//! sleeps on a single bell is rung for there. Its client can make one such ring miss a looper that
+//! is just about to sleep (`shm::bell`). So as long as somebody may have been missed, the control
+//! thread rings once more after [`PAUSE`], if there is still work that a sleeper could take.
 
 use super::Engine;
 use crate::channel::Channel;
@@ -139,8 +139,8 @@ impl Engine {
         }
     }
 
-    /// The control thread's last act: [`Engine::close`] may not have reached those who were about to
-    /// sleep.
+    /// The control thread's last act: [`Engine::close`] may not have reached those who were about
+    /// to sleep.
     pub(super) fn see_loopers_off(&self) {
         let bells_are_left = || {
             // Under the lock, as the close: it has been, or there is nothing that it could part with.

@@ -22,8 +22,7 @@ use std::time::{Duration, Instant};
 const LOG_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long is asked again for what cannot be had at the moment: the peer, or the broker, has yet
-/// to
-/// take what was sent before.
+/// to take what was sent before.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two of these.
 const ASK_PAUSE: Duration = Duration::from_millis(5);

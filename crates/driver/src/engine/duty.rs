@@ -11,8 +11,8 @@
 //!
 //! It never spins: at its priority it could keep from running whom it waits for. It stays with its caller instead: see `stay`.
 //!
-//! It may have to wait for a looper of the pool that serves the lane, which would never run below it on its
-//! processor. Such a wait is a short sleep.
+//! It may have to wait for a looper of the pool that serves the lane, which would never run below
+//! it on its processor. Such a wait is a short sleep.
 //!
 //! **Invariant**: a lane is attended while a thread is on duty there, and at no other time.
 
@@ -124,8 +124,8 @@ impl Duty {
 }
 
 impl Engine {
-    /// From now on `provider` is asked for a thread for each duty, for those that wait for one, and for one
-    /// to wait.
+    /// From now on `provider` is asked for a thread for each duty, for those that wait for one, and
+    /// for one to wait.
     pub(crate) fn provide(&self, provider: impl Fn(Option<Arc<Duty>>) + Send + Sync + 'static) {
         if self.duties.provider.set(Box::new(provider)).is_ok() {
             self.publish_lane_loopers(&self.lock());
@@ -196,8 +196,9 @@ impl Engine {
         });
     }
 
-    /// The calling thread, at its caller's rank, alone takes what comes on the lane from now on. What has come before is
-    /// its own or somebody's. `None` if the duty is over; else what it keeps until [`Engine::leave_duty`].
+    /// The calling thread, at its caller's rank, alone takes what comes on the lane from now on.
+    /// What has come before is its own or somebody's. `None` if the duty is over; else what it
+    /// keeps until [`Engine::leave_duty`].
     pub(crate) fn attend_lane<'a>(&self, duty: &'a Duty) -> Option<Guard<'a, ()>> {
         let (areas, tid) = (duty.areas().ok()?, tid());
         thread_settles();
@@ -247,8 +248,8 @@ impl Engine {
         }
     }
 
-    /// Waits until there is something for the thread on duty that `serve`, which takes in what has been posted,
-    /// leaves to the state. `None` once the duty is over.
+    /// Waits until there is something for the thread on duty that `serve`, which takes in what has
+    /// been posted, leaves to the state. `None` once the duty is over.
     pub(crate) fn await_duty<'a>(
         &'a self,
         mut state: Guard<'a, State>,

@@ -1,7 +1,7 @@
 //! The engine's runner: the state under its lock, and the I/O that the state asks for.
 //!
-//! Lock order: `opening`, then `events`, then `state`, then a channel's own. The broker's sockets are used under
-//! any of them, since the broker waits for nobody.
+//! Lock order: `opening`, then `events`, then `state`, then a channel's own. The broker's sockets
+//! are used under any of them, since the broker waits for nobody.
 //!
 //! A hidden control thread takes what no thread of the program comes for: the broker's events, and
 //! messages of peers that found nobody at home.
@@ -128,8 +128,8 @@ pub struct Engine {
     closed: AtomicBool,
 }
 
-/// A channel that is on no list any more, and what is to be said of it: a log may keep its writer waiting, who so holds no
-/// lock.
+/// A channel that is on no list any more, and what is to be said of it: a log may keep its writer
+/// waiting, who so holds no lock.
 #[derive(Debug)]
 struct Grave {
     channel: Arc<Channel>,
@@ -151,8 +151,7 @@ struct Channels {
     by_id: FxHashMap<ChannelId, Arc<Channel>>,
     incoming: Vec<Arc<Channel>>,
     /// The incoming channels while they are at most [`warmth::FEW`]; replaced as a whole: a look
-    /// costs one
-    /// count.
+    /// costs one count.
     few: Arc<Vec<Arc<Channel>>>,
     /// Those of them at which loopers look; see [`warmth`].
     warm: Arc<Vec<Arc<Channel>>>,
@@ -321,8 +320,7 @@ impl Engine {
     }
 
     /// Whether this is a child of fork of the process that has opened the device: it has none of
-    /// the engine's memory, and
-    /// nobody may be left to let go of its locks.
+    /// the engine's memory, and nobody may be left to let go of its locks.
     pub fn is_inherited(&self) -> bool {
         !self.maker.is_here()
     }

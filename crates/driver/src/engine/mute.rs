@@ -3,12 +3,9 @@
 //!
 //! Each costs a look, and looks are paid for by those who call. A request of the client's makes up
 //! for [`FORGIVEN`] of them; beyond [`MOST_FRUITLESS`] its channel is *muted*: no looper looks at
-//! it,
-//! its doorbell wakes nobody, and the control thread looks every [`ROUND`] at some of those that
-//! are
-//! muted. A channel that has announced nothing but messages for some rounds is like others again;
-//! each
-//! time it is muted anew, that takes twice as many.
+//! it, its doorbell wakes nobody, and the control thread looks every [`ROUND`] at some of those
+//! that are muted. A channel that has announced nothing but messages for some rounds is like others
+//! again; each time it is muted anew, that takes twice as many.
 //!
 //! **Invariant**: a message on a muted channel comes in by one of the next rounds.
 

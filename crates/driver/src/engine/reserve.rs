@@ -1,8 +1,8 @@
-//! Lanes of real-time threads: each has lanes of its own to those whom it calls, and the broker is asked for
-//! loopers at its priority there.
+//! Lanes of real-time threads: each has lanes of its own to those whom it calls, and the broker is
+//! asked for loopers at its priority there.
 //!
-//! A thread has at most [`MOST`] to a peer: one for calls, which the fast path holds on to in between, and one
-//! for loans. Calls that are nested deeper go by any lane.
+//! A thread has at most [`MOST`] to a peer: one for calls, which the fast path holds on to in
+//! between, and one for loans. Calls that are nested deeper go by any lane.
 
 use super::{Engine, tid};
 use crate::channel::Channel;
@@ -155,8 +155,8 @@ impl Engine {
         }
     }
 
-    /// Waits until the lane has its looper, if its server has loopers for lanes: a call that is made before is the
-    /// pool's. False if it has none after so long a time.
+    /// Waits until the lane has its looper, if its server has loopers for lanes: a call that is
+    /// made before is the pool's. False if it has none after so long a time.
     fn await_looper(&self, channel: &Channel, lane: u32, longest: Duration) -> bool {
         let Ok(areas) = channel.lane(lane as usize) else { return false };
         let (start, outbox) = (Instant::now(), areas.outbox());
@@ -175,8 +175,8 @@ impl Engine {
         }
     }
 
-    /// The looper of the calling thread's lane has its priority, or is to be lent it. Not by a program of the raw interface:
-    /// signals interrupt its calls, and do not interrupt who lends.
+    /// The looper of the calling thread's lane has its priority, or is to be lent it. Not by a
+    /// program of the raw interface: signals interrupt its calls, and do not interrupt who lends.
     fn see_looper(&self, channel: &Channel, lane: u32) {
         if self.program_map.load(Ordering::Relaxed) != 0 {
             return;
@@ -185,8 +185,8 @@ impl Engine {
         channel.see_looper(lane, pid);
     }
 
-    /// What the first call of a real-time thread by a handle would do beforehand: whether it has a looper of its
-    /// own at the other end now, for which it waits for so long.
+    /// What the first call of a real-time thread by a handle would do beforehand: whether it has a
+    /// looper of its own at the other end now, for which it waits for so long.
     pub(crate) fn prepare_lane(
         &self,
         tid: Tid,

@@ -1,7 +1,8 @@
 //! The spare looper: a thread that waits to be the next real-time caller's looper, so that nobody has to start one then.
 //!
-//! It is an ordinary thread, of which the broker knows. A lane that is granted gives it the caller's rank, and the broker
-//! wakes it by a word of the tally page: it takes the event itself, before any ordinary thread of the process runs.
+//! It is an ordinary thread, of which the broker knows. A lane that is granted gives it the
+//! caller's rank, and the broker wakes it by a word of the tally page: it takes the event itself,
+//! before any ordinary thread of the process runs.
 //!
 //! **Invariant**: one thread at a time waits here, and has a lane that the broker meant for it.
 
@@ -29,8 +30,8 @@ struct Place {
 }
 
 impl Engine {
-    /// Waits until the calling thread has a lane to attend, at its caller's rank if the system allows that. `None`
-    /// once the process has closed, or if another thread waits already.
+    /// Waits until the calling thread has a lane to attend, at its caller's rank if the system
+    /// allows that. `None` once the process has closed, or if another thread waits already.
     pub(crate) fn await_lane(&self) -> Option<Arc<Duty>> {
         let tid = tid();
         {

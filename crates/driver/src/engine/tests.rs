@@ -98,8 +98,8 @@ pub(super) fn other_end(server: &Engine, channel: &Channel) -> Arc<Channel> {
     }
 }
 
-/// A ring has been made for a looper that was about to sleep, and its client undoes it: the looper sleeps
-/// all the same.
+/// A ring has been made for a looper that was about to sleep, and its client undoes it: the looper
+/// sleeps all the same.
 fn sleep_all_the_same((word, expected): (&AtomicU32, u32)) {
     word.store(expected, Ordering::Relaxed);
     let woken = futex::wait(word, expected, Some(Duration::from_secs(60)));

@@ -204,8 +204,8 @@ impl Engine {
         hot.map(|channel| &**channel).take(MAX_WORDS).collect()
     }
 
-    /// Waits for something to look at. If that is a message on the last lane that was served, of which
-    /// nobody else need know: that lane.
+    /// Waits for something to look at. If that is a message on the last lane that was served, of
+    /// which nobody else need know: that lane.
     #[inline]
     fn await_news(
         &self,
@@ -248,8 +248,8 @@ impl Engine {
         }
     }
 
-    /// Lets the caller by that was served last, and watches its lane meanwhile. True if there is a message on it, of which
-    /// nobody else may know.
+    /// Lets the caller by that was served last, and watches its lane meanwhile. True if there is a
+    /// message on it, of which nobody else may know.
     fn lets_caller_by(&self, channel: &Channel, number: u32) -> bool {
         let Ok(lane) = channel.lane(number as usize) else { return false };
         let manners = Manners::of_one(self, channel, number);

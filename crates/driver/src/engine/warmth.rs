@@ -1,17 +1,15 @@
 //! Which clients loopers look at: those that have wanted something lately are warm.
 //!
-//! A look at every channel before a looper serves or sleeps is paid for by those who call. So a channel whose
-//! client has been silent for [`WARM_REQUESTS`] requests of others goes cold: no looper looks there, and its client, which
-//! reads so on its bell page, rings the doorbell. The control thread then takes in what has come, which makes
-//! the channel warm again. Beyond [`MOST_WARM`] the most silent go cold, however short their
-//! silence; beyond
-//! [`FEW`], channels begin cold, and a look for messages that is not a looper's passes over cold
-//! ones, too.
+//! A look at every channel before a looper serves or sleeps is paid for by those who call. So a
+//! channel whose client has been silent for [`WARM_REQUESTS`] requests of others goes cold: no
+//! looper looks there, and its client, which reads so on its bell page, rings the doorbell. The
+//! control thread then takes in what has come, which makes the channel warm again. Beyond
+//! [`MOST_WARM`] the most silent go cold, however short their silence; beyond [`FEW`], channels
+//! begin cold, and a look for messages that is not a looper's passes over cold ones, too.
 //!
-//! The list of warm channels is changed under the channels' lock, `any_work` after it: a looper that knows an older list
-//! goes the general way before it serves or sleeps. One that sleeps alone on the bell of a channel
-//! that has
-//! gone cold is rung for there.
+//! The list of warm channels is changed under the channels' lock, `any_work` after it: a looper
+//! that knows an older list goes the general way before it serves or sleeps. One that sleeps alone
+//! on the bell of a channel that has gone cold is rung for there.
 //!
 //! **Invariant**: a channel with a message is warm, or its client has rung the doorbell.
 
@@ -96,8 +94,8 @@ impl Engine {
         self.warm_up(channel);
     }
 
-    /// Something has been found on this channel: loopers look there. The caller looks there once more, for
-    /// what was posted when nobody did.
+    /// Something has been found on this channel: loopers look there. The caller looks there once
+    /// more, for what was posted when nobody did.
     pub(super) fn warm_up(&self, channel: &Arc<Channel>) {
         if !channel.is_cold() || channel.is_muted() {
             return;

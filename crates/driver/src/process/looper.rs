@@ -135,8 +135,8 @@ impl Process {
         }
     }
 
-    /// Serves what comes at a lane until there is anything else to do, and says how the wait for it has ended. `serves` is
-    /// true while the program's code runs.
+    /// Serves what comes at a lane until there is anything else to do, and says how the wait for it
+    /// has ended. `serves` is true while the program's code runs.
     #[inline(always)]
     fn serve_at(
         &self,

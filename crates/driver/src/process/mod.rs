@@ -99,8 +99,9 @@ pub struct Object {
     flags: u32,
 }
 
-/// A thread of this process has got another scheduling policy, priority or nice value, or is bound to other processors, by
-/// itself or by somebody: its next call is served accordingly. A thread that has had them since its first call need not say so.
+/// A thread of this process has got another scheduling policy, priority or nice value, or is bound
+/// to other processors, by itself or by somebody: its next call is served accordingly. A thread
+/// that has had them since its first call need not say so.
 pub fn priority_changed() {
     crate::thread::ranks_changed();
 }
@@ -111,9 +112,9 @@ impl Process {
         Options::new().open(context, socket)
     }
 
-    /// An object that `handler` serves, on whichever thread serves. It lives as long as the process.
-    /// A one-way transaction's answer is dropped; an `Err` becomes a failed reply, and so does a
-    /// panic (`EFAULT`), after which the thread goes on serving.
+    /// An object that `handler` serves, on whichever thread serves. It lives as long as the
+    /// process. A one-way transaction's answer is dropped; an `Err` becomes a failed reply, and so
+    /// does a panic (`EFAULT`), after which the thread goes on serving.
     pub fn add_object(
         &self,
         handler: impl Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync + 'static,
@@ -130,9 +131,10 @@ impl Process {
         self.add(least, Handler::Parcels(Box::new(handler)))
     }
 
-    /// An object that is a function of one plain value: `function` has the call's code and the value, which is all that the call
-    /// brings; one of another size it never sees (`EINVAL`). Its answer has at most [`SHORT_BYTES`]. Anybody may call it, and
-    /// [`Line::call`] does so with the least ado. Errors and panics are as those of [`Process::add_object`].
+    /// An object that is a function of one plain value: `function` has the call's code and the
+    /// value, which is all that the call brings; one of another size it never sees (`EINVAL`). Its
+    /// answer has at most [`SHORT_BYTES`]. Anybody may call it, and [`Line::call`] does so with the
+    /// least ado. Errors and panics are as those of [`Process::add_object`].
     pub fn add_function<Value: Pod, Answer: Pod>(
         &self,
         function: impl Fn(u32, Value) -> Result<Answer, Errno> + Send + Sync + 'static,

@@ -11,8 +11,7 @@
 //! | `Lanes` of others that are mapped | 32,768 | the channel ends |
 //!
 //! Users share each as [`Quota`] says: a stranger may have at most what is then left for all
-//! others. The
-//! engine's own user and root may take all, and have a part that no stranger reaches.
+//! others. The engine's own user and root may take all, and have a part that no stranger reaches.
 //!
 //! **Lock order**: last. Nothing is locked under it.
 

@@ -1,12 +1,13 @@
 //! Lanes of real-time callers, and the program's threads that attend them.
 //!
-//! A looper of the pool that comes to read goes on duty at a vacant lane, and is the pool's again when it is relieved.
-//! Where the pool cannot spare one, its program is asked for more.
+//! A looper of the pool that comes to read goes on duty at a vacant lane, and is the pool's again
+//! when it is relieved. Where the pool cannot spare one, its program is asked for more.
 //!
-//! The pool may then have nobody left that comes by: its loopers serve, and one of them may wait for what nobody
-//! takes in. So as long as no looper of the pool waits, the runner patrols, and what has waited from one round to the next, in
-//! which no looper of the pool has come by, is for one that is on duty and has nothing to do. So it is the other way
-//! round: a lane whose caller has waited for a round for a thread that is out of the driver is the pool's.
+//! The pool may then have nobody left that comes by: its loopers serve, and one of them may wait
+//! for what nobody takes in. So as long as no looper of the pool waits, the runner patrols, and
+//! what has waited from one round to the next, in which no looper of the pool has come by, is for
+//! one that is on duty and has nothing to do. So it is the other way round: a lane whose caller has
+//! waited for a round for a thread that is out of the driver is the pool's.
 //!
 //! **Invariant**: of the loopers that are there, at most half are on duty. Ordinary callers so have one,
 //! whenever there is one.
@@ -271,8 +272,8 @@ impl State {
         self.threads.iter().filter(|(_, thread)| is_one(thread)).map(|(tid, _)| tid).collect()
     }
 
-    /// What was found of those whom a round has [missed](Round::Missed): unless one of them has only lacked a processor, or has come
-    /// by, one that is on duty is relieved.
+    /// What was found of those whom a round has [missed](Round::Missed): unless one of them has
+    /// only lacked a processor, or has come by, one that is on duty is relieved.
     pub fn end_round(&mut self, are_at_work: bool) {
         if self.duties.patrol != Some(self.duties.visits) {
             return;

@@ -42,8 +42,8 @@ pub enum Effect {
     WakeLooper,
     /// Tell the broker.
     Tell(Request),
-    /// A thread has left that had this open on a lane, innermost first: the innermost caller is to be
-    /// told, and what comes for the thread from now on has nobody.
+    /// A thread has left that had this open on a lane, innermost first: the innermost caller is to
+    /// be told, and what comes for the thread from now on has nobody.
     Leave(Via, Vec<Half>),
     /// A handle of this process's is no more: its number may be another's.
     Forgotten(ProcessId),

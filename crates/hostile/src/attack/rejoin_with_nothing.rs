@@ -1,7 +1,6 @@
 //! In the time that a broker gives its predecessor's engines to come back, one comes back, names a
 //! holder of its node that never comes, leaves, and comes back with nothing: first before it has
-//! said
-//! that this was all, and then after it.
+//! said that this was all, and then after it.
 
 use super::{Attack, Play, Run, Whose};
 use crate::attacker::Attacker;

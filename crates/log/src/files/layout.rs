@@ -8,8 +8,8 @@
 //! ```
 //!
 //! An *archive* has the same form, and process number 0. Each of its rings was a dead process's,
-//! has never gone round, lies right behind
-//! the one before, and says in its entry whose it was ([`Former`]).
+//! has never gone round, lies right behind the one before, and says in its entry whose it was
+//! ([`Former`]).
 //!
 //! **Invariant**: what a reader takes from a file it checks here before it computes with it.
 
@@ -227,8 +227,8 @@ pub fn is_ring_size(bytes: usize) -> bool {
 const _: () = assert!(FRONT_BYTES.is_multiple_of(PAGE_BYTES) && HEADER_BYTES <= PAGE_BYTES);
 const _: () = assert!(ARCHIVED_BYTES <= BOUNDS_AT);
 const _: () = assert!(BOUNDS_AT.is_multiple_of(64) && BOUNDS_AT + 16 <= RING_ENTRY_BYTES);
-// However large records are, there is a boundary between the tail and the head: none lies further behind than a part and a record,
-// and there is to be room for another one.
+// However large records are, there is a boundary between the tail and the head: none lies further
+// behind than a part and a record, and there is to be room for another one.
 const _: () = {
     let largest = crate::record::MAX_RECORD_BYTES + 2 * crate::record::SAMPLE_RECORD_BYTES;
     assert!(MIN_RING_BYTES / crate::ring::N_PARTS as usize + 2 * largest < MIN_RING_BYTES);

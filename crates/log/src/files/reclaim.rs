@@ -22,11 +22,9 @@ struct Left {
 const ARCHIVED_FROM: u64 = 2;
 
 /// Copies what the files of this user's dead processes hold to files for many of them, if they take
-/// more than half of the budget. Then
-/// removes the oldest files of dead processes, until those of each user fit the budget: this user's
-/// files, or in this user's own
-/// directory everybody's. A live process's files stay. Returns how many files were removed of which
-/// nothing is left.
+/// more than half of the budget. Then removes the oldest files of dead processes, until those of
+/// each user fit the budget: this user's files, or in this user's own directory everybody's. A live
+/// process's files stay. Returns how many files were removed of which nothing is left.
 ///
 /// `EACCES` if this user may not read the directory.
 pub fn reclaim(path: &Path) -> Result<usize, Errno> {

@@ -9,8 +9,8 @@ use crate::files::opened::Opened;
 pub enum Voucher {
     /// The kernel: the process was there when the reader first looked, and held the file.
     Kernel,
-    /// The writer. The process has ended, or is none of those that this one can see. A user's processes could
-    /// have given themselves out for each other, and for no other user's.
+    /// The writer. The process has ended, or is none of those that this one can see. A user's
+    /// processes could have given themselves out for each other, and for no other user's.
     Writer,
 }
 
@@ -26,8 +26,7 @@ pub struct Origin {
     /// The program's name, as the process says.
     pub program: String,
     /// The file, in the log's directory, or what it was called before it came to an archive: no
-    /// other process has had one of this
-    /// name.
+    /// other process has had one of this name.
     pub file: String,
 }
 

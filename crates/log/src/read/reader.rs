@@ -1,8 +1,10 @@
 //! Reading: all rings, in the order of time.
 //!
-//! A *look* copies what every ring has, and sets the *horizon*: the time at which it began. Records up to there are handed out in order,
-//! whichever ring they are from. Those beyond wait for the next look, because a ring that was copied before may have got an earlier
-//! one since. Whatever was there when a look began comes in order; a writer that is halted between its stamp and its record may come late.
+//! A *look* copies what every ring has, and sets the *horizon*: the time at which it began. Records
+//! up to there are handed out in order, whichever ring they are from. Those beyond wait for the
+//! next look, because a ring that was copied before may have got an earlier one since. Whatever was
+//! there when a look began comes in order; a writer that is halted between its stamp and its record
+//! may come late.
 
 use crate::buffer::{Buffer, N_BUFFERS};
 use crate::files::boot::Boot;
@@ -103,11 +105,12 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Reads some buffers of what was logged before the machine's last start, from the oldest record on. `None` if there is nothing,
-    /// as ever in a directory in memory.
+    /// Reads some buffers of what was logged before the machine's last start, from the oldest
+    /// record on. `None` if there is nothing, as ever in a directory in memory.
     ///
-    /// Which start that was, the directory's owner's files say, or others' where the owner has none. A writer that the machine stopped at
-    /// any instant leaves whole records; of a disk that did not get everything, what is sound, and [`Loss::Damaged`].
+    /// Which start that was, the directory's owner's files say, or others' where the owner has
+    /// none. A writer that the machine stopped at any instant leaves whole records; of a disk that
+    /// did not get everything, what is sound, and [`Loss::Damaged`].
     pub fn open_last(path: &Path, buffers: &[Buffer]) -> Result<Option<Reader>, Errno> {
         let (directory, current) = (Directory::open_to_read(path)?, Boot::current());
         let Some(boot) = Boot::last(&directory, current)? else { return Ok(None) };
@@ -226,8 +229,9 @@ impl Reader {
         self.hear(news?)
     }
 
-    /// Sleeps until a ring is about to overwrite what has been written to it since this reader was opened from [`Start::Newest`], or for
-    /// so long. Whether one is. For who reads from time to time, by another reader, and wants to miss nothing.
+    /// Sleeps until a ring is about to overwrite what has been written to it since this reader was
+    /// opened from [`Start::Newest`], or for so long. Whether one is. For who reads from time to
+    /// time, by another reader, and wants to miss nothing.
     pub fn wait_for_wrap(&mut self, timeout: Duration) -> Result<bool, Errno> {
         let wait_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let end_ns = clock::now_ns().saturating_add(wait_ns);
@@ -251,8 +255,8 @@ impl Reader {
         }
     }
 
-    /// Readable when it is time to look again, from the first [`Reader::wait`] on: whoever polls it waits for no time at all, and
-    /// takes what there is.
+    /// Readable when it is time to look again, from the first [`Reader::wait`] on: whoever polls it
+    /// waits for no time at all, and takes what there is.
     pub fn events(&self) -> Option<BorrowedFd<'_>> {
         self.follow.as_ref().map(AsFd::as_fd)
     }

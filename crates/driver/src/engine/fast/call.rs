@@ -88,8 +88,8 @@ impl Body<'_> {
     }
 }
 
-/// Longest payload of which nobody asks whether its target has room: that is not where it goes to lie,
-/// but what is too large for a process to receive is too large for its threads.
+/// Longest payload of which nobody asks whether its target has room: that is not where it goes to
+/// lie, but what is too large for a process to receive is too large for its threads.
 const UNCOUNTED_BYTES: usize = 128;
 
 fn has_room(channel: &Channel, bytes: usize) -> bool {

@@ -1,6 +1,6 @@
 //! A looper of the uapi front end on the fast path. It goes back to its program with a transaction
-//! and answers by a later ioctl; in between its cell has the transaction, and the thread keeps here where
-//! it came from.
+//! and answers by a later ioctl; in between its cell has the transaction, and the thread keeps here
+//! where it came from.
 //!
 //! **Invariant**: a thread that owes an answer here either gives it by [`Engine::answer_fast`], or makes
 //! it the state's by [`Engine::settle`] before it does anything else on the device, or when it ends.

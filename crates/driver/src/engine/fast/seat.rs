@@ -1,7 +1,7 @@
 //! A thread on duty on the fast path: it knows one client, and takes what comes on one lane.
 //!
-//! Unlike a looper of the pool it does not apply events first, of which strangers may cause any number: what
-//! is of the one shape needs none, and what does asks for them.
+//! Unlike a looper of the pool it does not apply events first, of which strangers may cause any
+//! number: what is of the one shape needs none, and what does asks for them.
 
 use super::Receiver;
 use super::cell::Cell;
@@ -25,8 +25,8 @@ impl<T: Clone> Seat<T> {
         Seat { cell: None, client: None }
     }
 
-    /// Remembers what the state has admitted: a transaction of the shape that this thread could have taken
-    /// in by itself.
+    /// Remembers what the state has admitted: a transaction of the shape that this thread could
+    /// have taken in by itself.
     pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
         if incoming.label.is_some() || engine.is_polling() {
             return;
@@ -52,8 +52,8 @@ impl<T: Clone> Seat<T> {
         self.cell.as_deref()
     }
 
-    /// Takes in what has been posted on this lane, if it is one transaction of the one shape, and says what
-    /// serves it. What it brought goes to `receiver`.
+    /// Takes in what has been posted on this lane, if it is one transaction of the one shape, and
+    /// says what serves it. What it brought goes to `receiver`.
     #[inline(always)]
     pub fn take<'a>(
         &'a mut self,

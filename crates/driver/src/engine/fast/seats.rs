@@ -21,8 +21,8 @@ use std::sync::{Arc, Weak};
 /// How many nodes a client can call in turn.
 const NODES: usize = 8;
 
-/// What a looper knows of its clients, by the order of the channels at which it looks. It keeps no channel:
-/// a looper may be with its program for who knows how long.
+/// What a looper knows of its clients, by the order of the channels at which it looks. It keeps no
+/// channel: a looper may be with its program for who knows how long.
 pub(crate) struct Seats<T> {
     cell: Option<Arc<Cell>>,
     /// Of everybody's gate.
@@ -39,8 +39,8 @@ pub(crate) struct Seats<T> {
     by_turn: Value<usize>,
 }
 
-/// After so many requests in a row on one lane a looper dwells there. To begin is a lock and three atomic operations,
-/// and whoever calls next on another lane rings the doorbell.
+/// After so many requests in a row on one lane a looper dwells there. To begin is a lock and three
+/// atomic operations, and whoever calls next on another lane rings the doorbell.
 const DWELLS_AFTER: u32 = 64;
 
 /// No nice value.
@@ -122,8 +122,8 @@ impl<T: Clone> Seats<T> {
         Seats { cell: None, epoch: 0, warm, clients, last: None, in_a_row: 0, by_nice, by_turn }
     }
 
-    /// Remembers what the state has admitted: a transaction of the shape that this looper could have
-    /// taken in by itself.
+    /// Remembers what the state has admitted: a transaction of the shape that this looper could
+    /// have taken in by itself.
     pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
         let Some(serving) = &incoming.serving else { return };
         if incoming.label.is_some() || engine.is_polling() {
@@ -297,8 +297,8 @@ impl<T: Clone> Seats<T> {
     }
 }
 
-/// After so many choices by nice values the next is in turn, whatever clients say of them: that is their word. So none
-/// waits for more than this many times as many others, and one, as it would.
+/// After so many choices by nice values the next is in turn, whatever clients say of them: that is
+/// their word. So none waits for more than this many times as many others, and one, as it would.
 const MOST_BY_NICE: u8 = 8;
 
 impl<T: Clone> Seats<T> {
@@ -342,8 +342,8 @@ struct Chosen {
 }
 
 impl<T> Client<T> {
-    /// What serves the request on a lane, if it is of the one shape and has been taken in. The caller clears
-    /// the inbox.
+    /// What serves the request on a lane, if it is of the one shape and has been taken in. The
+    /// caller clears the inbox.
     #[inline(always)]
     pub fn take_in(
         &self,

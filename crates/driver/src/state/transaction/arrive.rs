@@ -88,8 +88,8 @@ impl State {
     }
 
     /// A transaction lies in its buffer, complete. It came down the lane on which the thread `on`
-    /// waits, or belongs to the thread that its chain names, or to the one that attends its lane, or to any
-    /// looper.
+    /// waits, or belongs to the thread that its chain names, or to the one that attends its lane,
+    /// or to any looper.
     pub fn deliver(
         &mut self,
         on: Option<Tid>,
