@@ -235,7 +235,11 @@ impl Engine {
             return None;
         }
         match self.accept_lane(state, channel, lane) {
-            Ok(()) | Err(Stop::Gone) => None,
+            Ok(()) => {
+                channel.count_fruitful();
+                None
+            }
+            Err(Stop::Gone) => None,
             Err(Stop::Later) => Some(Stop::Later),
             Err(Stop::Violation(why)) => {
                 self.end_channel(state, channel, why);

@@ -131,6 +131,7 @@ impl<'a, T> Dwelling<'a, T> {
         let taken = receiver.fits(&posted.message) && receiver.take_request(self.engine, posted);
         if taken {
             self.at.lane.inbox().clear_watched();
+            self.at.channel.count_fruitful();
         }
         taken
     }

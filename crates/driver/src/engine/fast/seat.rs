@@ -73,7 +73,10 @@ impl<T: Clone> Seat<T> {
         let taken = Taken { cell, channel, lane, via };
         let object = client.take_in(engine, taken, receiver);
         match object {
-            Some(_) => lane.inbox().clear(),
+            Some(_) => {
+                lane.inbox().clear();
+                channel.count_fruitful();
+            }
             None => channel.end_serving(via.lane),
         }
         Some((taken, object?))
