@@ -157,6 +157,8 @@ pub struct Ends {
     pub fds_number: u32,
     /// Server: lanes with a request that was seen and could not be taken yet.
     pub ready: u64,
+    /// Server: those of which the client has told since the last look at them.
+    pub announced: u64,
     /// Server: the one-way ring.
     pub consumer: Consumer,
     /// It has ended: the peer is gone or has broken the protocol.
@@ -200,6 +202,7 @@ impl Channel {
             spam_told: false,
             fds_number: 0,
             ready: 0,
+            announced: 0,
             consumer: Consumer::new(RING_BYTES),
             dead: false,
         });

@@ -31,7 +31,9 @@ impl Channel {
         let word = self.head.double_word(header::READY);
         // SeqCst: after the announcement of a sleeper; see `bell`.
         if word.load(Ordering::SeqCst) != 0 {
-            ends.ready |= word.swap(0, Ordering::SeqCst);
+            let announced = word.swap(0, Ordering::SeqCst);
+            ends.ready |= announced;
+            ends.announced |= announced;
         }
         let attended = ends.ready & self.attended.load(Ordering::Relaxed);
         ends.ready &= !attended;
@@ -162,9 +164,22 @@ impl Channel {
         word.fetch_and(!(1 << lane), Ordering::SeqCst) >> lane & 1 == 1
     }
 
-    /// A request that was claimed stays where it is: whoever looks next finds it.
-    pub fn leave_ready(&self, lane: usize) {
-        self.ends().ready |= 1 << lane;
+    /// A request stays where it is: whoever looks next finds it. `announced`: its client had told of
+    /// it, and the caller has claimed it.
+    pub fn leave_ready(&self, lane: usize, announced: bool) {
+        let mut ends = self.ends();
+        ends.ready |= 1 << lane;
+        ends.announced |= u64::from(announced) << lane;
+    }
+
+    /// There is nothing to take in on these lanes, or no more. How many of them the client had
+    /// announced.
+    pub fn clear_ready(&self, lanes: u64) -> u32 {
+        let mut ends = self.ends();
+        let announced = ends.announced & lanes;
+        ends.ready &= !lanes;
+        ends.announced &= !lanes;
+        announced.count_ones()
     }
 
     /// The lane is being served from now on. False if it was already.

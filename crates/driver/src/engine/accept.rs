@@ -64,10 +64,7 @@ impl Engine {
                     Ok(()) => self.count_request(&channel, &channels),
                     Err(Stop::Later) => return Look::Later(what),
                     Err(Stop::Gone) if gone == MOST_GONE => return Look::All,
-                    Err(Stop::Gone) => {
-                        gone += 1;
-                        self.count_fruitless(&channel, 1);
-                    }
+                    Err(Stop::Gone) => gone += 1,
                     Err(Stop::NoRoom) => {
                         if !channel.full.swap(true, Ordering::Relaxed) {
                             self.full.lock().push(channel);
@@ -186,8 +183,7 @@ impl Engine {
             }
             if empty != 0 {
                 // Whoever watched these lanes has taken what was there, or nothing was.
-                channel.ends().ready &= !empty;
-                self.count_fruitless(channel, empty.count_ones());
+                self.count_fruitless(channel, channel.clear_ready(empty));
             }
             self.find_one_way(state, channel, &mut found);
         }
@@ -260,7 +256,7 @@ impl Engine {
         // Whoever watched the lane may have taken it, before or after its caller told everybody.
         let idle = channel.start_serving(number);
         if !idle || areas.inbox().is_empty() {
-            channel.ends().ready &= !bit;
+            self.count_fruitless(channel, channel.clear_ready(bit));
             if idle {
                 channel.end_serving(number);
             }
@@ -278,7 +274,7 @@ impl Engine {
                 return Err(stop);
             }
             Ok(refused) => {
-                channel.ends().ready &= !bit;
+                channel.clear_ready(bit);
                 areas.inbox().clear();
                 if let Some((kind, errno)) = refused {
                     // Descriptors are installed when it is read: by then it was complete.
@@ -295,7 +291,10 @@ impl Engine {
     pub(super) fn accept_one_way(&self, state: &mut State, channel: &Channel) -> Result<(), Stop> {
         let first = channel.first_one_way(&mut channel.ends());
         let Ok(first) = first else { return Err(Stop::Violation("impossible one-way ring")) };
-        let Some((message, at)) = first else { return Err(Stop::Gone) };
+        let Some((message, at)) = first else {
+            self.count_fruitless(channel, 1);
+            return Err(Stop::Gone);
+        };
         let via = channel.via(0);
         self.take_in(state, channel, &message, channel.head(), at, via, None)?;
         // What it takes is published before its record is given back: the client never counts

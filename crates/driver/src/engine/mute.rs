@@ -228,6 +228,28 @@ mod tests {
     }
 
     #[test]
+    fn what_loopers_leave_to_each_other_is_no_announcement() {
+        let (broker, _directory) = broker();
+        let (server, client, [ours, theirs]) = stage(&broker);
+        let look = || {
+            let _ = server.accept(&mut server.lock(), Among::Watched);
+        };
+        for _ in 0..10 * MOST_FRUITLESS {
+            server.leave_ready(&theirs, 3, false);
+            look();
+        }
+        assert_eq!(theirs.fruitless(), 0);
+        ours.set_ready(3);
+        look();
+        assert_eq!(theirs.fruitless(), 1);
+        server.leave_ready(&theirs, 3, true);
+        look();
+        assert_eq!(theirs.fruitless(), 2);
+        client.close();
+        server.close();
+    }
+
+    #[test]
     fn an_only_client_and_one_that_means_something_are_not_muted() {
         let (broker, _directory) = broker();
         let (server, client, ours) = channel(&broker);

@@ -190,7 +190,7 @@ impl Engine {
             let served = server.as_mut().map_or(Served::Look, serve);
             if served != Served::Wait || outcome != Wait::Woken {
                 if let Some((place, number)) = posted.filter(|_| served == Served::Look) {
-                    self.leave_ready(&warm[place], number as usize);
+                    self.leave_ready(&warm[place], number as usize, false);
                 }
                 return outcome;
             }

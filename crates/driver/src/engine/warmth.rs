@@ -88,9 +88,9 @@ impl Engine {
         }
     }
 
-    /// Something is left on this channel for whoever looks next.
-    pub(super) fn leave_ready(&self, channel: &Arc<Channel>, lane: usize) {
-        channel.leave_ready(lane);
+    /// Something is left on this channel for whoever looks next: see [`Channel::leave_ready`].
+    pub(super) fn leave_ready(&self, channel: &Arc<Channel>, lane: usize, announced: bool) {
+        channel.leave_ready(lane, announced);
         self.warm_up(channel);
     }
 

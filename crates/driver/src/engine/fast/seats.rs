@@ -254,7 +254,7 @@ impl<T: Clone> Seats<T> {
             if idle {
                 channel.end_serving(taken.via.lane);
             }
-            engine.leave_ready(&warm[place], number);
+            engine.leave_ready(&warm[place], number, !ours);
             return Err(Served::Look);
         };
         lane.inbox().clear();
