@@ -22,6 +22,7 @@ mod ledger;
 mod listener;
 mod memory;
 mod outbox;
+mod pace;
 mod packet;
 mod peer;
 mod policy;

@@ -1,5 +1,6 @@
 //! Reading requests and answering them.
 
+use crate::clock;
 use crate::close::Why;
 use crate::connection::{Connection, Engine, Role, Unsent};
 use crate::deliver::socket_pair;
@@ -18,6 +19,7 @@ use baton_abi::control::{self, Account, ProcessId, Reply, Report, Request, Share
 use baton_abi::quota::{Quota, STRANGER, Standing};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+use std::time::Instant;
 
 /// What an object of a transaction adds to its ticket, and to what its owner is told, at the most.
 const OBJECT_BYTES: usize = 64;
@@ -53,14 +55,19 @@ impl Broker {
         }
     }
 
-    /// Handles one request of a connection.
-    pub fn take_turn(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+    /// Handles one request of a connection, if it does not rest. What that has cost.
+    pub fn take_turn(&mut self, id: ConnectionId) -> u64 {
+        let Some(connection) = self.connections.get_mut(&id) else { return 1 };
         let user = connection.credentials.uid;
         // Whoever has ended needs no reply.
         if connection.unsent.is_some() && connection.leaving.is_none() {
-            return;
+            return 1;
         }
+        let is_paced = connection.standing() != Standing::Owner;
+        if is_paced && self.pace.rests(user, id, Instant::now()) {
+            return 1;
+        }
+        let began = clock::processor_time();
         let mut received = packet::receive(&connection.socket, &mut self.buffer);
         if let Some(left) = &mut connection.leaving {
             match left.checked_sub(1) {
@@ -84,7 +91,7 @@ impl Broker {
             },
             Received::Later => Ok(()),
             // It is said when more comes.
-            Received::Nothing => return,
+            Received::Nothing => return 1,
             Received::Closed => Err(Why::Ended),
             Received::Malformed => Err(Why::Malformed),
         };
@@ -92,8 +99,13 @@ impl Broker {
             Ok(()) => self.add_turn(id),
             Err(why) => self.close(id, why),
         }
+        if is_paced {
+            let took = clock::processor_time().saturating_sub(began);
+            self.pace.charge(user, took, Instant::now());
+        }
         self.turns.charge(user, self.cost);
         self.used.add(self.cost);
+        self.cost
     }
 
     fn handle(&mut self, id: ConnectionId, request: Request, pages: Pages) -> Result<(), Why> {

@@ -12,6 +12,7 @@ use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::memory::Used;
 use crate::outbox::Reader;
+use crate::pace::Pace;
 use crate::packet;
 use crate::peer::Credentials;
 use crate::policy::Policy;
@@ -34,7 +35,8 @@ use std::time::{Duration, Instant};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long nothing is sent to those for whom others have to read first.
 const CROWDED_PAUSE: Duration = Duration::from_millis(10);
-/// Connections that are accepted, and turns that are taken, before it is seen who else has come.
+/// Connections that are accepted, and the cost of turns that are taken, before it is seen who else
+/// has come.
 const AT_ONCE: usize = 16;
 /// Engines of which it is found out at once whether they have read what they were sent.
 pub(crate) const SETTLED_AT_ONCE: usize = 256;
@@ -195,6 +197,7 @@ pub(crate) struct Broker {
     /// Connections that are no engine's, by user, the oldest first.
     pub guests: BTreeMap<u32, BTreeSet<ConnectionId>>,
     pub turns: Turns,
+    pub pace: Pace,
     pub ledger: Ledger,
     pub limits: Limits,
     pub policy: Policy,
@@ -251,6 +254,7 @@ impl Broker {
             engines: BTreeMap::new(),
             guests: BTreeMap::new(),
             turns: Turns::default(),
+            pace: Pace::default(),
             policy: Policy::default(),
             crowded: BTreeSet::new(),
             unanswered: BTreeSet::new(),
@@ -298,12 +302,16 @@ impl Broker {
                 self.flush_crowded();
             }
             self.answer_later();
-            for _ in 0..AT_ONCE {
+            for id in self.pace.rested(Instant::now()) {
+                self.add_turn(id);
+            }
+            let mut cost = 0;
+            while cost < AT_ONCE as u64 {
                 let Some(id) = self.turns.next() else {
                     self.used.give_back();
                     break;
                 };
-                self.take_turn(id);
+                cost += self.take_turn(id);
             }
             // It is tried again after the next pause.
             if paused && self.poll.add(listener.socket(), Source::Listener).is_ok() {
@@ -339,7 +347,8 @@ impl Broker {
         let waits = !self.crowded.is_empty() || !self.unanswered.is_empty();
         let crowded = waits.then_some(CROWDED_PAUSE);
         let settles = self.settles.map(|time| time.saturating_duration_since(Instant::now()));
-        [accept, crowded, settles].into_iter().flatten().min()
+        let rested = self.pace.next(Instant::now());
+        [accept, crowded, settles, rested].into_iter().flatten().min()
     }
 
     fn is_idle(&self) -> bool {

@@ -47,9 +47,8 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
 fn hold(attacker: &Attacker) -> io::Result<()> {
     let (sender, receiver) = (attacker.engine()?, attacker.engine()?);
     let _channel = introduce(&sender, &receiver, attacker.number as u8)?;
-    attacker.ready();
     let (mut held, mut why) = (0, None);
-    while held < HANDLES && attacker.goes_on() {
+    while held < HANDLES {
         let node = |node| Object::Node { node: NodeId(node), strength: Strength::Strong, flags: 0 };
         let objects = (held..held + STEP).map(|number| node(number + 2)).collect();
         match sender.must(&Request::Translate { target: receiver.id(), objects }) {
@@ -63,6 +62,7 @@ fn hold(attacker: &Attacker) -> io::Result<()> {
         receiver.skip_events();
     }
     let why = why.map(|errno| format!(": {errno}")).unwrap_or_default();
+    attacker.ready();
     attacker.holding(&format!("{held} references{why}"));
     attacker.stay();
     Ok(())
