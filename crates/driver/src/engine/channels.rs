@@ -136,11 +136,22 @@ impl Engine {
     }
 
     pub(super) fn open_channel(&self, peer: ProcessId) -> Result<Arc<Channel>, Errno> {
+        let known = self.newest_channel_to(peer).map(|channel| channel.id);
         self.channels.lock().refused = None;
         self.broker.ask(&Request::OpenChannel { target: peer })?;
         self.take_events();
+        let opened = || {
+            let newest = self.newest_channel_to(peer);
+            newest.filter(|channel| Some(channel.id) != known)
+        };
         // It may be refused at any moment, and is then told of before it goes.
-        let newest = self.newest_channel_to(peer);
+        let mut newest = opened();
+        if newest.is_none() && self.channels.lock().refused.is_none() {
+            // The broker keeps descriptors back while too many are unread, and what comes after
+            // them.
+            drop(self.pass_barrier());
+            newest = opened();
+        }
         let refused = self.channels.lock().refused.take();
         match refused.filter(|(to, _)| *to == peer) {
             Some((_, errno)) => Err(errno),
@@ -344,7 +355,13 @@ impl Engine {
             Reply::Ticket { ticket } => {
                 self.take_events();
                 let mut state = self.lock();
-                let found = state.set_manager(ticket);
+                let mut found = state.set_manager(ticket);
+                if !found {
+                    // It waits behind descriptors that the broker keeps back.
+                    self.unlock(state);
+                    state = self.pass_barrier();
+                    found = state.set_manager(ticket);
+                }
                 self.unlock(state);
                 if found { Ok(()) } else { Err(Errno::PROTO) }
             }
