@@ -74,10 +74,9 @@ extern "C" {
 int baton_open(const char *context, const char *socket, baton_process **out);
 
 // Ends the process's part: calls under way are `-EPIPE`, new ones `-EBADF`, threads that serve
-// return, others see it die.
-// Everything stays valid until it is freed. May be called from a handler.
-// A child of fork does not have what its parent has opened: `-EBADF` from whatever it does with
-// that, but for freeing it.
+// return, others see it die. Everything stays valid until it is freed. May be called from a
+// handler. A child of fork does not have what its parent has opened: `-EBADF` from whatever it
+// does with that, but for freeing it.
 //
 // Requires:
 // `process` is null or from `baton_open`.
