@@ -57,13 +57,14 @@ impl Broker {
 
     /// Handles one request of a connection, if it does not rest. What that has cost.
     pub fn take_turn(&mut self, id: ConnectionId) -> u64 {
+        let hurries = self.awaits_engines();
         let Some(connection) = self.connections.get_mut(&id) else { return 1 };
         let user = connection.credentials.uid;
         // Whoever has ended needs no reply.
         if connection.unsent.is_some() && connection.leaving.is_none() {
             return 1;
         }
-        let is_paced = connection.standing() != Standing::Owner;
+        let is_paced = connection.standing() != Standing::Owner && !hurries;
         if is_paced && self.pace.rests(user, id, Instant::now()) {
             return 1;
         }

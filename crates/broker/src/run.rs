@@ -351,6 +351,11 @@ impl Broker {
         [accept, crowded, settles, rested].into_iter().flatten().min()
     }
 
+    /// Whether engines of the broker before may still come back: they have little time.
+    pub fn awaits_engines(&self) -> bool {
+        self.settles.is_some()
+    }
+
     fn is_idle(&self) -> bool {
         self.had_client && self.connections.is_empty() && self.state.is_settled()
     }
