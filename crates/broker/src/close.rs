@@ -57,6 +57,7 @@ impl Broker {
         let user = connection.credentials.uid;
         match connection.engine().map(|engine| engine.process) {
             Some(process) => {
+                self.used.add(self.state.holdings(process));
                 self.carry_out(user, Vec::new(), Some((process, why)));
             }
             None => self.forget(id, &why),

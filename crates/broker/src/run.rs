@@ -308,7 +308,7 @@ impl Broker {
             let mut cost = 0;
             while cost < AT_ONCE as u64 {
                 let Some(id) = self.turns.next() else {
-                    self.used.give_back();
+                    self.used.give_back(Instant::now());
                     break;
                 };
                 cost += self.take_turn(id);
@@ -347,8 +347,9 @@ impl Broker {
         let waits = !self.crowded.is_empty() || !self.unanswered.is_empty();
         let crowded = waits.then_some(CROWDED_PAUSE);
         let settles = self.settles.map(|time| time.saturating_duration_since(Instant::now()));
-        let rested = self.pace.next(Instant::now());
-        [accept, crowded, settles, rested].into_iter().flatten().min()
+        let now = Instant::now();
+        let (rested, quiet) = (self.pace.next(now), self.used.due(now));
+        [accept, crowded, settles, rested, quiet].into_iter().flatten().min()
     }
 
     /// Whether engines of the broker before may still come back: they have little time.

@@ -378,8 +378,8 @@ impl Stage {
         all.find(|process| process.pid == self.server.pid()).map(|process| process.process)
     }
 
-    /// Until the broker and the server have let go of what somebody had who is gone, or for as
-    /// long as patience lasts.
+    /// Until the broker and the server have let go of what somebody had who is gone, memory
+    /// included, or for as long as patience lasts.
     pub fn await_rest(&mut self) {
         let late = Instant::now() + self.patience;
         let look = |stage: &Stage| {
@@ -390,6 +390,8 @@ impl Stage {
         loop {
             let now = look(self);
             let is_back = if start == [0; 2] { now == before } else { now == start };
+            let is_back = is_back
+                && self.remainders().iter().all(|(_, bytes)| *bytes <= budget::REMAINDER_BYTES);
             if is_back || Instant::now() >= late {
                 return;
             }
@@ -445,6 +447,15 @@ impl Stage {
         self.findings.expect(broker.descriptors <= most, harm);
     }
 
+    /// How much more memory the broker and the server have than at the beginning.
+    fn remainders(&self) -> [(&'static str, u64); 2] {
+        let start = &self.start;
+        let more =
+            |pid, start: Vitals| Vitals::of(pid).private_bytes.saturating_sub(start.private_bytes);
+        let (broker, server) = (self.broker.pid(), self.server.pid());
+        [("broker", more(broker, start.broker)), ("server", more(server, start.server))]
+    }
+
     fn judge_rest(&mut self) {
         for (whose, pid, start) in [
             ("broker", self.broker.pid(), self.start.broker),
@@ -454,13 +465,11 @@ impl Stage {
             let (before, after) = (start.descriptors, now.descriptors);
             let harm = format!("the {whose} had {before} descriptors before and has {after} after");
             self.findings.expect(before == after, harm);
-            let more = now.private_bytes.saturating_sub(start.private_bytes);
-            let harm = format!(
-                "of the {whose}'s memory {} MiB remain, and {} may",
-                more >> 20,
-                budget::REMAINDER_BYTES >> 20
-            );
-            self.findings.expect(more <= budget::REMAINDER_BYTES, harm);
+        }
+        for (whose, bytes) in self.remainders() {
+            let (remain, may) = (bytes >> 20, budget::REMAINDER_BYTES >> 20);
+            let harm = format!("of the {whose}'s memory {remain} MiB remain, and {may} may");
+            self.findings.expect(bytes <= budget::REMAINDER_BYTES, harm);
         }
     }
 

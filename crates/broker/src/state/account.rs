@@ -211,6 +211,12 @@ impl State {
         }
     }
 
+    /// How many handles and nodes a process has.
+    pub fn holdings(&self, process: ProcessId) -> u64 {
+        let usage = self.processes.get(&process).map(|process| process.usage);
+        usage.map_or(0, |usage| u64::from(usage.handles) + u64::from(usage.nodes))
+    }
+
     /// Takes all that a process used off its user's account.
     pub(super) fn close_account(&mut self, process: &Process) {
         let user = process.identity.uid;
