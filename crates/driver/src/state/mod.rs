@@ -19,7 +19,7 @@ pub mod transaction;
 pub mod work;
 
 use account::{Accounts, Held};
-use baton_abi::control::{ProcessId, Request, TicketId};
+use baton_abi::control::{ChannelId, ProcessId, Request, TicketId};
 use baton_abi::uapi::*;
 use buffer::Buffers;
 use node::{News, Nodes};
@@ -110,6 +110,8 @@ pub struct State {
     pub buffers: Buffers,
     /// What lies in the receive buffer.
     pub contents: FxHashMap<buffer::Offset, Buffer>,
+    /// Bytes and buffers of one-way transactions that lie there, for each channel that has any.
+    one_way_accounts: FxHashMap<ChannelId, (usize, usize)>,
     /// Room for what comes in past the state.
     berths: Vec<Arc<Berth>>,
     /// What its peers' users hold of it.
@@ -159,6 +161,7 @@ impl State {
             threads: Threads::default(),
             buffers: Buffers::default(),
             contents: FxHashMap::default(),
+            one_way_accounts: FxHashMap::default(),
             berths: Vec::new(),
             accounts: Accounts::default(),
             peers: BTreeMap::new(),

@@ -58,6 +58,10 @@ impl State {
             Ok(buffer) => {
                 let label = label.map(|label| buffer + bytes - label.next_multiple_of(8));
                 self.contents.insert(buffer, Buffer { bytes, one_way, ..Buffer::default() });
+                if let Some(channel) = one_way {
+                    let account = self.one_way_accounts.entry(channel).or_default();
+                    *account = (account.0 + bytes, account.1 + 1);
+                }
                 Ok(Room { buffer, label })
             }
             Err(NoRoom::NotMapped) => Err(Verdict::Refused(Kind::Dead, Errno::SRCH)),

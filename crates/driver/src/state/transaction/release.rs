@@ -1,6 +1,6 @@
 //! What lies in the receive buffer is given to the program, and given back.
 
-use super::{Buffer, Incoming};
+use super::Incoming;
 use crate::state::buffer::Offset;
 use crate::state::thread::Frame;
 use crate::state::work::{Tid, Work};
@@ -105,6 +105,11 @@ impl State {
             self.effect(Effect::Close(fds));
         }
         if let Some(channel) = buffer.one_way {
+            let (bytes, buffers) = self.one_way_account(channel);
+            match buffers {
+                1 => self.one_way_accounts.remove(&channel),
+                _ => self.one_way_accounts.insert(channel, (bytes - buffer.bytes, buffers - 1)),
+            };
             self.effect(Effect::Account(channel));
         }
         if let Some(id) = buffer.node {
@@ -138,10 +143,6 @@ impl State {
 
     /// One-way bytes and buffers that a channel's client has in the receive buffer.
     pub fn one_way_account(&self, channel: ChannelId) -> (usize, usize) {
-        let of_channel = |buffer: &&Buffer| buffer.one_way == Some(channel);
-        self.contents
-            .values()
-            .filter(of_channel)
-            .fold((0, 0), |(bytes, buffers), buffer| (bytes + buffer.bytes, buffers + 1))
+        self.one_way_accounts.get(&channel).copied().unwrap_or_default()
     }
 }
