@@ -1,5 +1,5 @@
-//! C's variadic functions, which stable Rust cannot define; and the shared library's name at run time, which
-//! changes when a program has to be built anew.
+//! C's variadic functions, which stable Rust cannot define; and the shared library's name at run
+//! time, which changes when a program has to be built anew.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

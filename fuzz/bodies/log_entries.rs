@@ -1,5 +1,6 @@
-//! Whatever logcat reads that somebody else has made: entries in binary, event payloads and their descriptions, tags
-//! files, filterspecs, formats, times, lines of an earlier run, datagrams of syslog.
+//! Whatever logcat reads that somebody else has made: entries in binary, event payloads and their
+//! descriptions, tags files, filterspecs, formats, times, lines of an earlier run, datagrams of
+//! syslog.
 
 use super::input::Input;
 use baton_logcat::entry::{Body, Buffer, Entry, Level};

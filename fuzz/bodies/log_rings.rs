@@ -1,5 +1,5 @@
-//! A log's file with any bytes in any places, before and while it is read: a reader ends with it, and hands out nothing that
-//! is larger than what is there.
+//! A log's file with any bytes in any places, before and while it is read: a reader ends with it,
+//! and hands out nothing that is larger than what is there.
 
 use super::input::Input;
 use baton_log::{Buffer, Content, Item, Options, Priority, Reader};

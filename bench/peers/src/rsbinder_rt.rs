@@ -1,4 +1,5 @@
-//! rsbinder's RPC for real-time callers and ordinary ones: a session, and so a connection, for each.
+//! rsbinder's RPC for real-time callers and ordinary ones: a session, and so a connection, for
+//! each.
 
 use crate::rsbinder_rpc::{connect, listen_for};
 use baton_bench::party::say;

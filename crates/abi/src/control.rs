@@ -297,11 +297,11 @@ pub enum Request {
     },
     /// One of the asker's threads, which is a real-time one, calls on this lane alone: its server
     /// is to have a looper for it, at the thread's policy and priority. To be asked again when
-    /// these have changed.
-    /// `ENOENT` if the channel is not the asker's as client, or its server has not come back; `EPERM` if the
-    /// asker may not have such a looper; `ESRCH` if it has no such thread; `EINVAL` if that is not a real-time one; `EMFILE`, `EDQUOT` over the limits of
-    /// the server and of the asker's user; `EAGAIN` if it asks all the time. Event: [`Event::RealTimeLane`]
-    /// to the server. Answer: [`Reply::Done`].
+    /// these have changed. `ENOENT` if the channel is not the asker's as client, or its server has
+    /// not come back; `EPERM` if the asker may not have such a looper; `ESRCH` if it has no such
+    /// thread; `EINVAL` if that is not a real-time one; `EMFILE`, `EDQUOT` over the limits of the
+    /// server and of the asker's user; `EAGAIN` if it asks all the time. Event:
+    /// [`Event::RealTimeLane`] to the server. Answer: [`Reply::Done`].
     RealTime {
         /// As client.
         channel: ChannelId,
@@ -372,7 +372,8 @@ pub enum Reply {
         era: u32,
         /// What proves to the next broker who the engine is; see [`Request::Resume`].
         card: Vec<u8>,
-        /// What the engine's messages are stamped with. Of later brokers it keeps to its first one's.
+        /// What the engine's messages are stamped with. Of later brokers it keeps to its first
+        /// one's.
         stamps: Stamps,
     },
     /// It is done.
@@ -474,7 +475,8 @@ pub enum Event {
         /// Who.
         process: ProcessId,
     },
-    /// A process to whose nodes the receiver has handles, or the receiver itself, was frozen or thawed.
+    /// A process to whose nodes the receiver has handles, or the receiver itself, was frozen or
+    /// thawed.
     Frozen {
         /// Who.
         process: ProcessId,
@@ -495,7 +497,8 @@ pub enum Event {
         lane: u32,
         /// What its looper may have.
         rank: Rank,
-        /// Who its looper is, if a [`Request::SpareLooper`] is: else 0. [`crate::lane::tally::LANES`] tells that thread.
+        /// Who its looper is, if a [`Request::SpareLooper`] is: else 0.
+        /// [`crate::lane::tally::LANES`] tells that thread.
         looper: u32,
     },
     /// It is one no longer: any looper may serve it.

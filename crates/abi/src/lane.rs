@@ -111,7 +111,8 @@ pub mod front {
     pub const SLEEPERS: usize = 4;
     /// u32, [`Attendance`](super::Attendance): what a client does after it has posted.
     pub const ATTENDANCE: usize = 8;
-    /// u32: 1 if the lane of a real-time caller gets a looper of its own, for which such a caller can wait.
+    /// u32: 1 if the lane of a real-time caller gets a looper of its own, for which such a caller
+    /// can wait.
     pub const LANE_LOOPERS: usize = 12;
     /// u32, the broker's: 1 while frozen.
     pub const FROZEN: usize = 64;

@@ -45,8 +45,8 @@ impl Actor {
         writeln!(orders, "{line}")
     }
 
-    /// The next line. What comes in one piece is written in one piece, or nearly: patience is for its
-    /// beginning.
+    /// The next line. What comes in one piece is written in one piece, or nearly: patience is for
+    /// its beginning.
     pub fn hear(&mut self, patience: Duration) -> Result<String, Silence> {
         let mut line = String::new();
         if self.words.buffer().is_empty() {

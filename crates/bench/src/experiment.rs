@@ -35,7 +35,10 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = crate::rpc::parse_peers)]
     pub peers: Peers,
     /// Rounds
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value = "5",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub rounds: u32,
     /// Iterations, all rounds together [default: 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

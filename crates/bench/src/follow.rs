@@ -1,7 +1,9 @@
-//! What a call costs that sleeps at both ends, where the looper follows its caller and where it does not.
+//! What a call costs that sleeps at both ends, where the looper follows its caller and where it
+//! does not.
 //!
-//! Both ends are put on different processors, for a few calls. Then the server is let go, wherever it and the kernel
-//! like; the client stays. Spinning is switched off: it is what a looper follows instead of.
+//! Both ends are put on different processors, for a few calls. Then the server is let go, wherever
+//! it and the kernel like; the client stays. Spinning is switched off: it is what a looper follows
+//! instead of.
 
 use crate::distribution::Distribution;
 use crate::form::BenchError;
@@ -95,8 +97,8 @@ impl Following {
         measured.chain(missing).collect()
     }
 
-    /// With over without: no worse where the kernel brings both together by itself, which after a sleep it
-    /// mostly does.
+    /// With over without: no worse where the kernel brings both together by itself, which after a
+    /// sleep it mostly does.
     pub fn ratios(&self) -> Vec<Ratio> {
         let kinds = [
             ("blocking_following_over_not", Some(Bar::AtMost(1.1))),

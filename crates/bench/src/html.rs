@@ -31,20 +31,25 @@ svg line.minor { stroke-dasharray: 2 3; }
 .legend span { margin-right: 1.2em; white-space: nowrap; }
 .legend i { display: inline-block; width: 1.6em; height: 0.28em; margin-right: 0.4em;
   vertical-align: middle; background: currentColor; }
-.baton-typed { color: #d1351b; } .baton-uapi-libc { color: #ef8a17; } .baton-line { color: #e75480; }
+.baton-typed { color: #d1351b; } .baton-uapi-libc { color: #ef8a17; } .baton-line { color: \
+#e75480; }
 .baton-hosted { color: #9c4a1a; } .baton-hosted-leaving { color: #b58863; }
-.zeromq { color: #0b6e4f; } .iceoryx2 { color: #00a6a6; } .grpc { color: #3949ab; } .capnp { color: #5e8c31; }
+.zeromq { color: #0b6e4f; } .iceoryx2 { color: #00a6a6; } .grpc { color: #3949ab; } .capnp { \
+color: #5e8c31; }
 .dbus-daemon { color: #5c6bc0; } .dbus-broker { color: #9fa8da; } .zenoh { color: #26c6da; }
 .baton-uapi-trap { color: #c9a400; } .futex { color: #6b7280; } .futex-spin { color: #9aa3ad; }
 .pipe { color: #12875c; } .unix { color: #1f66c1; } .unix-seqpacket { color: #55a8e8; }
 .level { fill: none; stroke: currentColor; stroke-width: 1; stroke-dasharray: 6 4; }
-.mqueue { color: #12875c; } .mqueue-bound { color: #55a868; } .thesis-standard { color: #6b7280; } .thesis-inheriting { color: #c9a400; }
-.baton-typed-without { color: #ef8a17; } .rsbinder-rpc { color: #8448b8; } .kernel-binder { color: #2a2a8c; }
+.mqueue { color: #12875c; } .mqueue-bound { color: #55a868; } .thesis-standard { color: #6b7280; } \
+.thesis-inheriting { color: #c9a400; }
+.baton-typed-without { color: #ef8a17; } .rsbinder-rpc { color: #8448b8; } .kernel-binder { color: \
+#2a2a8c; }
 .baton-latency, .call { color: #d1351b; } .cyclictest, .return { color: #1f66c1; }
 .lanes-2 { color: #ef8a17; } .lanes-256 { color: #d1351b; }
 .follows { color: #0e7c7b; } .follows-not { color: #8d6b94; }
 .whisker { stroke: currentColor; stroke-width: 1; } .dot { fill: currentColor; }
-.pages-4k { color: #1f66c1; } .pages-2m { color: #d1351b; } .baton-loan { color: #a8174d; } .memcpy { color: #6b7280; }
+.pages-4k { color: #1f66c1; } .pages-2m { color: #d1351b; } .baton-loan { color: #a8174d; } \
+.memcpy { color: #6b7280; }
 ";
 
 /// A page: a heading, what it shows, the systems' colours, charts, and the tables.
@@ -53,7 +58,8 @@ pub fn frame(report: &Report, lead: &str, names: &[&str], charts: &str, tables: 
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>baton bench {bench}</title>\n<style>\n{STYLE}</style>\n<h1>baton bench {bench}</h1>\n\
+         <title>baton bench {bench}</title>\n<style>\n{STYLE}</style>\n<h1>baton bench \
+         {bench}</h1>\n\
          <p>{lead}</p>\n"
     );
     page += &legend(names);
@@ -74,8 +80,10 @@ pub fn page(report: &Report, found: &Found) -> String {
     charts += &of_clients(throughputs);
     charts += &of_lanes(idle);
     charts += &following.charts();
-    let lead = "Time of a call and its answer: how many of them are not longer, all rounds together. \
-                Time is on a logarithmic axis, as are the nines of the share. Below, calls a second \
+    let lead = "Time of a call and its answer: how many of them are not longer, all rounds \
+        together. \
+                Time is on a logarithmic axis, as are the nines of the share. Below, calls a \
+                second \
                 of many clients at once, and what each of them sees.";
     let names: Vec<&str> = systems(results).map(System::name).collect();
     frame(report, lead, &names, &charts, &table::of_calls(report))

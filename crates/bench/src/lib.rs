@@ -11,9 +11,9 @@
 //! - [`system`]: what can be measured, with one file each in `systems`; [`service`]: what a server
 //!   does; [`payload`]: what an echo carries.
 //! - [`actor`]: a process that a run has started; [`pair`]: two that play one system, as the run
-//!   sees them; [`crowd`]: one server and many clients, which wait at a [`gate`]; [`party`]: as they
-//!   see themselves, `hall`: a server of many; [`processors`]: where they run; [`stage`]: what they
-//!   need around them.
+//!   sees them; [`crowd`]: one server and many clients, which wait at a [`gate`]; [`party`]: as
+//!   they see themselves, `hall`: a server of many; [`processors`]: where they run; [`stage`]: what
+//!   they need around them.
 //! - [`form`]: what every benchmark takes and prints; [`distribution`]: what came of it;
 //!   [`report`]: in JSON, [`table`]: for a person, [`html`]: as a page of [`curve`]s and of
 //!   [`load`]; [`machine`]: where all this was true;

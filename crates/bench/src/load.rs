@@ -1,5 +1,5 @@
-//! What so many clients see, or do together, over their number, as SVG; of each point the least and the
-//! greatest round.
+//! What so many clients see, or do together, over their number, as SVG; of each point the least and
+//! the greatest round.
 //!
 //! ```text
 //!   calls/s, log |       __|___
@@ -121,7 +121,8 @@ fn clients_axis(scale: &Scale<'_>) -> String {
     let label = |&number: &usize| {
         let (x, y) = (scale.x(number), HEIGHT - BOTTOM + 16.0);
         format!(
-            "<text class=\"major\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{number}</text>\n"
+            "<text class=\"major\" x=\"{x:.1}\" y=\"{y:.1}\" \
+             text-anchor=\"middle\">{number}</text>\n"
         )
     };
     scale.numbers.iter().map(label).collect()

@@ -1,9 +1,9 @@
 //! `baton bench pages`: what superpages would gain.
 //!
-//! The experiment of Hills, *Native OKL4 Android Stack* (UNSW 2009), sections 5.3.2 and 5.4.2: a game's
-//! frame is drawn with its two large buffers of 300 KiB on small pages and on large ones. Beside it a
-//! large parcel: written into shared memory, announced by a typed call, and copied out by who serves
-//! that, which is what a loan does. Everything runs on one processor, in turns.
+//! The experiment of Hills, *Native OKL4 Android Stack* (UNSW 2009), sections 5.3.2 and 5.4.2: a
+//! game's frame is drawn with its two large buffers of 300 KiB on small pages and on large ones.
+//! Beside it a large parcel: written into shared memory, announced by a typed call, and copied out
+//! by who serves that, which is what a loan does. Everything runs on one processor, in turns.
 
 use crate::distribution::Distribution;
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
@@ -28,7 +28,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// How the experiment is to run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints a table; with --json one JSON object instead. Superpages are asked for by MADV_COLLAPSE (Linux \
+Prints a table; with --json one JSON object instead. Superpages are asked for by MADV_COLLAPSE \
+(Linux \
 6.1), which needs no setting; a row says why if the system does not grant them.
 
 Exit codes: 0 success; 1 nothing could be measured, or, with --check, a ratio does not hold.")]
@@ -37,7 +38,10 @@ pub struct PagesArgs {
     #[command(flatten)]
     pub form: FormArgs,
     /// Rounds
-    #[arg(long, value_name = "N", default_value = "7", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value = "7",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub rounds: u32,
     /// Frames or parcels of a round [default: 1000, quick 200]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -276,7 +280,8 @@ fn finding(setting: Setting, rounds: u32, results: &Results) -> Finding {
     let mut report = setting.report("pages", rounds, results.rows());
     report.ratios = CASES.map(|case| results.ratio(case)).into();
     let tables = table::of_calls(&report) + &of_thesis();
-    let lead = "Time to draw a frame, and to send a parcel, with the large buffers on pages of 4 KiB and \
+    let lead = "Time to draw a frame, and to send a parcel, with the large buffers on pages of 4 \
+        KiB and \
                 of 2 MiB: how many are not longer.";
     let charts = CASES.map(|case| {
         let of_case = results.measured.iter().filter(|((other, _), _)| *other == case);

@@ -122,8 +122,8 @@ impl Pair {
         self.find_at(chunk, client, server)
     }
 
-    /// Measures with the client on its processor, and the server wherever the kernel puts it: the time of
-    /// each call, in nanoseconds.
+    /// Measures with the client on its processor, and the server wherever the kernel puts it: the
+    /// time of each call, in nanoseconds.
     pub fn measure_free_server(
         &mut self,
         chunk: &Chunk,

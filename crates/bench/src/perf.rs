@@ -121,7 +121,8 @@ impl Event {
     }
 }
 
-/// The file that is mapped there, and what of it, if a line of a process's maps tells of that address.
+/// The file that is mapped there, and what of it, if a line of a process's maps tells of that
+/// address.
 fn place_in(line: &str, address: usize) -> Option<(PathBuf, u64)> {
     let mut words = line.split_ascii_whitespace();
     let (begin, end) = words.next()?.split_once('-')?;

@@ -375,7 +375,8 @@ mod tests {
                 row(Some(4), Some(Placement::Same), Outcome::Measured(figures)),
                 json!({"system": "pipe", "case": "call", "payload_bytes": 4, "placement": "same",
                        "n": 6, "p50_ns": 1100.0, "p99_ns": 1250.5, "p999_ns": 1250.5,
-                       "min_ns": 1000, "max_ns": 1500, "mean_ns": 1150.2, "p50_spread_ns": [1000.0, 1200.0],
+                       "min_ns": 1000, "max_ns": 1500, "mean_ns": 1150.2,
+                        "p50_spread_ns": [1000.0, 1200.0],
                        "p99_spread_ns": [1001.0, 1500.0]}),
             ),
             (

@@ -28,7 +28,8 @@ const COUNTED_PAYLOADS: [usize; 2] = [SMALL_BYTES, COMMON_BYTES];
 /// How the benchmark is to run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints a table; with --json one JSON object instead. Every figure is the median of the rounds, with \
+Prints a table; with --json one JSON object instead. Every figure is the median of the rounds, \
+with \
 the least and greatest round beside it. Run it on a machine that has nothing else to do.
 
 Exit codes: 0 success; 1 nothing could be measured, or, with --check, a ratio does not hold.")]

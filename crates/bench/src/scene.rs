@@ -1,5 +1,5 @@
-//! The scene of the thesis's drawing loop: a background image, a rocket ship, a fuel bar, drawn into
-//! an application's window of 480 x 320 pixels of 16 bits.
+//! The scene of the thesis's drawing loop: a background image, a rocket ship, a fuel bar, drawn
+//! into an application's window of 480 x 320 pixels of 16 bits.
 
 /// Pixels of a row.
 const WIDTH: usize = 480;

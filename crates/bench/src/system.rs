@@ -39,7 +39,8 @@ pub enum System {
     BatonLine,
     /// The same call as the first, to a service that is a thread of a host's kernel.
     BatonHosted,
-    /// The same of a service that may call others outside, and is so always served by the kernel's own thread.
+    /// The same of a service that may call others outside, and is so always served by the kernel's
+    /// own thread.
     BatonHostedLeaving,
     /// A loan of Baton's typed API.
     BatonLoan,

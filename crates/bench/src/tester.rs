@@ -99,7 +99,8 @@ fn heading(situation: Situation) -> String {
     let where_to = processors(situation.placement);
     let points: String = POINTS.map(|point| format!("{point:>10}")).concat();
     format!(
-        "\nmean time in us, {where_to}, {STAMPED_BYTES} bytes\n{:<18}{:>10}{points}{:>14}{:>10}{:>10}{:>9}\n",
+        "\nmean time in us, {where_to}, {STAMPED_BYTES} \
+         bytes\n{:<18}{:>10}{points}{:>14}{:>10}{:>10}{:>9}\n",
         "", "C_SEND", "C_RECV p50", "p99", "max", "n"
     )
 }

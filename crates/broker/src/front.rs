@@ -75,7 +75,8 @@ impl Front {
         self.tally.word(tally::EVENTS).fetch_add(1, Ordering::Release);
     }
 
-    /// The spare looper has a lane, and been told of it. Who else sleeps there is the engine's business.
+    /// The spare looper has a lane, and been told of it. Who else sleeps there is the engine's
+    /// business.
     pub fn wake_spare(&self) {
         let word = self.tally.word(tally::LANES);
         // Release pairs with the engine's acquire, as in `count_event`.

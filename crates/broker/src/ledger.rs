@@ -3,8 +3,8 @@
 //! | amount | of all | a user's share |
 //! |---|---|---|
 //! | descriptors that the broker holds | RLIMIT_NOFILE, less 64 | [`Quota`] |
-//! | descriptors in events that engines have not read | half of RLIMIT_NOFILE | [`Quota`], by the reader |
-//! | descriptors in events that wait for one user | a fourth of RLIMIT_NOFILE | [`Quota`], by the cause |
+//! | descriptors in unread events | half of RLIMIT_NOFILE | [`Quota`], by the reader |
+//! | descriptors in events for one user | a fourth of RLIMIT_NOFILE | [`Quota`], by the cause |
 //! | events that wait for one process | [`Limits::queued_bytes`] | [`Quota`], by the cause |
 //! | events that wait for one user | [`Limits::queued_bytes_per_user`] | [`Quota`], by the cause |
 

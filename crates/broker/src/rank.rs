@@ -14,7 +14,8 @@ const HIGHEST: u32 = 99;
 /// CAP_SYS_NICE, in /proc/PID/status.
 const CAP_SYS_NICE: u64 = 1 << 23;
 
-/// A thread of a process by the number that it has in its own pid namespace. `ESRCH` if there is none.
+/// A thread of a process by the number that it has in its own pid namespace. `ESRCH` if there is
+/// none.
 pub(crate) fn find(pid: u32, tid: u32) -> Result<Thread, Errno> {
     let thread = |in_ours: u32| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/task/{in_ours}/status")).ok()?;
@@ -47,8 +48,8 @@ impl Thread {
     }
 }
 
-/// The rank of a real-time thread. A thread of SCHED_DEADLINE stands above all priorities: its looper gets
-/// the highest. `EINVAL` for a thread that is not a real-time one.
+/// The rank of a real-time thread. A thread of SCHED_DEADLINE stands above all priorities: its
+/// looper gets the highest. `EINVAL` for a thread that is not a real-time one.
 pub(crate) fn of(thread: Thread) -> Result<Rank, Errno> {
     let tid = thread.tid.cast_signed();
     let mut parameters = libc::sched_param { sched_priority: 0 };
@@ -74,7 +75,8 @@ pub(crate) fn of(thread: Thread) -> Result<Rank, Errno> {
     }
 }
 
-/// The highest priority that a process may have loopers of others run at: what it could give itself.
+/// The highest priority that a process may have loopers of others run at: what it could give
+/// itself.
 pub(crate) fn limit(pid: u32, uid: u32) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let capabilities = field(&status, "CapEff:").map(str::trim);
@@ -90,8 +92,8 @@ pub(crate) fn limit(pid: u32, uid: u32) -> u32 {
     if asked == 0 { u32::try_from(limit.rlim_cur).unwrap_or(HIGHEST).min(HIGHEST) } else { 0 }
 }
 
-/// Gives a thread a rank; `None` makes it an ordinary one. Its children do not have it. `EPERM` if the
-/// system does not let us, `ESRCH` if it has ended.
+/// Gives a thread a rank; `None` makes it an ordinary one. Its children do not have it. `EPERM` if
+/// the system does not let us, `ESRCH` if it has ended.
 pub(crate) fn set(thread: Thread, rank: Option<Rank>) -> Result<(), Errno> {
     let (policy, priority) = match rank {
         None => (libc::SCHED_OTHER, 0),
@@ -115,7 +117,8 @@ pub(crate) fn set(thread: Thread, rank: Option<Rank>) -> Result<(), Errno> {
     let resets = policy | libc::SCHED_RESET_ON_FORK;
     match rank {
         Some(_) => schedule(resets),
-        // As it was, a thread of its program's. That takes a privilege, and to take a priority back takes none.
+        // As it was, a thread of its program's. That takes a privilege, and to take a priority back
+        // takes none.
         None => schedule(policy).or_else(|_| schedule(resets)),
     }
 }

@@ -43,7 +43,8 @@ impl Broker {
         }
     }
 
-    /// A thread of the asker's waits on a real-time caller's lane: it gets the rank that this may have.
+    /// A thread of the asker's waits on a real-time caller's lane: it gets the rank that this may
+    /// have.
     pub fn promote_looper(
         &mut self,
         id: ConnectionId,
@@ -89,7 +90,8 @@ impl Broker {
 
     fn warn_of_rank(&mut self, errno: Errno) {
         if !std::mem::replace(&mut self.warned_of_rank, true) {
-            tracing::warn!(%errno, "real-time callers are served by loopers of their own, but not at their \
+            tracing::warn!(%errno, "real-time callers are served by loopers of their own, but not \
+                at their \
                 priority: the broker needs CAP_SYS_NICE or RLIMIT_RTPRIO for that");
         }
     }

@@ -131,7 +131,8 @@ impl Testament {
     /// Without it this broker serves as well, and only the next one cannot take over.
     fn write(&self) {
         if let Err(errno) = write(&self.path, &encode(&self.contents)) {
-            tracing::warn!(path = %self.path.display(), %errno, "cannot write what a next broker needs");
+            tracing::warn!(path = %self.path.display(), %errno, "cannot write what a next broker \
+                needs");
         }
     }
 }

@@ -161,7 +161,8 @@ fn a_spare_looper_has_the_rank_before_its_engine_hears_of_the_lane() {
     // It waits no longer.
     assert_eq!(ask(1), Some(Reply::Done));
     assert_eq!(manager.events(), told(1, 0));
-    // Its engine has another lane for it, where it keeps its rank when somebody else takes the first one.
+    // Its engine has another lane for it, where it keeps its rank when somebody else takes the
+    // first one.
     let register = |lane, tid| manager.ask(Request::RealTimeLooper { channel, lane, tid });
     assert_eq!(register(1, spare.tid), Some(Reply::Done));
     assert_eq!(register(0, other.tid), Some(Reply::Done));

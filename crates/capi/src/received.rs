@@ -164,8 +164,8 @@ pub unsafe extern "C" fn baton_received_object(
     })
 }
 
-/// A duplicate of the descriptor with this index, close-on-exec and the caller's to close. `-ENOENT`
-/// also if the process has no number left for it.
+/// A duplicate of the descriptor with this index, close-on-exec and the caller's to close.
+/// `-ENOENT` also if the process has no number left for it.
 ///
 /// # Safety
 /// `received` is null or from this library.

@@ -19,7 +19,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 #[derive(Args)]
 #[command(after_help = "\
 Listens at --socket, or at the socket that systemd passes (see dist/baton-broker.socket), until \
-SIGTERM or SIGINT. Programs that are talking to each other go on without it, and new ones cannot start \
+SIGTERM or SIGINT. Programs that are talking to each other go on without it, and new ones cannot \
+start \
 until there is one again: it takes up where the last one at the same socket ended.")]
 pub struct BrokerArgs {
     /// End when the last client has gone, after there was one

@@ -74,7 +74,8 @@ impl Failure {
                  `baton broker --socket PATH`",
             ),
             _ => failure.kind(Kind::NoBroker).advice(
-                "start one with `baton broker`, or give the right one with --socket or BATON_SOCKET",
+                "start one with `baton broker`, or give the right one with --socket or \
+                 BATON_SOCKET",
             ),
         }
     }

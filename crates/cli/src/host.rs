@@ -19,7 +19,8 @@ use tracing_subscriber::filter::LevelFilter;
 /// What is to be hosted.
 #[derive(Args)]
 #[command(after_help = "\
-A SERVICE is one that comes with it, or the path of a shared object (with a slash in it) that defines \
+A SERVICE is one that comes with it, or the path of a shared object (with a slash in it) that \
+defines \
 baton_service, as <baton_service.h> says. NAME= before it registers it under another name.
 
   echo         baton.IEcho: String echo(String)
@@ -27,7 +28,8 @@ baton_service, as <baton_service.h> says. NAME= before it registers it under ano
   properties   baton.IProperties: String get(String), void set(String, String), String[] list()
 
 Each service is a thread of one nucleus: calls between them do not leave the process, and one that \
-panics or overflows its stack dies alone. Runs until SIGTERM or SIGINT, or until the last service has died (exit \
+panics or overflows its stack dies alone. Runs until SIGTERM or SIGINT, or until the last service \
+has died (exit \
 code 1).
 
 Example: baton host echo settings=properties ./libweather.so")]
@@ -36,7 +38,10 @@ pub struct HostArgs {
     #[arg(long, default_value = "binder", value_name = "NAME")]
     context: String,
     /// Stack of each service, in KiB
-    #[arg(long, default_value = "256", value_name = "KIB", value_parser = clap::value_parser!(u32).range(16..=65536))]
+    #[arg(
+        long, default_value = "256", value_name = "KIB",
+        value_parser = clap::value_parser!(u32).range(16..=65536)
+    )]
     stack: u32,
     /// What is hosted
     #[arg(required = true, value_name = "[NAME=]SERVICE")]

@@ -1,6 +1,7 @@
 //! `baton logcat`: Android's logcat, over the log in shared memory.
 //!
-//! - [`args`]: the command line. [`mod@session`]: what is done with each entry; [`output`]: where it goes.
+//! - [`args`]: the command line. [`mod@session`]: what is done with each entry; [`output`]: where
+//!   it goes.
 //! - `last`: what `-L` shows.
 //! - [`sizes`], [`statistics`]: `-g`, `-G` and `-S`.
 //!
@@ -149,7 +150,8 @@ fn unreadable(tried: impl Display, directory: &Path, errno: Errno) -> Failure {
     let failure = |wrong: &str| Failure::new(&tried, format!("{}: {wrong}", directory.display()));
     match errno {
         Errno::NOENT => failure("nobody has logged there").advice(
-            "give another directory with --log-directory or BATON_LOG_DIR, or log something: baton log WORDS",
+            "give another directory with --log-directory or BATON_LOG_DIR, or log something: baton \
+             log WORDS",
         ),
         Errno::ACCESS | Errno::PERM => failure("you may not read this log")
             .advice("who may read the directory may read the log: ask its owner"),
@@ -164,7 +166,8 @@ fn unwritten(args: &LogcatArgs, error: io::Error) -> Failure {
     let failure = Failure::new(format!("write the log to {}", path.display()), &error);
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => failure.advice(
-            "the last entry in the file is whole; make room and run this again, which goes on from there, or bound the \
+            "the last entry in the file is whole; make room and run this again, which goes on from \
+             there, or bound the \
              files with -r and -n",
         ),
         _ => failure,

@@ -226,7 +226,8 @@ pub fn transport_status(answer: &Received<'_>) -> Option<i32> {
 
 fn misunderstood(tried: &str, how: &str) -> Failure {
     Failure::new(tried, format!("the service manager answers with {how}")).advice(
-        "it speaks another protocol than those of Android 9 to 14 and 16, or the context is not one of services",
+        "it speaks another protocol than those of Android 9 to 14 and 16, or the context is not \
+         one of services",
     )
 }
 

@@ -113,7 +113,8 @@ fn check(program: &Path, path: &Path, interpreters: u32) -> Result<(), Failure> 
             "link it dynamically (for Rust: a -gnu target without +crt-static)",
         ),
         Form::GoAlone => refuse(
-            "it is a Go program without the C library: Go's runtime then replaces the thread pointer and the \
+            "it is a Go program without the C library: Go's runtime then replaces the thread \
+             pointer and the \
              signal handlers that the interposer needs",
             "build it with CGO_ENABLED=1 -buildmode=pie, and import \"C\"",
         ),

@@ -94,7 +94,8 @@ fn real_time(pid: u32, lane: &LaneReport) -> String {
     let looper = match &lane.looper {
         Some(looper) if looper.promoted => format!("served by thread {} at that", looper.tid),
         Some(looper) => format!(
-            "served by thread {}, NOT at that: the broker may not set priorities, and a caller by the typed API lends \
+            "served by thread {}, NOT at that: the broker may not set priorities, and a caller by \
+             the typed API lends \
              it while it waits",
             looper.tid
         ),

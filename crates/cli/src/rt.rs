@@ -52,13 +52,17 @@ impl PathsArgs {
 /// What the program gets.
 #[derive(Args)]
 #[command(after_help = "\
-All of it is undone when the program ends, however it ends; its own threads and children inherit priority, \
-processors, timer slack and the protection from being killed, but neither the locked memory nor the lock on the frequency.
+All of it is undone when the program ends, however it ends; its own threads and children inherit \
+priority, \
+processors, timer slack and the protection from being killed, but neither the locked memory nor \
+the lock on the frequency.
 
---frequency is one lock for the whole machine: those who ask for the same hold it together, another one is refused. It \
+--frequency is one lock for the whole machine: those who ask for the same hold it together, \
+another one is refused. It \
 writes to sysfs, so it needs root's right to do so, as --latency does for /dev/cpu_dma_latency.
 
-Exit codes: the program's own; 1 if what was asked for cannot be had, 5 if the frequency is locked at another value, \
+Exit codes: the program's own; 1 if what was asked for cannot be had, 5 if the frequency is locked \
+at another value, \
 126 if the program cannot be executed, 127 if it was not found.")]
 pub struct RunArgs {
     /// All processors at this frequency in kHz, or each at its highest

@@ -31,9 +31,12 @@ processor of the one caller for which it sleeps.
 BATON_LOG=LEVEL[,FILE] is what the driver says, and where: off; warn, the default: broken rules; \
 debug: failed transactions too; on standard error, or at the end of FILE.
 
-System calls that a program makes without the C library are seen in the code of an executable that names a \
-device and is position-independent (-pie; for Go CGO_ENABLED=1 -buildmode=pie). One at a fixed address finds \
-no device that way, nor does a statically linked program that a shell starts; either is told of in one line on \
+System calls that a program makes without the C library are seen in the code of an executable that \
+names a \
+device and is position-independent (-pie; for Go CGO_ENABLED=1 -buildmode=pie). One at a fixed \
+address finds \
+no device that way, nor does a statically linked program that a shell starts; either is told of in \
+one line on \
 standard error.
 
 Exit codes: the program's own; 126 if it cannot be executed or interposed (statically linked, \

@@ -1,4 +1,5 @@
-//! `baton logcat` and `baton log` as people use them: between processes, and with files that fill a disk.
+//! `baton logcat` and `baton log` as people use them: between processes, and with files that fill a
+//! disk.
 
 mod support;
 

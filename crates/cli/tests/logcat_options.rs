@@ -47,7 +47,8 @@ fn there_is_no_prune_list() {
     assert!(log.command(&["logcat", "-P", ""]).status().unwrap().success());
 }
 
-/// A directory on a disk outlives the machine's start. This one's files are made to say that they are of another.
+/// A directory on a disk outlives the machine's start. This one's files are made to say that they
+/// are of another.
 #[test]
 fn what_was_logged_before_the_last_start() {
     let log = Log::new();

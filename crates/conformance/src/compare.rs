@@ -1,9 +1,9 @@
 //! Transcripts side by side: step by step, in the order of the scenario.
 //!
-//! What one reading brought is compared as it stands: the order of returns is the kernel's, and defined.
-//! The lines of a step, one for each thread that it let go on, are compared as a set: they are sorted by
-//! process and thread on both sides, as the threads end side by side and which of them was first is not
-//! to be seen.
+//! What one reading brought is compared as it stands: the order of returns is the kernel's, and
+//! defined. The lines of a step, one for each thread that it let go on, are compared as a set: they
+//! are sorted by process and thread on both sides, as the threads end side by side and which of
+//! them was first is not to be seen.
 
 use crate::rules::{Rule, Scene, explain};
 use crate::step::Step;
@@ -56,7 +56,8 @@ pub struct Verdict {
     pub by_rule: BTreeMap<&'static str, u64>,
     /// Steps that rules explain.
     pub explained: u64,
-    /// The step that differs, counted from 0. What comes after it is another scenario on either side.
+    /// The step that differs, counted from 0. What comes after it is another scenario on either
+    /// side.
     pub different: Option<usize>,
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | process id of a sender | the actor's name |
 //! | address in the receive buffer | offset from its beginning |
-//! | number of a received descriptor | the pipe that it is an end of, and whether it closes on exec |
+//! | number of a received descriptor | its pipe, which end, and whether it closes on exec |
 //! | debug ids | left out |
 //!
 //! Handles, node addresses, cookies, sizes, flags, error numbers and the order of returns stand as

@@ -266,7 +266,8 @@ impl Generator {
                         self.random.below(64) as i64 * 8 + 4,
                     )));
                 }
-                // Rule `taken-in-later`: what lies where another one lay is not defined without polling.
+                // Rule `taken-in-later`: what lies where another one lay is not defined without
+                // polling.
                 let again = wrong && self.profile.nonblocking;
                 let live: Vec<_> = (0..process.buffers.len() as u32)
                     .filter(|n| again || !process.buffers[*n as usize].freed)
@@ -455,7 +456,10 @@ impl Generator {
 fn waits_alike(step: &Step, world: &World) -> bool {
     let Some(process) = world.processes.get(step.process as usize) else { return true };
     let Act::Exchange(exchange) = &step.act else { return true };
-    let calls = |command: &Command| matches!(command, Command::Transaction { flags, .. } if flags & TF_ONE_WAY == 0);
+    let calls = |command: &Command| match command {
+        Command::Transaction { flags, .. } => flags & TF_ONE_WAY == 0,
+        _ => false,
+    };
     if process.nonblocking || exchange.read == 0 || exchange.write.iter().any(calls) {
         return true;
     }

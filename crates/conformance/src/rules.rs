@@ -1,9 +1,9 @@
-//! Where Baton differs from the kernel's driver on purpose, by name. The reasons stand under the same names
-//! in docs/differences.md.
+//! Where Baton differs from the kernel's driver on purpose, by name. The reasons stand under the
+//! same names in docs/differences.md.
 //!
-//! A rule that *explains* is one that the comparison applies to a step in which the sides differ. One that
-//! is *avoided* stands at a place of the generator: what came would depend on more than the steps, so
-//! no scenario leads there.
+//! A rule that *explains* is one that the comparison applies to a step in which the sides differ.
+//! One that is *avoided* stands at a place of the generator: what came would depend on more than
+//! the steps, so no scenario leads there.
 
 use crate::step::{Act, Step};
 
@@ -95,8 +95,8 @@ fn makes_equal(scene: &Scene, rules: &[&Rule]) -> bool {
     })
 }
 
-/// Where in the receive buffer something lies, of processes whose threads wait in the driver: nobody
-/// takes in for them while they are busy.
+/// Where in the receive buffer something lies, of processes whose threads wait in the driver:
+/// nobody takes in for them while they are busy.
 fn places_of_late_takers(scene: &Scene, _whose: Whose, line: &str) -> Option<String> {
     let process = process_of(line)?;
     let of_it = scene.steps.iter().filter(|step| step.process == process);

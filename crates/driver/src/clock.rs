@@ -1,4 +1,5 @@
-//! Clocks: one that tells how long something takes, and one that orders messages of different senders.
+//! Clocks: one that tells how long something takes, and one that orders messages of different
+//! senders.
 
 use baton_abi::control::Stamps;
 pub use baton_shm::clock::now_ns;
@@ -14,8 +15,8 @@ pub fn stamp(stamps: Stamps) -> u64 {
     }
 }
 
-/// The stamp of a message whose sender goes on, and may cause others: later than all that the thread has
-/// seen before.
+/// The stamp of a message whose sender goes on, and may cause others: later than all that the
+/// thread has seen before.
 pub fn stamp_in_order(stamps: Stamps) -> u64 {
     match stamps {
         Stamps::Counter => counter_in_order(),

@@ -55,7 +55,8 @@ impl Level {
     /// Of a node that asks for nothing: no worse than the thread's own.
     pub const UNASKED: Level = Level(i16::MAX);
 
-    /// What a node asks for, by its `flat_binder_object.flags`. Where they are 0 it has been asked for nothing.
+    /// What a node asks for, by its `flat_binder_object.flags`. Where they are 0 it has been asked
+    /// for nothing.
     pub fn of_node(flags: u32) -> Level {
         let value = flags & FLAT_BINDER_FLAG_PRIORITY_MASK;
         let policy =

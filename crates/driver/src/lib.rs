@@ -1,5 +1,5 @@
-//! Binder's driver of one process: what `drivers/android/binder.c` keeps for a `binder_proc`, inside
-//! that process.
+//! Binder's driver of one process: what `drivers/android/binder.c` keeps for a `binder_proc`,
+//! inside that process.
 //!
 //! - [`state`]: nodes, references, threads, to-do lists, the receive buffer's allocator,
 //!   transactions, deaths, freezes. No I/O: commands in, returns and effects out.

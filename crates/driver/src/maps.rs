@@ -30,7 +30,8 @@ mod tests {
     fn only_the_private_map_of_the_file_counts() {
         let line = |rights, offset, inode| {
             format!(
-                "7f0000000000-7f0000100000 {rights} {offset} 00:01 {inode}   /memfd:binder (deleted)"
+                "7f0000000000-7f0000100000 {rights} {offset} 00:01 {inode}   /memfd:binder \
+                 (deleted)"
             )
         };
         let check = |rights, offset, inode| parse(&line(rights, offset, inode), 77);

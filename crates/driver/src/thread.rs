@@ -147,7 +147,8 @@ pub fn is_real_time() -> bool {
     rank().is_some()
 }
 
-/// Whether a thread of this process runs, or would if it had a processor. One of which the system says nothing does not.
+/// Whether a thread of this process runs, or would if it had a processor. One of which the system
+/// says nothing does not.
 pub fn is_running(tid: Tid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"));
     // Its name may have parentheses.

@@ -1,7 +1,8 @@
 //! Numbers that no peer can guess, though it has seen all that were given out before.
 //!
-//! Each thread has a generator that the kernel seeds once, and some numbers in stock: to ask the kernel for each would
-//! cost as much as a call, and for many at once is a long call among short ones.
+//! Each thread has a generator that the kernel seeds once, and some numbers in stock: to ask the
+//! kernel for each would cost as much as a call, and for many at once is a long call among short
+//! ones.
 
 use crate::thread::tid;
 use rand_chacha::ChaCha8Rng;
@@ -115,7 +116,8 @@ mod tests {
     fn a_child_of_fork_has_others_than_its_parent() {
         let (ours, theirs) = rustix::pipe::pipe().unwrap();
         next().unwrap();
-        // SAFETY: the child writes some numbers and ends; it takes no lock that another thread may have held.
+        // SAFETY: the child writes some numbers and ends; it takes no lock that another thread may
+        // have held.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let _ = Stock::new().next();

@@ -1,4 +1,5 @@
-//! A client that has been silent for long is looked at no more, and served as soon as it wants something.
+//! A client that has been silent for long is looked at no more, and served as soon as it wants
+//! something.
 mod support;
 
 use baton_abi::lane::bell;
@@ -85,7 +86,8 @@ fn a_silent_client_goes_cold_and_is_served_when_it_comes_back() {
     stage.server.close();
 }
 
-/// A looper that is never asleep is rung for by nobody, and a one-way transaction has no caller who waits.
+/// A looper that is never asleep is rung for by nobody, and a one-way transaction has no caller who
+/// waits.
 fn come_back_while_others_call(
     stage: &Stage,
     (silent, its_manager): (&Process, &Handle),

@@ -1,5 +1,6 @@
-//! The fast path behind the ioctl interface: what a program sees of it is what the general path shows,
-//! and what happens between two ioctls of a looper happens to a transaction that the state knows.
+//! The fast path behind the ioctl interface: what a program sees of it is what the general path
+//! shows, and what happens between two ioctls of a looper happens to a transaction that the state
+//! knows.
 #[path = "support/program.rs"]
 mod program;
 mod support;
@@ -170,7 +171,8 @@ fn both_paths_give_the_same_bytes() {
     }
 }
 
-/// A call and a free that go the general way because the process has no room, and then again as before.
+/// A call and a free that go the general way because the process has no room, and then again as
+/// before.
 #[test]
 fn no_room_is_told_as_ever() {
     let stage = stage(4096);
@@ -223,7 +225,8 @@ fn a_looper_that_leaves_is_dead_to_its_caller() {
     assert_eq!(returned.commands(), [BR_NOOP, BR_TRANSACTION_COMPLETE, BR_DEAD_REPLY]);
 }
 
-/// As in the kernel nobody hears that a thread has ended without a word; that its process has, they do.
+/// As in the kernel nobody hears that a thread has ended without a word; that its process has, they
+/// do.
 #[test]
 fn a_thread_that_ends_leaves_its_transaction_to_the_process() {
     let stage = stage(program::RECEIVE_BYTES);
@@ -346,7 +349,8 @@ fn a_handle_that_was_released_is_not_called() {
     assert_eq!(returned.commands(), [BR_NOOP, BR_FAILED_REPLY]);
 }
 
-/// A handle by which the looper has called before it served: what it calls by it while it serves is nested all the same.
+/// A handle by which the looper has called before it served: what it calls by it while it serves is
+/// nested all the same.
 #[test]
 fn a_way_that_is_known_does_not_make_a_nested_call_an_outermost_one() {
     let stage = stage(program::RECEIVE_BYTES);

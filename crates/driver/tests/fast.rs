@@ -1,5 +1,5 @@
-//! What the fast path owes the state: a call that nobody but its two threads knows of is
-//! known as soon as anything happens that concerns it. Each test first calls until the fast path is taken.
+//! What the fast path owes the state: a call that nobody but its two threads knows of is known as
+//! soon as anything happens that concerns it. Each test first calls until the fast path is taken.
 mod support;
 
 use baton_abi::control::ProcessReport;

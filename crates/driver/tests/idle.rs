@@ -1,5 +1,5 @@
-//! Idle costs nothing: when nobody calls, every thread of client, server and broker sleeps, and none
-//! of them with a timeout.
+//! Idle costs nothing: when nobody calls, every thread of client, server and broker sleeps, and
+//! none of them with a timeout.
 mod support;
 
 use baton_driver::process::{Parcel, Process};

@@ -1,4 +1,5 @@
-//! At which nice value or priority a transaction is served: its caller's or its node's, by either front end.
+//! At which nice value or priority a transaction is served: its caller's or its node's, by either
+//! front end.
 #[path = "support/program.rs"]
 mod program;
 #[path = "support/scheduling.rs"]
@@ -234,7 +235,8 @@ fn a_one_way_transaction_is_served_at_its_nodes_level() {
     }
 }
 
-/// Holds the first call until it is told, and notes the others in the order in which they are served.
+/// Holds the first call until it is told, and notes the others in the order in which they are
+/// served.
 struct Noting {
     order: Mutex<Vec<u32>>,
     holds: AtomicBool,
@@ -269,7 +271,8 @@ fn call_at(client: &Process, manager: &Handle, value: i32, code: u32) {
     client.call(manager, code, &Parcel::new()).unwrap();
 }
 
-/// Of the calls that wait for a looper, the best nice value comes first, and of the same the oldest.
+/// Of the calls that wait for a looper, the best nice value comes first, and of the same the
+/// oldest.
 #[test]
 fn the_best_nice_value_is_served_first() {
     if !may_be_nicer() {

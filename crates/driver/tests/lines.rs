@@ -1,4 +1,5 @@
-//! Calls of plain values: by lines and without, of functions and of objects that answer with parcels.
+//! Calls of plain values: by lines and without, of functions and of objects that answer with
+//! parcels.
 #[path = "support/service.rs"]
 mod service;
 mod support;

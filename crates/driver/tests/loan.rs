@@ -207,8 +207,8 @@ fn a_loan_is_called_with_another_chain_than_it_was_made_for() {
     end.close();
 }
 
-/// A server that holds what comes with [`HOLD`]: it says so, and answers when it is let go or nobody can let it
-/// go any more.
+/// A server that holds what comes with [`HOLD`]: it says so, and answers when it is let go or
+/// nobody can let it go any more.
 fn manage_and_hold(broker: &Broker) -> (Process, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (entered, is_entered) = mpsc::channel();
     let (leave, may_leave) = mpsc::channel::<()>();

@@ -1,6 +1,8 @@
-//! What a real-time caller's lane touches is in memory and stays there, for as long as it is such a lane.
+//! What a real-time caller's lane touches is in memory and stays there, for as long as it is such a
+//! lane.
 //!
-//! It starts this very program again for a process that may lock nothing; hence a `main` of its own.
+//! It starts this very program again for a process that may lock nothing; hence a `main` of its
+//! own.
 
 #[path = "support/service.rs"]
 mod service;

@@ -43,7 +43,8 @@ fn none() -> Commands {
     Commands::default()
 }
 
-/// A context manager that serves as its program's threads do in a library: one begins, and one more for each BR_SPAWN_LOOPER.
+/// A context manager that serves as its program's threads do in a library: one begins, and one more
+/// for each BR_SPAWN_LOOPER.
 #[derive(Clone)]
 struct Server {
     program: Program,
@@ -269,9 +270,11 @@ fn a_call_is_served_at_its_callers_rank_by_a_thread_that_was_asked_for() {
         stage.at(policy, priority, || {
             stage.call_until(RANK, [policy, priority]);
             let at_rank = (0..1000).filter(|_| stage.call(RANK) == bytes([policy, priority]));
-            // A thread that the machine keeps for long between answer and read loses its lane for a while.
+            // A thread that the machine keeps for long between answer and read loses its lane for a
+            // while.
             assert!(at_rank.count() >= 900, "from then on");
-            // Another caller at another rank beside it, and an ordinary one: neither has a looper to itself.
+            // Another caller at another rank beside it, and an ordinary one: neither has a looper
+            // to itself.
             thread::scope(|scope| {
                 scope.spawn(|| {
                     assert!(become_real_time(libc::SCHED_OTHER, 0));

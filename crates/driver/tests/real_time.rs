@@ -1,4 +1,5 @@
-//! Real-time callers: a call at a priority is served at that priority, by a looper of its lane alone.
+//! Real-time callers: a call at a priority is served at that priority, by a looper of its lane
+//! alone.
 //!
 //! It starts this very program again for some of its processes; hence a `main` of its own.
 

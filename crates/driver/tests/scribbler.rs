@@ -1,5 +1,5 @@
-//! A client that undoes what the process writes where its looper sleeps delays nobody's call and no work of the process for
-//! good: on its bell page, which it is not to write, or on its lane's word.
+//! A client that undoes what the process writes where its looper sleeps delays nobody's call and no
+//! work of the process for good: on its bell page, which it is not to write, or on its lane's word.
 mod support;
 
 use baton_abi::lane::{BELL_BYTES, LANES_AT};
@@ -51,8 +51,8 @@ impl Bed {
         maps.lines().filter(|line| line.contains(name)).filter_map(place).collect()
     }
 
-    /// After how many of its requests one client is waited for alone there: others that are silent are looked for as long
-    /// as that.
+    /// After how many of its requests one client is waited for alone there: others that are silent
+    /// are looked for as long as that.
     fn requests(self) -> u32 {
         match self {
             Bed::Bell => 150,
@@ -85,8 +85,9 @@ struct Scribbles {
     woken: AtomicUsize,
 }
 
-/// Undoes whatever the process does there. While it teases, it wakes the looper as well, and no more as soon
-/// as it has undone a ring: a looper that was just about to sleep then has nobody who wakes it.
+/// Undoes whatever the process does there. While it teases, it wakes the looper as well, and no
+/// more as soon as it has undone a ring: a looper that was just about to sleep then has nobody who
+/// wakes it.
 fn scribble(bed: Bed, at: usize, wanted: &Scribbles) {
     // A map of its own, which outlives the channel: of a shared one's no bytes it makes another.
     // SAFETY: a fresh map at an address of the kernel's choice.
@@ -150,8 +151,8 @@ impl Stage {
         self.told.recv_timeout(PATIENCE).expect("it is not kept waiting");
     }
 
-    /// Lets a client scribble where the looper sleeps while `body` runs and the server closes. What it is given makes that
-    /// client the only one that loopers wait for, and has it tease them.
+    /// Lets a client scribble where the looper sleeps while `body` runs and the server closes. What
+    /// it is given makes that client the only one that loopers wait for, and has it tease them.
     fn among_scribbles(self, bed: Bed, body: impl FnOnce(&Stage, &dyn Fn())) {
         let others = bed.maps();
         let (hostile, manager) = self.client();
@@ -182,7 +183,8 @@ impl Stage {
                     thread::yield_now();
                     looks += 1;
                     if bed == Bed::Lane && looks % LOOKS == 0 {
-                        // Other work has called the looper away: it comes back to one who calls often enough.
+                        // Other work has called the looper away: it comes back to one who calls
+                        // often enough.
                         (0..IN_A_ROW).for_each(|_| call());
                     }
                 }

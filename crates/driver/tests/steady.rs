@@ -38,7 +38,8 @@ struct Counting;
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Whether this thread makes the calls, or answers them. Others are still on their way to their first wait.
+    /// Whether this thread makes the calls, or answers them. Others are still on their way to their
+    /// first wait.
     static IS_COUNTED: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -14,8 +14,8 @@ use support::Broker;
 
 /// Most words of one `futex_waitv`.
 const WORDS: usize = 128;
-/// Bytes of a map whose words the thief sleeps on: all of a front or bell page, and of a channel the
-/// header.
+/// Bytes of a map whose words the thief sleeps on: all of a front or bell page, and of a channel
+/// the header.
 const LOOT: usize = 4096;
 /// How long the calls may take before they count as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);

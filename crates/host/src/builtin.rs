@@ -1,11 +1,11 @@
-//! Services that come with the host. Requests and replies are AIDL's: an interface token and then what is listed
-//! here; a status and then the answer.
+//! Services that come with the host. Requests and replies are AIDL's: an interface token and then
+//! what is listed here; a status and then the answer.
 //!
 //! | service | interface | methods, from 1 |
 //! |---|---|---|
 //! | `echo` | `baton.IEcho` | `String echo(String)` |
 //! | `clock` | `baton.IClock` | `long realtimeNanos()`, `long monotonicNanos()` |
-//! | `properties` | `baton.IProperties` | `@nullable String get(String)`, `void set(String, String)`, `String[] list()` |
+//! | `properties` | `baton.IProperties` | `get`, `set` and `list` of strings |
 
 use crate::call::Call;
 use crate::format::{Reader, Write};

@@ -89,8 +89,8 @@ impl Answer<'_> {
         }
     }
 
-    /// The object with this index as a reference, which belongs to the process that received it: the answering
-    /// service's, if that is hosted here.
+    /// The object with this index as a reference, which belongs to the process that received it:
+    /// the answering service's, if that is hosted here.
     pub fn handle(&self, index: usize) -> Option<Handle> {
         match &self.0 {
             Answered::Received(received) => received.handle(index),
@@ -138,8 +138,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The caller's pid, 0 of a one-way transaction, and effective user id. Of a service of the same host these are
-    /// the host's own.
+    /// The caller's pid, 0 of a one-way transaction, and effective user id. Of a service of the
+    /// same host these are the host's own.
     pub fn sender(&self) -> (u32, u32) {
         match self.asked {
             Asked::Transaction(request) => request.sender(),
@@ -168,7 +168,8 @@ impl<'a> Call<'a> {
         self.process
     }
 
-    /// A service by name: of the same host, or else one that the service manager knows. `None`: there is none.
+    /// A service by name: of the same host, or else one that the service manager knows. `None`:
+    /// there is none.
     ///
     /// # Errors
     /// Those of a call to the service manager.
@@ -183,13 +184,15 @@ impl<'a> Call<'a> {
         Ok(found.map(Target::from))
     }
 
-    /// A two-way call. To a service of the same host it is an IPC of their kernel; another one is called by the OS thread
-    /// that brought this call, and the host's other services run meanwhile. A parcel with objects goes by the
-    /// driver, in which the other service must be one that the service manager knows.
+    /// A two-way call. To a service of the same host it is an IPC of their kernel; another one is
+    /// called by the OS thread that brought this call, and the host's other services run meanwhile.
+    /// A parcel with objects goes by the driver, in which the other service must be one that the
+    /// service manager knows.
     ///
     /// # Errors
-    /// As [`Process::call`]'s. `Dead` of a service of the same host: it has ended, or just has. `Failed` with
-    /// `EDEADLK`: that service is waiting for this very call; with `EPERM`: this service stays, and that one may not.
+    /// As [`Process::call`]'s. `Dead` of a service of the same host: it has ended, or just has.
+    /// `Failed` with `EDEADLK`: that service is waiting for this very call; with `EPERM`: this
+    /// service stays, and that one may not.
     pub fn call<'t>(
         &mut self,
         target: &'t Target,
@@ -236,8 +239,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Does something that may block, on the OS thread that brought this call. The host's other services run
-    /// meanwhile, and this one's further callers wait.
+    /// Does something that may block, on the OS thread that brought this call. The host's other
+    /// services run meanwhile, and this one's further callers wait.
     ///
     /// # Panics
     /// The service has said that it stays.

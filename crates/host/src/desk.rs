@@ -6,7 +6,8 @@
 //!   kernel: asleep = 1, then looks whether it was rung for
 //! ```
 //!
-//! A looper that runs the kernel itself posts nothing: its slot alone is admitted meanwhile (`borrower`).
+//! A looper that runs the kernel itself posts nothing: its slot alone is admitted meanwhile
+//! (`borrower`).
 //!
 //! Nothing here takes a lock or memory. Half of the slots are for real-time callers alone.
 
@@ -38,8 +39,8 @@ pub(crate) struct Desk {
     /// The kernel's OS thread.
     kernel: AtomicU32,
     nudge: OnceLock<Nudge>,
-    /// While a looper runs the kernel, its slot and one; and the same until that has been admitted. Whoever runs the
-    /// kernel uses them.
+    /// While a looper runs the kernel, its slot and one; and the same until that has been admitted.
+    /// Whoever runs the kernel uses them.
     borrower: AtomicU32,
     admitted: AtomicU32,
     closed: AtomicBool,

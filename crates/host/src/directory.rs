@@ -18,7 +18,8 @@ pub(crate) const MOST_SERVICES: usize = 100;
 thread_local! {
     /// For kernels that the calling OS thread runs.
     static GROUND: Ground = Ground::lay_for_good();
-    /// What the calling OS thread does for services at this address's desk: which of them wait for it.
+    /// What the calling OS thread does for services at this address's desk: which of them wait for
+    /// it.
     static WAITING: Cell<(usize, u128)> = const { Cell::new((0, 0)) };
 }
 
@@ -88,7 +89,8 @@ impl Directory {
         self.reception.store(thread.raw(), Ordering::Relaxed);
     }
 
-    /// Has a service answer. The calling OS thread waits, and does what services have for it to do meanwhile.
+    /// Has a service answer. The calling OS thread waits, and does what services have for it to do
+    /// meanwhile.
     pub(crate) fn enter(
         &self,
         service: usize,
@@ -134,8 +136,8 @@ impl Directory {
 
     /// Runs the kernel for one slot, here and now. False if somebody else runs it.
     ///
-    /// The service and whom it calls stay, so their part of this is done when this returns; all others wait for
-    /// their loopers, who do not post meanwhile.
+    /// The service and whom it calls stay, so their part of this is done when this returns; all
+    /// others wait for their loopers, who do not post meanwhile.
     fn run_for(&self, number: usize) -> bool {
         let Some(mut kernel) = self.kernel.try_lock() else { return false };
         let Some(portable) = &mut *kernel else { return false };
@@ -148,8 +150,8 @@ impl Directory {
 
     /// The calling OS thread is the kernel's: it runs it until it is over.
     pub(crate) fn run(&self) {
-        // Who holds a lock waits for the next one with priority inheritance: somebody more urgent may wait
-        // for this thread.
+        // Who holds a lock waits for the next one with priority inheritance: somebody more urgent
+        // may wait for this thread.
         let none = Lock::new(());
         let _holds_one = none.lock();
         while !self.desk.has_ended() {

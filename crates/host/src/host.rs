@@ -36,8 +36,8 @@ pub enum HostError {
     System(#[from] io::Error),
 }
 
-/// Services that are to be hosted. Each has a Binder process of its own, so that it can die alone, with a thread of
-/// the system that takes its calls in; all are threads of one kernel.
+/// Services that are to be hosted. Each has a Binder process of its own, so that it can die alone,
+/// with a thread of the system that takes its calls in; all are threads of one kernel.
 pub struct Host {
     stack_bytes: usize,
     services: Vec<(String, Box<dyn Service>)>,
@@ -85,8 +85,8 @@ impl Host {
         Ok(())
     }
 
-    /// Opens a context at the broker that listens at `socket`, for each service, and starts to serve. No service manager
-    /// is told: see [`Running::publish`].
+    /// Opens a context at the broker that listens at `socket`, for each service, and starts to
+    /// serve. No service manager is told: see [`Running::publish`].
     ///
     /// # Errors
     /// `Open`, `System`.
@@ -117,7 +117,8 @@ fn add_object(directory: &Arc<Directory>, number: usize) -> Object {
         let asked = Asked::Transaction(request);
         directory.enter(number, &asked, request.urgency()).map_err(|error| match error {
             CallError::Failed(errno) => errno,
-            // The process is closed: this answer goes nowhere, and its caller is told that it is dead.
+            // The process is closed: this answer goes nowhere, and its caller is told that it is
+            // dead.
             CallError::Dead | CallError::Frozen => Errno::NXIO,
         })
     };
@@ -165,9 +166,10 @@ fn furnish(
         let serve = move |here| threads::serve(here, &its, number, service);
         directory.set_thread(number, Some(kernel.spawn(priority::SERVICE, serve)?));
     }
-    // SAFETY: all that the threads have is `Send`: services, and the directory. They wait in code of this crate, which has
-    // nothing of an OS thread's, but for services that wait for somebody: when a looper runs the kernel those wait for
-    // a message that only the kernel's OS thread lets come (`Directory::run_for`), and there they go on.
+    // SAFETY: all that the threads have is `Send`: services, and the directory. They wait in code
+    // of this crate, which has nothing of an OS thread's, but for services that wait for somebody:
+    // when a looper runs the kernel those wait for a message that only the kernel's OS thread lets
+    // come (`Directory::run_for`), and there they go on.
     *directory.kernel.lock() = Some(unsafe { Portable::new(kernel) });
     Ok(())
 }
@@ -185,7 +187,8 @@ pub struct Running {
 pub struct Closer(Arc<Directory>);
 
 impl Closer {
-    /// Calls under way are dead, new ones too; [`Running::wait`] returns when the former have ended.
+    /// Calls under way are dead, new ones too; [`Running::wait`] returns when the former have
+    /// ended.
     pub fn close(&self) {
         self.0.services().iter().for_each(|hosted| hosted.process.close());
     }
@@ -215,7 +218,8 @@ impl Running {
         Some((&self.directory.services()[number].process, self.objects[number]))
     }
 
-    /// Calls a service of the host from a thread of the system, without the driver and at that thread's priority.
+    /// Calls a service of the host from a thread of the system, without the driver and at that
+    /// thread's priority.
     ///
     /// # Errors
     /// As for [`Call::call`](crate::Call::call); `Dead` also if there is no such service.

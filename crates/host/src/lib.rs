@@ -13,12 +13,13 @@
 //! - [`host`]: services by name, and the process that they run in. [`service`]: what one is.
 //!   [`call`]: what it is called with, and how it calls others.
 //! - `directory`: who is hosted, and the way in. `desk`, `slot`: where OS threads hand calls over.
-//! - `threads`: the kernel's threads. `words`: messages between them. `priority`: of what is how high.
+//! - `threads`: the kernel's threads. `words`: messages between them. `priority`: of what is how
+//!   high.
 //! - [`builtin`]: services that come with it; [`plugin`]: from shared objects.
 //! - [`manager`]: Android's service manager. [`format`](mod@format): its parcels.
 //!
-//! **Invariant**: nobody who has a real-time caller waits for a lock of std's or for memory: what such a call meets
-//! here is one slot, and the kernel's OS thread at that caller's priority.
+//! **Invariant**: nobody who has a real-time caller waits for a lock of std's or for memory: what
+//! such a call meets here is one slot, and the kernel's OS thread at that caller's priority.
 
 pub mod builtin;
 pub mod call;

@@ -82,7 +82,8 @@ pub struct Plugin {
     targets: HashMap<CString, Target>,
 }
 
-// SAFETY: the header says that its functions are called one at a time, and not always by the same thread.
+// SAFETY: the header says that its functions are called one at a time, and not always by the same
+// thread.
 unsafe impl Send for Plugin {}
 
 impl Plugin {
@@ -176,7 +177,8 @@ impl Service for Plugin {
         };
         let (reply, answer) = (Parcel::new(), Vec::new());
         let mut context = Context { raw, call, reply, answer, targets: &mut self.targets };
-        // SAFETY: as the header declares it; the pointer is to all of the context, and lives as long.
+        // SAFETY: as the header declares it; the pointer is to all of the context, and lives as
+        // long.
         match unsafe { handle(self.state, (&raw mut context).cast()) } {
             0 => Ok(context.reply),
             errno => Err(Errno::from_raw_os_error(errno.clamp(1, 4095))),

@@ -8,23 +8,25 @@ use rustix::io::Errno;
 
 /// A service, which is called by one caller at a time.
 ///
-/// It need not care whether it is hosted: [`Host::add`](crate::Host::add) makes it a thread of a kernel, and
-/// [`add_object`] has it served by the threads of a process. A closure is one, without an interface.
+/// It need not care whether it is hosted: [`Host::add`](crate::Host::add) makes it a thread of a
+/// kernel, and [`add_object`] has it served by the threads of a process. A closure is one, without
+/// an interface.
 pub trait Service: Send + 'static {
     /// The descriptor of its interface, which clients ask for.
     fn interface(&self) -> &str {
         ""
     }
 
-    /// Whether it waits for nobody outside of its host: it calls no service but those that stay, too, and does not use
-    /// [`Call::away`]. No unless it says so. A call from outside is then answered by the OS thread that brings it, if nobody is
-    /// just at the host, and takes little longer than one of a service that is not hosted.
+    /// Whether it waits for nobody outside of its host: it calls no service but those that stay,
+    /// too, and does not use [`Call::away`]. No unless it says so. A call from outside is then
+    /// answered by the OS thread that brings it, if nobody is just at the host, and takes little
+    /// longer than one of a service that is not hosted.
     fn stays(&self) -> bool {
         false
     }
 
-    /// Answers a call. An `Err` becomes a failed reply. A panic is the end of a hosted service: its callers are
-    /// told that it is dead.
+    /// Answers a call. An `Err` becomes a failed reply. A panic is the end of a hosted service: its
+    /// callers are told that it is dead.
     ///
     /// # Errors
     /// The service's own.
@@ -78,8 +80,8 @@ pub(crate) fn answer(service: &mut dyn Service, call: &mut Call<'_>) -> Result<P
     }
 }
 
-/// An object of a process that this service serves, without a host: by whichever thread serves the process, and one
-/// at a time.
+/// An object of a process that this service serves, without a host: by whichever thread serves the
+/// process, and one at a time.
 pub fn add_object(process: &Process, service: impl Service) -> Object {
     let service = Lock::new(service);
     process.add_object(move |request| {

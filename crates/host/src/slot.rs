@@ -8,13 +8,13 @@
 //!                                  AWAY
 //! ```
 //!
-//! The looper sleeps while the call is at the kernel. An ordinary one sleeps on the stage; a real-time one
-//! on `owner`, a priority-inheriting futex that names the kernel's OS thread, which so runs at the looper's
-//! priority.
+//! The looper sleeps while the call is at the kernel. An ordinary one sleeps on the stage; a
+//! real-time one on `owner`, a priority-inheriting futex that names the kernel's OS thread, which
+//! so runs at the looper's priority.
 //!
-//! **Invariant**: the errand is the looper's, but while the stage is `AT_KERNEL` or `SLEEPING` the kernel's.
-//! What it points to lives at least as long: a looper returns from neither stage, and a thread of the
-//! kernel waits while the stage is `AWAY`.
+//! **Invariant**: the errand is the looper's, but while the stage is `AT_KERNEL` or `SLEEPING` the
+//! kernel's. What it points to lives at least as long: a looper returns from neither stage, and a
+//! thread of the kernel waits while the stage is `AWAY`.
 //!
 //! Memory order: whoever changes the stage releases, and whoever waits for that acquires it.
 
@@ -115,7 +115,8 @@ impl Slot {
         unsafe { &mut *self.errand.get() }
     }
 
-    /// Looper: a new errand. `kernel` is the OS thread that is to inherit the caller's priority, or 0.
+    /// Looper: a new errand. `kernel` is the OS thread that is to inherit the caller's priority, or
+    /// 0.
     ///
     /// # Safety
     /// The caller has claimed the slot, and does not let go of `asked` before `take`.
@@ -179,7 +180,8 @@ impl Slot {
         true
     }
 
-    /// Looper: does what it was sent away for. The services that are at this errand meanwhile are told to
+    /// Looper: does what it was sent away for. The services that are at this errand meanwhile are
+    /// told to
     /// `around`.
     pub(crate) fn do_work(&self, around: impl FnOnce(u128, &mut Work<'_>)) {
         // SAFETY: the stage is `AWAY`, so the errand is the looper's, and who made the work waits.
@@ -217,8 +219,8 @@ impl Slot {
     /// Kernel: the looper is to do some work.
     ///
     /// # Safety
-    /// The kernel has the errand; the work may be done on another OS thread, and lives until the thread of
-    /// the kernel that is named is told that it is done.
+    /// The kernel has the errand; the work may be done on another OS thread, and lives until the
+    /// thread of the kernel that is named is told that it is done.
     pub(crate) unsafe fn send_away(&self, waits: ThreadId, work: &mut Work<'_>) {
         // SAFETY: the caller's promise: the lifetime is longer than the work's use.
         let work: *mut Work<'static> = unsafe { std::mem::transmute(std::ptr::from_mut(work)) };

@@ -1,9 +1,9 @@
-//! The kernel's threads: the reception, which takes in what was posted; porters, one for each slot, which call a service
-//! for somebody outside, at his priority; and services.
+//! The kernel's threads: the reception, which takes in what was posted; porters, one for each slot,
+//! which call a service for somebody outside, at his priority; and services.
 //!
-//! **Invariant**: only the thread that an errand has got to uses it: its porter until that calls, and then the
-//! service that was called last. All of them are on the OS thread that runs the kernel.
-//! A service that does not stay is called and goes on on the kernel's own.
+//! **Invariant**: only the thread that an errand has got to uses it: its porter until that calls,
+//! and then the service that was called last. All of them are on the OS thread that runs the
+//! kernel. A service that does not stay is called and goes on on the kernel's own.
 
 use crate::call::{Answer, Asked, Call, Inside};
 use crate::desk::{BELL, N_SLOTS};

@@ -15,8 +15,8 @@
 //!
 //! What is longer than a message is copied from its caller, and its answer is moved to it.
 //!
-//! **Invariant**: an address is one of the calling thread's frame, which waits for the answer. That its wait ends
-//! before the answer is out of the question: no thread of a host aborts another.
+//! **Invariant**: an address is one of the calling thread's frame, which waits for the answer. That
+//! its wait ends before the answer is out of the question: no thread of a host aborts another.
 
 use crate::call::{Answer, Answered, SHORT_BYTES};
 use baton_driver::process::{CallError, Parcel};

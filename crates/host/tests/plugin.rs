@@ -77,7 +77,8 @@ fn what_is_no_service_is_refused() {
     assert_eq!(flags, Some(PluginError::Flags(6)));
     let fails = refused(
         "static int start(void **state) { (void)state; return 13; }
-         static int handle(void *state, struct baton_call *call) { (void)state; (void)call; return 0; }
+         static int handle(void *state, struct baton_call *call) { (void)state; (void)call; return \
+         0; }
          const struct baton_service baton_service =
              { BATON_SERVICE_VERSION, BATON_SERVICE_STAYS, \"fails\", 0, start, handle, 0 };",
     );

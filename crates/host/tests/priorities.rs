@@ -114,7 +114,8 @@ impl Scene {
         })
     }
 
-    /// Has these call one after the other, while the server is held: in which order are they served?
+    /// Has these call one after the other, while the server is held: in which order are they
+    /// served?
     fn order(self, callers: &[Caller]) -> Vec<Caller> {
         let mut calls = vec![self.call("server", HOLD, 0, Caller::Nice(0))];
         self.is_held.recv().unwrap();
@@ -145,7 +146,8 @@ fn the_most_urgent_caller_is_served_first() {
     assert_eq!(order, [Fifo(30), Fifo(20), Nice(0), Nice(0)]);
 }
 
-/// At which priority the system schedules the calling thread: below -1 if it is real-time or inherits that.
+/// At which priority the system schedules the calling thread: below -1 if it is real-time or
+/// inherits that.
 fn scheduled_at() -> i32 {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
     let after_name = stat.rsplit_once(')').unwrap().1;

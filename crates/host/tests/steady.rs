@@ -1,4 +1,5 @@
-//! A steady call of a hosted service takes no memory, whether the service stays or not, and calls another one or not.
+//! A steady call of a hosted service takes no memory, whether the service stays or not, and calls
+//! another one or not.
 mod support;
 
 use baton_driver::process::Parcel;

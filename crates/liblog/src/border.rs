@@ -10,8 +10,8 @@ pub const BAD_BUFFER: c_int = -libc::EBADF;
 /// The same.
 pub const INVALID: c_int = -libc::EINVAL;
 
-/// Runs a function's body; `failed` in place of a panic. `errno` stays as it was, as loggers are called between
-/// a failure and a look at its reason.
+/// Runs a function's body; `failed` in place of a panic. `errno` stays as it was, as loggers are
+/// called between a failure and a look at its reason.
 pub fn guard<T>(failed: T, body: impl FnOnce() -> T) -> T {
     // SAFETY: the thread's own errno.
     let errno = unsafe { &mut *libc::__errno_location() };

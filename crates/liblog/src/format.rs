@@ -48,7 +48,8 @@ const VERBS: [Verb; 8] = [
     Verb::Long,
 ];
 
-/// A zone that was named in place of a format holds for all of them, as it does in Android's liblog.
+/// A zone that was named in place of a format holds for all of them, as it does in Android's
+/// liblog.
 static NAMED_ZONE: Mutex<Option<TimeZone>> = Mutex::new(None);
 /// So do descriptions: events are put into words without a format.
 static DESCRIPTIVE: AtomicBool = AtomicBool::new(false);
@@ -247,7 +248,8 @@ fn fill(entry: &mut LogEntry, header: &[u8; HEADER_BYTES]) {
 /// Takes a text apart. Its strings stay where they are, and get their ends there. -1 if it is none.
 ///
 /// # Safety
-/// A `struct logger_entry` with as many bytes behind it as it says, in use here alone; a place for an entry.
+/// A `struct logger_entry` with as many bytes behind it as it says, in use here alone; a place for
+/// an entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_processLogBuffer(
     from: *mut u8,
@@ -278,8 +280,8 @@ pub unsafe extern "C" fn android_log_processLogBuffer(
 /// Puts an event into words, in memory that the caller has. -1 if its values make no sense.
 ///
 /// # Safety
-/// A `struct logger_entry` with as many bytes behind it as it says, in use here alone; a place for an entry; null or a map;
-/// so many bytes.
+/// A `struct logger_entry` with as many bytes behind it as it says, in use here alone; a place for
+/// an entry; null or a map; so many bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_processBinaryLogBuffer(
     from: *mut u8,
@@ -354,11 +356,12 @@ unsafe fn lines(format: &LogFormat, entry: &LogEntry) -> Vec<u8> {
     format.lines(&of, &shown, &|_| None)
 }
 
-/// The entry's lines: in the caller's memory if they have room there, else in memory that is to be freed. Null if there is
-/// none.
+/// The entry's lines: in the caller's memory if they have room there, else in memory that is to be
+/// freed. Null if there is none.
 ///
 /// # Safety
-/// A format, and an entry whose strings have as many bytes as it says; null, or so many bytes; null or a place for a size.
+/// A format, and an entry whose strings have as many bytes as it says; null, or so many bytes; null
+/// or a place for a size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_formatLogLine(
     format: *mut LogFormat,

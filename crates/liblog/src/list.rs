@@ -111,7 +111,8 @@ impl List {
 /// The context of a pointer; what is for the other kind of context gets `EBADF`.
 ///
 /// # Safety
-/// Null, or from [`create_android_logger`] or [`crate::parser::create_android_log_parser`] and in use here alone.
+/// Null, or from [`create_android_logger`] or [`crate::parser::create_android_log_parser`] and in
+/// use here alone.
 unsafe fn writer<T>(
     context: *mut Context,
     body: impl FnOnce(&mut List) -> Result<T, c_int>,
@@ -285,7 +286,8 @@ pub unsafe extern "C" fn android_log_write_list(context: *mut Context, buffer: c
 /// Lends what would be written; answers its bytes.
 ///
 /// # Safety
-/// Null, or a context in use here alone; null, or a place for a pointer, which is good until the context changes.
+/// Null, or a context in use here alone; null, or a place for a pointer, which is good until the
+/// context changes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_write_list_buffer(
     context: *mut Context,

@@ -26,7 +26,8 @@ pub(crate) fn is_loggable(priority: c_int, default: c_int) -> bool {
     priority >= if least == UNSET { default } else { least }
 }
 
-/// Whether this priority is written. There are no properties of tags here: the process's least priority counts, or else
+/// Whether this priority is written. There are no properties of tags here: the process's least
+/// priority counts, or else
 /// `default_priority`.
 #[unsafe(no_mangle)]
 pub extern "C" fn __android_log_is_loggable(

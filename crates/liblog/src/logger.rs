@@ -1,4 +1,5 @@
-//! Who writes a text: the log, standard error, or a function of the program's; and who ends the program.
+//! Who writes a text: the log, standard error, or a function of the program's; and who ends the
+//! program.
 
 use crate::border::{guard, string};
 use crate::write::{Text, put};
@@ -79,7 +80,8 @@ pub unsafe extern "C" fn __android_log_call_aborter(message: *const c_char) {
     if aborter.is_null() {
         std::process::abort();
     }
-    // SAFETY: a function of this type was stored; the message is as this function's contract has it.
+    // SAFETY: a function of this type was stored; the message is as this function's contract has
+    // it.
     unsafe { std::mem::transmute::<*mut (), Aborter>(aborter)(message) };
 }
 

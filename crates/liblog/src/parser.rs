@@ -1,7 +1,8 @@
 //! Values of a binary event, one call after the other.
 //!
-//! Each list begins with an element of its own and ends with a stop. One more stop follows the end of the payload, and
-//! then unknown elements that are complete. A payload that is broken gives an unknown element.
+//! Each list begins with an element of its own and ends with a stop. One more stop follows the end
+//! of the payload, and then unknown elements that are complete. A payload that is broken gives an
+//! unknown element.
 
 use crate::border::{BAD_BUFFER, bytes, guard};
 use crate::list::{Context, MAX_BYTES, MAX_DEPTH};

@@ -1,7 +1,7 @@
 //! Reading the log: `<log/log_read.h>`.
 //!
-//! A list of loggers is one reader of the buffers that were opened in it. It begins to read with the first call of
-//! [`android_logger_list_read`].
+//! A list of loggers is one reader of the buffers that were opened in it. It begins to read with
+//! the first call of [`android_logger_list_read`].
 
 use crate::border::{BAD_BUFFER, INVALID, guard};
 use baton_logcat::entry::Entry;
@@ -211,7 +211,8 @@ pub unsafe extern "C" fn android_logger_get_id(logger: *mut Logger) -> c_int {
     guard(BAD_BUFFER, || unsafe { logger.as_ref() }.map_or(BAD_BUFFER, |logger| logger.number))
 }
 
-/// The next entry as `struct logger_entry`; answers its bytes, or `-EAGAIN` if there is none now and the list does not wait.
+/// The next entry as `struct logger_entry`; answers its bytes, or `-EAGAIN` if there is none now
+/// and the list does not wait.
 ///
 /// # Safety
 /// Null, or a list in use here alone; a `struct log_msg`.
@@ -228,7 +229,8 @@ pub unsafe extern "C" fn android_logger_list_read(
         match list.next() {
             Ok(entry) => {
                 let bytes = wire::encode(&entry);
-                // SAFETY: by this function's contract there is room for the largest entry, and one byte more.
+                // SAFETY: by this function's contract there is room for the largest entry, and one
+                // byte more.
                 unsafe {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), message, bytes.len());
                     *message.add(bytes.len()) = 0;
@@ -274,7 +276,8 @@ pub unsafe extern "C" fn android_logger_get_log_size(logger: *mut Logger) -> c_l
     })
 }
 
-/// Sets the size of each thread's ring in the buffer, a power of two. For the owner of the log's directory.
+/// Sets the size of each thread's ring in the buffer, a power of two. For the owner of the log's
+/// directory.
 ///
 /// # Safety
 /// Null, or a logger.

@@ -128,8 +128,8 @@ pub unsafe extern "C" fn android_lookupEventFormat_len(
     unsafe { look_up(map, n_bytes, number, Part::Format) }
 }
 
-/// The number of the event of this name, and of this format if one is given; -1 if there is none, as nobody gives out
-/// new ones here.
+/// The number of the event of this name, and of this format if one is given; -1 if there is none,
+/// as nobody gives out new ones here.
 ///
 /// # Safety
 /// Null or a map; strings of C's, or null.

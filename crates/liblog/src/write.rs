@@ -74,7 +74,8 @@ const STATS: c_int = 5;
 const NAMES: [&CStr; 8] =
     [c"main", c"radio", c"events", c"system", c"crash", c"stats", c"security", c"kernel"];
 
-/// A buffer's name, `unexpected log_id` for none. It has names for buffers, too, that only Android's own log has.
+/// A buffer's name, `unexpected log_id` for none. It has names for buffers, too, that only
+/// Android's own log has.
 #[unsafe(no_mangle)]
 pub extern "C" fn android_log_id_to_name(buffer: c_int) -> *const c_char {
     let name = usize::try_from(buffer).ok().and_then(|at| NAMES.get(at));

@@ -103,7 +103,8 @@ fn a_program_reads_what_it_has_written() {
     std::os::unix::fs::symlink(library(), directory.path().join("libbaton_log.so.0")).unwrap();
     let mut command = command(directory.path());
     let output = command.env("LD_LIBRARY_PATH", directory.path()).output().unwrap();
-    let expected = "0 1\n0 4 one: first\n2 4 [42]: third\n0 6 four: fourth\nno more\n0 6 four: fourth\n\
+    let expected = "0 1\n0 4 one: first\n2 4 [42]: third\n0 6 four: fourth\nno more\n0 6 four: \
+        fourth\n\
                     0 5 later: awaited\nno more\n0\nno more\nno more\n";
     assert_eq!(printed(&output), expected);
 }
@@ -212,7 +213,8 @@ fn a_failed_assertion_is_logged_and_ends_the_program() {
     assert_eq!(logged(directory.path()), ["main F Tagged: number is 3"]);
 }
 
-/// Debian's aapt, which has nothing to do with us, says of a file that is no archive what it has always said.
+/// Debian's aapt, which has nothing to do with us, says of a file that is no archive what it has
+/// always said.
 #[test]
 fn a_program_of_debians_logs_here() {
     let directory = tempfile::tempdir().unwrap();

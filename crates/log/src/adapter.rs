@@ -27,7 +27,8 @@ impl fmt::Write for Words {
 
 thread_local!(static WORDS: RefCell<Words> = RefCell::default());
 
-/// Writes a message that `say` puts together. A message within one, from what is being shown, is put together apart.
+/// Writes a message that `say` puts together. A message within one, from what is being shown, is
+/// put together apart.
 fn put(buffer: Buffer, priority: Priority, tag: &str, say: impl FnOnce(&mut Words)) {
     let mut say = Some(say);
     let mut write = |words: &mut Words| {

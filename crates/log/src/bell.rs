@@ -7,20 +7,24 @@
 //!     +------------- withdraws -----------+-------- news, a bell -------+
 //! ```
 //!
-//! A reader that is awake looks by itself, the less often the longer nothing has come, and writers leave it alone but for one
-//! thing: who writes much tells it at the parts of its ring, so that it comes before they are overwritten. A reader that goes to sleep asks
-//! first, in a word that every writer compares with its stamp: *until when* to ring, so that a reader that dies leaves nothing behind that
-//! does not run out. Who is rung for withdraws its own asking, and no other's: all who sleep hear the same bell.
+//! A reader that is awake looks by itself, the less often the longer nothing has come, and writers
+//! leave it alone but for one thing: who writes much tells it at the parts of its ring, so that it
+//! comes before they are overwritten. A reader that goes to sleep asks first, in a word that every
+//! writer compares with its stamp: *until when* to ring, so that a reader that dies leaves nothing
+//! behind that does not run out. Who is rung for withdraws its own asking, and no other's: all who
+//! sleep hear the same bell.
 //!
-//! Orders: a writer shows its record, then looks at the word, with no fence in between, so the look may be ahead of the record by as
-//! long as a store stays in a processor. The reader asks, and looks for records [`QUIET_NS`] later. A writer whose look missed the asking
-//! has shown its record by then; every later one rings. `models` has this, with what passes for that time.
+//! Orders: a writer shows its record, then looks at the word, with no fence in between, so the look
+//! may be ahead of the record by as long as a store stays in a processor. The reader asks, and
+//! looks for records [`QUIET_NS`] later. A writer whose look missed the asking has shown its record
+//! by then; every later one rings. `models` has this, with what passes for that time.
 
 use crate::moment::Source;
 use baton_shm::sync::{AtomicU64, Ordering};
 use std::cell::Cell;
 
-/// A thread that has rung does not ring again within this, and who has asked looks once more after it.
+/// A thread that has rung does not ring again within this, and who has asked looks once more after
+/// it.
 pub(crate) const QUIET_NS: u64 = 1_000_000;
 /// How long a reader stays awake for whom nothing comes.
 const LINGER_NS: u64 = 100_000_000;
@@ -92,7 +96,8 @@ impl Asked {
         for (word, own) in
             [(&self.counter, until.counter), (&self.monotonic_ns, until.monotonic_ns)]
         {
-            // Pairs with nothing: a reader that has asked is woken by what it is told, not by this word.
+            // Pairs with nothing: a reader that has asked is woken by what it is told, not by this
+            // word.
             let _ = word.compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -111,8 +116,9 @@ pub(crate) struct Rung {
 }
 
 impl Rung {
-    /// Whether it may ring now, and then does. What is skipped was shown before the clock was read, so whoever was told the last time,
-    /// or has asked since, sees it when they look [`QUIET_NS`] later.
+    /// Whether it may ring now, and then does. What is skipped was shown before the clock was read,
+    /// so whoever was told the last time, or has asked since, sees it when they look [`QUIET_NS`]
+    /// later.
     pub fn is_due(&self, now_ns: u64) -> bool {
         let is_due = now_ns >= self.at_ns.get() + QUIET_NS;
         if is_due {
@@ -158,7 +164,8 @@ impl Rest {
         *self = Rest::Asked { at_ns: now_ns };
     }
 
-    /// What to do after a look that began at `looked_at_ns` and found nothing. It does not look more often than every `least_ns`.
+    /// What to do after a look that began at `looked_at_ns` and found nothing. It does not look
+    /// more often than every `least_ns`.
     pub fn next(&mut self, looked_at_ns: u64, now_ns: u64, least_ns: u64) -> Step {
         if let Rest::Asked { at_ns } = *self
             && looked_at_ns >= at_ns + QUIET_NS

@@ -1,8 +1,9 @@
 //! A reader's half of a ring: what is copied out, and what of the copy is believed.
 //!
-//! The writer may be anybody, and may write while we copy. A copy counts as far as the tail, looked at after the copy, has not
-//! passed it; then each record must be sound, the numbers must follow each other, and the last record must end where
-//! the head was. A gap in the numbers is allowed where records were overwritten, and tells how many.
+//! The writer may be anybody, and may write while we copy. A copy counts as far as the tail, looked
+//! at after the copy, has not passed it; then each record must be sound, the numbers must follow
+//! each other, and the last record must end where the head was. A gap in the numbers is allowed
+//! where records were overwritten, and tells how many.
 
 use crate::memory::{Unreadable, View};
 use crate::moment::Sample;
@@ -80,7 +81,8 @@ impl Cursor {
     }
 }
 
-/// Copies what comes next, in so many attempts, and moves the cursor past it. What the batch had is gone.
+/// Copies what comes next, in so many attempts, and moves the cursor past it. What the batch had is
+/// gone.
 pub(crate) fn take(
     view: &mut View<'_>,
     (capacity, attempts): (u64, usize),
@@ -97,7 +99,8 @@ pub(crate) fn take(
             return Ok(cursor.give_up(head));
         }
         let start = cursor.position.max(tail);
-        // Else the two are of different times. Or the writer is none of ours, and has nothing to tell.
+        // Else the two are of different times. Or the writer is none of ours, and has nothing to
+        // tell.
         if start < head && head - start <= capacity {
             let copied = copy(view, batch, Copied { start, whole_from: start, head }, capacity)?;
             if let Some(copied) = copied {
@@ -121,7 +124,8 @@ fn copy(
     // Pairs with the release store of the head: what was written before it is there to copy.
     fence(Ordering::Acquire);
     view.copy(start, &mut batch.bytes)?;
-    // Pairs with the release fence of `Ring::make_room`: bytes from after it would show its tail, too.
+    // Pairs with the release fence of `Ring::make_room`: bytes from after it would show its tail,
+    // too.
     fence(Ordering::Acquire);
     let whole_from = view.bounds()?.tail.max(start);
     Ok((whole_from < start + n_bytes).then_some(Copied { whole_from, ..wanted }))
@@ -189,7 +193,8 @@ impl Cursor {
     }
 }
 
-/// The header at this place: `None` if the bytes end before it does, `Some(None)` if it is not sound.
+/// The header at this place: `None` if the bytes end before it does, `Some(None)` if it is not
+/// sound.
 fn header_at(bytes: &[u8], at: usize) -> Option<Option<Header>> {
     let header = bytes.get(at..)?.first_chunk()?;
     Some(Header::decode(header))

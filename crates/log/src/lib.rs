@@ -12,17 +12,20 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Each thread that writes has a ring that it alone writes, in a file of its process. Whoever may read the log's directory reads
-//! all rings, merges them by time, and follows. A writer takes no lock, makes no system call and waits for nobody, but
-//! when its thread gets a ring, and to wake those who follow and have fallen asleep. A real-time thread wakes nobody. See docs/log.md.
+//! Each thread that writes has a ring that it alone writes, in a file of its process. Whoever may
+//! read the log's directory reads all rings, merges them by time, and follows. A writer takes no
+//! lock, makes no system call and waits for nobody, but when its thread gets a ring, and to wake
+//! those who follow and have fallen asleep. A real-time thread wakes nobody. See docs/log.md.
 //!
-//! - [`Logger`], [`Writer`]: writing; [`write()`], [`write_event`]: the same, to the process's own log. Modules in `write`.
+//! - [`Logger`], [`Writer`]: writing; [`write()`], [`write_event`]: the same, to the process's own
+//!   log. Modules in `write`.
 //! - `adapter`: for the crates `log` and `tracing`, by the features of these names.
 //! - [`Reader`]: reading, [`Item`] by [`Item`]. Modules in `read`.
 //! - `bell`: whether writers ring for those who follow.
-//! - `ring`: the writer's half of a ring; `cursor`: a reader's; `memory`: what lies between them; `record`: what is in it. [`moment`]:
-//!   stamps, and what they mean.
-//! - `files`: where all that is, and who may do what with it. [`reclaim()`]: what the dead have left; [`Settings`]: how large.
+//! - `ring`: the writer's half of a ring; `cursor`: a reader's; `memory`: what lies between them;
+//!   `record`: what is in it. [`moment`]: stamps, and what they mean.
+//! - `files`: where all that is, and who may do what with it. [`reclaim()`]: what the dead have
+//!   left; [`Settings`]: how large.
 //!
 //! **Invariant**: neither a writer nor a reader maps what a stranger can shrink.
 

@@ -1,7 +1,7 @@
 //! Where a ring lies, its two positions and its bytes: for its writer, and for a reader.
 //!
-//! A reader does not map it: a map faults where a hostile owner has shrunk the file, a read is short. The kernel copies an aligned
-//! word as a whole, on the processors that we know.
+//! A reader does not map it: a map faults where a hostile owner has shrunk the file, a read is
+//! short. The kernel copies an aligned word as a whole, on the processors that we know.
 //!
 //! Under the model checker `crate::models` has another one of this form, of loom's atomics.
 
@@ -13,7 +13,8 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// One ring's memory, for its writer. Both words lie in the map that all rings of the file have in common.
+/// One ring's memory, for its writer. Both words lie in the map that all rings of the file have in
+/// common.
 pub(crate) struct Memory {
     bytes: Circle,
     head: Held<Own, AtomicU64>,
@@ -40,7 +41,8 @@ impl Memory {
         &self.head
     }
 
-    /// Copies a record to a position: its header and whatever else is always as long, its tag, its message.
+    /// Copies a record to a position: its header and whatever else is always as long, its tag, its
+    /// message.
     #[inline]
     pub fn write<const N: usize>(
         &self,
@@ -74,7 +76,8 @@ impl View<'_> {
         Ok(Bounds { tail: word(0), head: word(8) })
     }
 
-    /// Bytes from a position on, modulo the capacity, which they do not exceed: any mixture of what is being written.
+    /// Bytes from a position on, modulo the capacity, which they do not exceed: any mixture of what
+    /// is being written.
     pub fn copy(&mut self, position: u64, into: &mut [u8]) -> Result<(), Unreadable> {
         let at = position % self.capacity;
         let until_end = usize::try_from(self.capacity - at).unwrap_or(usize::MAX);

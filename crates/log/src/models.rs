@@ -10,7 +10,8 @@ use crate::ring::{Entry, Ring};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
-/// The model of [`crate::memory`]: bytes in words, each of which may be read before or after it is written.
+/// The model of [`crate::memory`]: bytes in words, each of which may be read before or after it is
+/// written.
 pub(crate) struct Memory {
     shared: Arc<Shared>,
 }
@@ -96,7 +97,8 @@ fn write(ring: &mut Ring, number: u64) {
     ring.append(&entry);
 }
 
-/// Numbers of the records that a look finds, and how many it says are lost; each is checked to be whole.
+/// Numbers of the records that a look finds, and how many it says are lost; each is checked to be
+/// whole.
 fn look(shared: &Shared, cursor: &mut Cursor) -> Vec<u64> {
     let mut batch = Batch::default();
     let mut known = Vec::new();
@@ -115,8 +117,8 @@ fn look(shared: &Shared, cursor: &mut Cursor) -> Vec<u64> {
 
 const MARK: u64 = 0x0101_0101_0101_0101;
 
-/// A writer that goes round and over what a reader copies. What the reader has is whole, and with what it knows to be lost
-/// it is everything, in order.
+/// A writer that goes round and over what a reader copies. What the reader has is whole, and with
+/// what it knows to be lost it is everything, in order.
 fn check(n_words: usize, n_before: u64, n_meanwhile: u64) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 20_000;

@@ -1,8 +1,9 @@
 //! Time: what a writer stamps with, and what a reader makes of a stamp.
 //!
-//! A stamp costs one read of one clock. What it means is told by *samples*: pairs of a stamp and the kernel's clocks, which a ring has at
-//! the beginning of each of its parts and once a second. A reader draws a line from the sample before a record to the one
-//! after it, or to its own. So no rate has to be known in advance, and a wall clock that is set is seen within a second.
+//! A stamp costs one read of one clock. What it means is told by *samples*: pairs of a stamp and
+//! the kernel's clocks, which a ring has at the beginning of each of its parts and once a second. A
+//! reader draws a line from the sample before a record to the one after it, or to its own. So no
+//! rate has to be known in advance, and a wall clock that is set is seen within a second.
 
 use baton_shm::clock;
 
@@ -80,7 +81,8 @@ impl Source {
         }
     }
 
-    /// Now, by all clocks. Of a few attempts the one that took least: another thread may run in between.
+    /// Now, by all clocks. Of a few attempts the one that took least: another thread may run in
+    /// between.
     pub fn sample(self) -> Sample {
         let attempt = || {
             let before = self.stamp();
@@ -119,7 +121,8 @@ impl Sample {
         self.stamp.saturating_add(period.unwrap_or(FIRST_PERIOD))
     }
 
-    /// A stamp that is later than a later sample, on the line through both. On none, if they are one.
+    /// A stamp that is later than a later sample, on the line through both. On none, if they are
+    /// one.
     pub(crate) fn beyond(self, later: Sample, stamp: u64) -> Sample {
         let length = u128::from(later.monotonic_ns.saturating_sub(self.monotonic_ns));
         let whole = u128::from(later.stamp.saturating_sub(self.stamp));
@@ -133,7 +136,8 @@ impl Sample {
         }
     }
 
-    /// When a stamp was taken, that lies between this sample and a later one. Whatever the stamp, the answer does, too.
+    /// When a stamp was taken, that lies between this sample and a later one. Whatever the stamp,
+    /// the answer does, too.
     pub fn date(self, later: Sample, stamp: u64) -> Moment {
         let length = later.monotonic_ns.saturating_sub(self.monotonic_ns);
         let whole = later.stamp.saturating_sub(self.stamp);

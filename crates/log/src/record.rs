@@ -5,7 +5,8 @@
 //!   8  kind, priority, sequence (48 bits, above them)
 //!  16  thread   4
 //!  20  bytes of what follows 2, of the tag among them 2
-//!  24  tag, message; or event tag 4, payload; or a sample's two clocks; or nothing that means anything, in a gap
+//!  24  tag, message; or event tag 4, payload; or a sample's two clocks; a gap's mean
+//!      nothing
 //! ```
 
 use crate::buffer::Priority;
@@ -15,7 +16,8 @@ use crate::moment::Sample;
 pub(crate) const HEADER_BYTES: usize = 24;
 /// Most bytes that Android's logger entries have beside their header.
 pub const MAX_PAYLOAD_BYTES: usize = 4068;
-/// Most bytes of tag and message together: an entry has a priority and two ends of strings with them.
+/// Most bytes of tag and message together: an entry has a priority and two ends of strings with
+/// them.
 pub const MAX_TEXT_BYTES: usize = MAX_PAYLOAD_BYTES - 3;
 /// Most bytes of a record.
 pub(crate) const MAX_RECORD_BYTES: usize = record_bytes(MAX_PAYLOAD_BYTES);
@@ -147,7 +149,8 @@ pub(crate) fn encode_sample(sample: &Sample, sequence: u64) -> [u8; SAMPLE_RECOR
     bytes
 }
 
-/// The header of a gap of so many bytes, a multiple of 8, no fewer than a header has. It has the number of the record that comes next.
+/// The header of a gap of so many bytes, a multiple of 8, no fewer than a header has. It has the
+/// number of the record that comes next.
 pub(crate) fn encode_gap(bytes: usize, sequence: u64) -> [u8; HEADER_BYTES] {
     let left = (bytes - HEADER_BYTES) as u16;
     Header { stamp: 0, sequence, kind: Kind::Gap, thread: 0, bytes: left, tag_bytes: 0 }.encode()

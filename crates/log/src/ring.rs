@@ -6,16 +6,18 @@
 //!                    | ^boundary  ^boundary           a sample begins there
 //! ```
 //!
-//! Positions only grow. What lies between tail and head is records, each whole. The writer moves the tail before it
-//! writes where the oldest ones lay, to a *boundary*, of which it remembers some, so that it need not read
-//! what it has written; then it writes, then it moves the head. A reader that finds the tail unmoved after it has copied has whole records.
+//! Positions only grow. What lies between tail and head is records, each whole. The writer moves
+//! the tail before it writes where the oldest ones lay, to a *boundary*, of which it remembers
+//! some, so that it need not read what it has written; then it writes, then it moves the head. A
+//! reader that finds the tail unmoved after it has copied has whole records.
 //!
-//! A record that would lie on two pages leaves a *gap* at the first one's end instead. A store that reaches over a page's end
-//! takes a processor as long as a third of a record does, and a boundary is due at the ends of pages anyway.
+//! A record that would lie on two pages leaves a *gap* at the first one's end instead. A store that
+//! reaches over a page's end takes a processor as long as a third of a record does, and a boundary
+//! is due at the ends of pages anyway.
 //!
-//! Orders: the tail's store, a release fence, then bytes; the reader's copy, an acquire fence, then its load of
-//! the tail. Bytes, then the head's release store; the reader's acquire load, then its copy. Killed between
-//! any two of these the writer leaves a ring of whole records.
+//! Orders: the tail's store, a release fence, then bytes; the reader's copy, an acquire fence, then
+//! its load of the tail. Bytes, then the head's release store; the reader's acquire load, then its
+//! copy. Killed between any two of these the writer leaves a ring of whole records.
 
 use crate::memory::Memory;
 use crate::moment::Sample;
@@ -25,7 +27,8 @@ use baton_shm::sync::{Ordering, fence};
 /// Boundaries begin such parts of the capacity. More of them cost the writer time: see ADR 0022.
 pub(crate) const N_PARTS: u64 = 16;
 const PAGE_BYTES: u64 = 4096;
-/// Records of more bytes may lie on two pages: gaps for them would be large, and it is little beside what they take to copy.
+/// Records of more bytes may lie on two pages: gaps for them would be large, and it is little
+/// beside what they take to copy.
 const MOST_ON_A_PAGE: usize = 512;
 /// More than there ever are between tail and head.
 const MAX_BOUNDARIES: usize = 2 * N_PARTS as usize;
@@ -111,7 +114,8 @@ impl Ring {
                 self.forget_boundary();
             }
             self.memory.tail().store(self.tail, Ordering::Relaxed);
-            // Pairs with the acquire fence of `cursor::take`: who copies what is written from now on sees the tail.
+            // Pairs with the acquire fence of `cursor::take`: who copies what is written from now
+            // on sees the tail.
             fence(Ordering::Release);
         }
         if gap > 0 {
@@ -123,8 +127,9 @@ impl Ring {
         }
     }
 
-    /// How much of the page to leave, so that such a record lies on one. What is less than a header cannot be left, and need not: nothing
-    /// but headers, of which each word lies on one page, reaches over the page's end then.
+    /// How much of the page to leave, so that such a record lies on one. What is less than a header
+    /// cannot be left, and need not: nothing but headers, of which each word lies on one page,
+    /// reaches over the page's end then.
     #[inline]
     fn gap_before(&self, record_bytes: usize) -> usize {
         let room = (PAGE_BYTES - self.position % PAGE_BYTES) as usize;
@@ -132,7 +137,8 @@ impl Ring {
         if may_leave && record_bytes > room { room } else { 0 }
     }
 
-    /// Until where records may be written without [`Ring::make_room`], once there is one of so many bytes.
+    /// Until where records may be written without [`Ring::make_room`], once there is one of so many
+    /// bytes.
     #[inline]
     pub fn limit(&self, record_bytes: usize) -> u64 {
         let page = self.end_of(record_bytes).next_multiple_of(PAGE_BYTES);

@@ -43,7 +43,8 @@ fn as_soon_as_there_is_a_directory_readers_are_told() {
     assert_eq!(messages(&mut Reader::open(&path).unwrap()), told);
 }
 
-/// A process with room for a file and no ring, if this is one: a limit of its files' size stands for a full memory.
+/// A process with room for a file and no ring, if this is one: a limit of its files' size stands
+/// for a full memory.
 #[test]
 fn one_without_room() {
     let Some(directory) = task(DIRECTORY) else { return };

@@ -1,4 +1,5 @@
-//! How many instructions a record takes, its copy included: counted by valgrind's callgrind, which does not waver as a clock does.
+//! How many instructions a record takes, its copy included: counted by valgrind's callgrind, which
+//! does not waver as a clock does.
 //!
 //! The test starts itself under valgrind with two numbers of records, and divides the difference.
 
@@ -6,7 +7,8 @@ use baton_log::{Buffer, Options, Priority};
 use std::hint::black_box;
 use std::process::{Command, ExitCode};
 
-/// What a record may take: one whose tag its writer knows when it is compiled, and one of which nothing is known.
+/// What a record may take: one whose tag its writer knows when it is compiled, and one of which
+/// nothing is known.
 const BOUNDS: [(&str, u64); 2] = [("constant", 93), ("unknown", 136)];
 const RECORDS: [u64; 2] = [10_000, 110_000];
 const MESSAGE: &[u8] = b"Partition (blkdev 179:1), 7946240 secs (3880 MB) type 0xb\n";

@@ -1,7 +1,9 @@
-//! Writers that are killed at any instant: no record is torn, invented, or lost without being counted.
+//! Writers that are killed at any instant: no record is torn, invented, or lost without being
+//! counted.
 //!
-//! Each record says which writer wrote it, its number there, and bytes that follow from those. Each writer tells, past the log,
-//! how many it has written. `LOG_STORM_RECORDS=100000000` for that many, `SEED=n` for one round of them.
+//! Each record says which writer wrote it, its number there, and bytes that follow from those. Each
+//! writer tells, past the log, how many it has written. `LOG_STORM_RECORDS=100000000` for that
+//! many, `SEED=n` for one round of them.
 
 mod support;
 
@@ -105,7 +107,8 @@ impl Tally {
         self.seen += 1;
     }
 
-    /// What is known of a writer after its end is all that it had written, and at most one that it had not yet told of.
+    /// What is known of a writer after its end is all that it had written, and at most one that it
+    /// had not yet told of.
     fn check(&self, written: [u64; N_WRITERS]) {
         let mut known = [0; N_WRITERS];
         for ring in self.rings.values().filter(|ring| ring.next > 0) {
@@ -123,7 +126,8 @@ fn counts(file: &File) -> [u64; N_WRITERS] {
     std::array::from_fn(|writer| u64::from_le_bytes(bytes[8 * writer..][..8].try_into().unwrap()))
 }
 
-/// One process, killed after some records, and read meanwhile and afterwards. Says how many it wrote.
+/// One process, killed after some records, and read meanwhile and afterwards. Says how many it
+/// wrote.
 fn round(directory: &Path, seed: u64) -> u64 {
     let file = directory.join(COUNTS);
     let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(file);

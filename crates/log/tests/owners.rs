@@ -12,7 +12,8 @@ use support::{Log, Process, files, in_a_child, messages, open, say, task, tell, 
 const DIRECTORY: &str = "LOG_OWNERS_DIRECTORY";
 const CHILD: &str = "LOG_OWNERS_CHILD";
 
-/// Another process that logs, if this is one. With a child, it leaves one that has not executed anything.
+/// Another process that logs, if this is one. With a child, it leaves one that has not executed
+/// anything.
 #[test]
 fn another() {
     let Some(directory) = task(DIRECTORY) else { return };

@@ -1,4 +1,5 @@
-//! A real-time thread makes no system call for a record, whoever follows, and is followed all the same.
+//! A real-time thread makes no system call for a record, whoever follows, and is followed all the
+//! same.
 
 mod support;
 

@@ -1,5 +1,6 @@
-//! What a log on a disk has from before the machine's last start. No test restarts the machine: files are made to say that they are of
-//! another start, by the number that the kernel has given to this one.
+//! What a log on a disk has from before the machine's last start. No test restarts the machine:
+//! files are made to say that they are of another start, by the number that the kernel has given to
+//! this one.
 
 mod support;
 
@@ -11,7 +12,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use support::{files, messages, open, say};
 
-/// Where a file says of which start it is, and where its first ring has its first sample's CLOCK_MONOTONIC.
+/// Where a file says of which start it is, and where its first ring has its first sample's
+/// CLOCK_MONOTONIC.
 const BOOT_AT: u64 = 104;
 const FIRST_MONOTONIC_AT: u64 = 135_168 + 24;
 
@@ -21,7 +23,8 @@ fn file_of(directory: &Path, known: &[String]) -> (File, String) {
     (file, name)
 }
 
-/// A process's log of one message, of a start with this number, whose file was changed last at this time.
+/// A process's log of one message, of a start with this number, whose file was changed last at this
+/// time.
 fn log_of_start(directory: &Path, start: u8, changed_s: i64, message: &str) -> File {
     let known = files(directory);
     let logger = open(directory);

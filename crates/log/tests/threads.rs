@@ -102,7 +102,8 @@ fn a_signal_handler_may_write_while_its_thread_does() {
     let write =
         || baton_log::write(Buffer::Main, Priority::Info, b"thread", b"not yet interrupted");
     write();
-    // SAFETY: a handler that does what this crate promises to work in handlers, for a signal that this thread alone is sent.
+    // SAFETY: a handler that does what this crate promises to work in handlers, for a signal that
+    // this thread alone is sent.
     unsafe {
         libc::signal(libc::SIGUSR1, handle as *const () as libc::sighandler_t);
     }

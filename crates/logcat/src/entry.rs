@@ -97,7 +97,8 @@ pub struct Shown<'a> {
 }
 
 impl From<&Record<'_>> for Entry {
-    /// The writer's process and user are those that the reader has found out, the thread is what the writer says.
+    /// The writer's process and user are those that the reader has found out, the thread is what
+    /// the writer says.
     fn from(record: &Record<'_>) -> Entry {
         let body = match record.content {
             Content::Text { priority, tag, message } => {
@@ -124,7 +125,8 @@ impl From<baton_log::Priority> for Level {
 }
 
 impl Entry {
-    /// Its words; `None` for an event whose values make no sense, which Android does not show either.
+    /// Its words; `None` for an event whose values make no sense, which Android does not show
+    /// either.
     pub fn shown<'a>(&'a self, tags: &'a Tags, style: event::Style) -> Option<Shown<'a>> {
         match &self.body {
             Body::Text { level, tag, message } => Some(Shown {

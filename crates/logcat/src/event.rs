@@ -5,12 +5,14 @@
 //!   string 02 | u32 bytes | bytes                  list  03 | i8 count | values
 //! ```
 //!
-//! Little-endian. A payload is one value, most often a list. The text is `5`, `words`, `[0,words,[1]]`;
-//! with `-v descriptive` each value goes by what the tags file says of it: `[User=0,PID=1234]`.
+//! Little-endian. A payload is one value, most often a list. The text is `5`, `words`,
+//! `[0,words,[1]]`; with `-v descriptive` each value goes by what the tags file says of it:
+//! `[User=0,PID=1234]`.
 //!
-//! A description is `(name|type|unit)`: type 1 to 5 for int, long, string, list and float, unit 2 for
-//! bytes, 3 for milliseconds, 6 for percent, s for seconds, and others without a text of their own.
-//! The first value that is not of its description's type ends the descriptions, not the values.
+//! A description is `(name|type|unit)`: type 1 to 5 for int, long, string, list and float, unit 2
+//! for bytes, 3 for milliseconds, 6 for percent, s for seconds, and others without a text of their
+//! own. The first value that is not of its description's type ends the descriptions, not the
+//! values.
 
 mod description;
 mod text;

@@ -73,8 +73,8 @@ impl Format {
         Format { verb, stamp, color: false, uid: false, printable: false, events }
     }
 
-    /// Takes `-v`'s words, which stand between commas, colons or blanks. Says whether a verb was among
-    /// them.
+    /// Takes `-v`'s words, which stand between commas, colons or blanks. Says whether a verb was
+    /// among them.
     ///
     /// # Errors
     /// The first word that is unknown.

@@ -8,12 +8,14 @@
 //!     +--wire--> bytes                -B, and liblog's readers
 //! ```
 //!
-//! - [`entry`]: one entry, wherever it comes from. [`wire`]: its bytes as Android's readers get them.
+//! - [`entry`]: one entry, wherever it comes from. [`wire`]: its bytes as Android's readers get
+//!   them.
 //! - [`event`]: binary payloads; [`tags`]: what their numbers mean.
-//! - [`mod@format`]: `-v`; [`mod@line`]: the text itself; [`printable`]: escapes; [`stamp`]: times in it.
+//! - [`mod@format`]: `-v`; [`mod@line`]: the text itself; [`printable`]: escapes; [`stamp`]: times
+//!   in it.
 //! - [`proto`]: protocol buffers. [`syslog`]: datagrams of other programs.
-//! - [`filter`]: filterspecs. [`time`]: `-t TIME`; [`resume`]: where a file ends. [`size`]: `-G SIZE`. [`divider`]: lines between
-//!   buffers.
+//! - [`filter`]: filterspecs. [`time`]: `-t TIME`; [`resume`]: where a file ends. [`size`]: `-G
+//!   SIZE`. [`divider`]: lines between buffers.
 //!
 //! Source: the text of Android's liblog as it is printed, held byte for byte by the golden files in
 //! `tests/golden`.

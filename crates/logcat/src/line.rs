@@ -5,8 +5,8 @@
 //!   ESC[32m I/Tag     (  12): words                  ESC[0m \n
 //! ```
 //!
-//! Each line of a message has both, but with `long` the whole message has them once. Neither is longer
-//! than [`MAX_BYTES`]: what a longer tag leaves no room for is missing.
+//! Each line of a message has both, but with `long` the whole message has them once. Neither is
+//! longer than [`MAX_BYTES`]: what a longer tag leaves no room for is missing.
 
 use crate::entry::{Entry, Level, Shown};
 use crate::format::{Format, Verb};

@@ -1,8 +1,10 @@
-//! An entry as `logcat --proto` prints it: `LogcatEntryProto` of Android's logcat.proto, with its size before it.
+//! An entry as `logcat --proto` prints it: `LogcatEntryProto` of Android's logcat.proto, with its
+//! size before it.
 //!
 //! ```text
 //!   u64 bytes, little-endian; then fields, each with its number:
-//!   1 seconds  2 nanoseconds  3 priority  4 uid  5 pid  6 tid  7 tag, NUL  8 message  9 program, if it is known
+//!   1 seconds  2 nanoseconds  3 priority  4 uid  5 pid  6 tid  7 tag, NUL  8 message
+//!   9 program, if it is known
 //! ```
 
 use crate::entry::{Entry, Shown};

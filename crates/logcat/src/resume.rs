@@ -1,7 +1,7 @@
 //! Where to go on in a log that an earlier run has written to a file: behind its latest time.
 //!
-//! Lines of `-v time`, `threadtime` and their modifiers begin with a time. Those of other formats do
-//! not, and are not resumed.
+//! Lines of `-v time`, `threadtime` and their modifiers begin with a time. Those of other formats
+//! do not, and are not resumed.
 
 use crate::time;
 use jiff::tz::TimeZone;

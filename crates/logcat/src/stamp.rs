@@ -71,7 +71,8 @@ impl Stamp {
     }
 }
 
-/// Date and time of day with four digits for the year, and the distance from UTC with a blank before.
+/// Date and time of day with four digits for the year, and the distance from UTC with a blank
+/// before.
 fn calendar(time: Duration, zone: &TimeZone) -> Option<(String, String)> {
     let seconds = i64::try_from(time.as_secs()).ok()?;
     let zoned = Timestamp::from_second(seconds).ok()?.to_zoned(zone.clone());

@@ -5,8 +5,8 @@
 //!   RFC 5424   <34>1 2003-10-11T22:14:15.003Z host su 1024 ID47 [data]... words
 //! ```
 //!
-//! What is neither is words. The sender's time and host are passed over: the log has a clock of its own, and it is one
-//! machine's.
+//! What is neither is words. The sender's time and host are passed over: the log has a clock of its
+//! own, and it is one machine's.
 
 use baton_log::{Buffer, Priority};
 
@@ -225,7 +225,10 @@ mod tests {
             Info,
             ("myproc", Some(8710), words),
         );
-        let data = r#"[exampleSDID@32473 iut="3" eventSource="App\]" eventID="1011"][examplePriority@32473 class="high"]"#;
+        let data = concat!(
+            r#"[exampleSDID@32473 iut="3" eventSource="App\]" eventID="1011"]"#,
+            r#"[examplePriority@32473 class="high"]"#
+        );
         let head = "<165>1 2003-10-11T22:14:15.003Z mymachine.example.com evntslog - ID47";
         check(&format!("{head} {data} words"), Main, Info, ("evntslog", None, "words"));
         check(&format!("{head} {data}"), Main, Info, ("evntslog", None, ""));

@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn a_file() {
-        let text = "# event tags\n\n42 answer (to life the universe etc|3)\n  314\tpi  # no values\n\
+        let text = "# event tags\n\n42 answer (to life the universe etc|3)\n  314\tpi  # no \
+            values\n\
                     30014 am_proc_start (User|1|5),(PID|1|5)\n42 other\n";
         let tags = Tags::parse(text).unwrap();
         let tag = |name: &str, format: &str| Tag { name: name.into(), format: format.into() };

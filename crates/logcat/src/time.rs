@@ -1,5 +1,5 @@
-//! `-t TIME` and `-T TIME`: `MM-DD hh:mm:ss.mmm`, with the year before it, or seconds since 1970. The
-//! fraction may be missing.
+//! `-t TIME` and `-T TIME`: `MM-DD hh:mm:ss.mmm`, with the year before it, or seconds since 1970.
+//! The fraction may be missing.
 
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;

@@ -52,8 +52,8 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
     out
 }
 
-/// Entries that lie one after the other. What is none is passed over: the beginning of a ring may have overwritten the
-/// first one.
+/// Entries that lie one after the other. What is none is passed over: the beginning of a ring may
+/// have overwritten the first one.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     rest: &'a [u8],
@@ -138,8 +138,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Android's reading: the tag ends at a NUL or, if there is none, at the first byte that no tag has. `None` for what is
-    /// less than a level and two ends.
+    /// Android's reading: the tag ends at a NUL or, if there is none, at the first byte that no tag
+    /// has. `None` for what is less than a level and two ends.
     pub fn find(payload: &[u8]) -> Option<Parts> {
         let rest = payload.get(1..).filter(|_| payload.len() >= 3)?;
         let is_odd = |byte: &u8| !(b'!'..0x7f).contains(byte) || *byte == b':';

@@ -140,7 +140,8 @@ fn long_with_users_between_dividers() {
     assert_eq!(seen.map(|line| line.is_some()), [true, true, false]);
 }
 
-/// A user with a short name is called by it. The form is that of the logs that Memfault's agent reads.
+/// A user with a short name is called by it. The form is that of the logs that Memfault's agent
+/// reads.
 #[test]
 fn users_by_name() {
     let body = words('I', "chatty", "uid=0(root) logd identical 11 lines");
@@ -148,7 +149,8 @@ fn users_by_name() {
     check(
         &root,
         "threadtime,nsec,UTC,year,uid",
-        "2021-01-18 12:33:17.718860224 +0000  root     9     9 I chatty  : uid=0(root) logd identical 11 lines\n",
+        "2021-01-18 12:33:17.718860224 +0000  root     9     9 I chatty  : uid=0(root) logd \
+         identical 11 lines\n",
     );
     check(&root, "brief,uid", "I/chatty  ( root:    9): uid=0(root) logd identical 11 lines\n");
 }
@@ -191,8 +193,10 @@ fn printable() {
 /// A telephone of Qualcomm's, in an article on its event log, and the lines of AOSP's tags file.
 #[test]
 fn events() {
-    let tags = "30014 am_proc_start (User|1|5),(PID|1|5),(UID|1|5),(Process Name|3),(Type|3),(Component|3)\n\
-                30047 am_pss (Pid|1|5),(UID|1|5),(Process Name|3),(Pss|2|2),(Uss|2|2),(SwapPss|2|2)\n";
+    let tags = "30014 am_proc_start (User|1|5),(PID|1|5),(UID|1|5),(Process \
+        Name|3),(Type|3),(Component|3)\n\
+                30047 am_pss (Pid|1|5),(UID|1|5),(Process \
+                Name|3),(Pss|2|2),(Uss|2|2),(SwapPss|2|2)\n";
     let tags = Tags::parse(tags).unwrap();
     let int = |number: i32| [&[0][..], &number.to_le_bytes()].concat();
     let long = |number: i64| [&[1][..], &number.to_le_bytes()].concat();
@@ -234,10 +238,12 @@ fn events() {
     let size = entry("2019-06-27T18:08:58.175", 1144, 1469, Body::Event { tag: 30047, payload });
     assert_eq!(
         print(&size, "threadtime", &tags),
-        "06-27 18:08:58.175  1144  1469 I am_pss  : [21625,1000,com.qti.csm,4843520,3465216,101376]\n"
+        "06-27 18:08:58.175  1144  1469 I am_pss  : \
+         [21625,1000,com.qti.csm,4843520,3465216,101376]\n"
     );
     assert_eq!(
         print(&size, "tag,descriptive", &tags),
-        "I/am_pss  : [Pid=21625,UID=1000,Process Name=com.qti.csm,Pss=4730KB,Uss=3384KB,SwapPss=99KB]\n"
+        "I/am_pss  : [Pid=21625,UID=1000,Process \
+         Name=com.qti.csm,Pss=4730KB,Uss=3384KB,SwapPss=99KB]\n"
     );
 }

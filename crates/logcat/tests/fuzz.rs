@@ -1,4 +1,5 @@
-//! The fuzz target's body on the corpus, and on bytes from a seeded generator: `FUZZ_RUNS=n` inputs, `SEED=n` for one.
+//! The fuzz target's body on the corpus, and on bytes from a seeded generator: `FUZZ_RUNS=n`
+//! inputs, `SEED=n` for one.
 
 #[path = "../../../fuzz/bodies/input.rs"]
 #[allow(dead_code, reason = "not every choice is made")]

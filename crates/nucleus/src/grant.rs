@@ -6,9 +6,9 @@
 //!                            \__ while the caller waits for this thread and nobody else __/
 //! ```
 //!
-//! **Invariant**: the memory is reached only by `copy_nonoverlapping` in kernel code, in the time in which its
-//! owner's kernel cannot let the owner go on: within one kernel because it is that kernel's own
-//! code, between kernels because the envelope says `Copying` (`cluster::envelope`).
+//! **Invariant**: the memory is reached only by `copy_nonoverlapping` in kernel code, in the time
+//! in which its owner's kernel cannot let the owner go on: within one kernel because it is that
+//! kernel's own code, between kernels because the envelope says `Copying` (`cluster::envelope`).
 
 use crate::tcb::Utcb;
 use std::marker::PhantomData;

@@ -1,9 +1,9 @@
 //! A thread's side of its kernel: what code that runs in a thread can do.
 //!
-//! **Preemption.** The tick takes the processor from a thread only at a system call, unless its code
-//! has said that it may be interrupted anywhere ([`Here::preemptible`]). All threads of a kernel are
-//! one OS thread to the C library and to `thread_local!`: code that was interrupted within `malloc`
-//! must not see another thread enter it.
+//! **Preemption.** The tick takes the processor from a thread only at a system call, unless its
+//! code has said that it may be interrupted anywhere ([`Here::preemptible`]). All threads of a
+//! kernel are one OS thread to the C library and to `thread_local!`: code that was interrupted
+//! within `malloc` must not see another thread enter it.
 
 mod others;
 
@@ -216,8 +216,8 @@ impl Here {
     /// Does something that the tick may interrupt anywhere, to let other threads run.
     ///
     /// # Safety
-    /// What runs here, [`Here::hold`] apart, neither allocates nor frees, touches no `thread_local!`, and
-    /// calls no function of a library that does, or that takes a lock.
+    /// What runs here, [`Here::hold`] apart, neither allocates nor frees, touches no
+    /// `thread_local!`, and calls no function of a library that does, or that takes a lock.
     pub unsafe fn preemptible<R>(&mut self, act: impl FnOnce(&mut Here) -> R) -> R {
         let before = self.set_preemptible(true);
         let result = act(self);

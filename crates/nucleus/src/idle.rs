@@ -1,5 +1,5 @@
-//! What a kernel does that has nothing to do: it looks for letters for a while, if it was asked to, and
-//! sleeps in the OS until a descriptor, a deadline or another kernel wakes it.
+//! What a kernel does that has nothing to do: it looks for letters for a while, if it was asked to,
+//! and sleeps in the OS until a descriptor, a deadline or another kernel wakes it.
 
 use crate::cluster::Seat;
 use crate::kernel::next_deadline_ns;

@@ -8,8 +8,8 @@
 //!  thread <-- assembly ------ next thread
 //! ```
 //!
-//! **Invariant**: a reference to the state or the side lives within one function of this file, never
-//! across a switch: the threads are other users of the same memory.
+//! **Invariant**: a reference to the state or the side lives within one function of this file,
+//! never across a switch: the threads are other users of the same memory.
 
 use crate::cluster::Seat;
 use crate::cluster::bell::Knocker;
@@ -48,10 +48,11 @@ pub struct Options {
     pub tick: Option<Duration>,
     /// A timeslice.
     pub slice_ticks: u32,
-    /// The processor that the kernel's OS thread is bound to while it runs. `None`: it is left as it is.
+    /// The processor that the kernel's OS thread is bound to while it runs. `None`: it is left as
+    /// it is.
     pub processor: Option<usize>,
-    /// How long a kernel of a cluster that has nothing to do keeps its processor, to look for messages
-    /// of others, before it sleeps.
+    /// How long a kernel of a cluster that has nothing to do keeps its processor, to look for
+    /// messages of others, before it sleeps.
     pub spin: Duration,
 }
 
@@ -102,8 +103,8 @@ impl<K: Variant> Kernel<K> {
         Kernel::with_state(state, None, options)
     }
 
-    /// A kernel without threads whose threads reach those of its cluster, and they them. The cluster says
-    /// how many there may be.
+    /// A kernel without threads whose threads reach those of its cluster, and they them. The
+    /// cluster says how many there may be.
     ///
     /// # Errors
     /// As for `new`.
@@ -161,9 +162,9 @@ impl<K: Variant> Kernel<K> {
         Ok(kernel)
     }
 
-    /// Other OS threads interrupt this kernel from now on: `take` says by which interrupts, as bits by their
-    /// numbers, since it was asked last. It is asked when the kernel begins to run, and when it has been nudged. The
-    /// kernel does not wait for them: that is for whoever runs it.
+    /// Other OS threads interrupt this kernel from now on: `take` says by which interrupts, as bits
+    /// by their numbers, since it was asked last. It is asked when the kernel begins to run, and
+    /// when it has been nudged. The kernel does not wait for them: that is for whoever runs it.
     pub fn listen(&mut self, take: impl FnMut() -> u64 + 'static) {
         self.doors.side.0.get_mut().outside = Outside::new(take);
     }
@@ -191,8 +192,8 @@ impl<K: Variant> Kernel<K> {
         Ok(id)
     }
 
-    /// Runs the threads on this OS thread until none can run any more, whatever comes: in a cluster,
-    /// until none of any kernel can. So kernels of a cluster run at the same time.
+    /// Runs the threads on this OS thread until none can run any more, whatever comes: in a
+    /// cluster, until none of any kernel can. So kernels of a cluster run at the same time.
     ///
     /// # Panics
     /// If the OS thread cannot be bound to its processor.
@@ -245,9 +246,10 @@ unsafe impl<K: Variant> Send for Portable<K> {}
 
 impl<K: Variant> Portable<K> {
     /// # Safety
-    /// Whenever [`Portable::run_on`] returns, each thread of the kernel waits where it does not matter on which OS
-    /// thread it goes on, or goes on on the same one: it has no part of what that one has for itself, and whatever
-    /// its code keeps may be sent to another thread. It has no ticks, no times and no cluster, which are one OS thread's.
+    /// Whenever [`Portable::run_on`] returns, each thread of the kernel waits where it does not
+    /// matter on which OS thread it goes on, or goes on on the same one: it has no part of what
+    /// that one has for itself, and whatever its code keeps may be sent to another thread. It has
+    /// no ticks, no times and no cluster, which are one OS thread's.
     pub unsafe fn new(kernel: Box<Kernel<K>>) -> Portable<K> {
         Portable(kernel)
     }

@@ -4,14 +4,15 @@
 //! - [`variant`]: the kernels that there are. [`state`]: what all of them do, without stacks and
 //!   clocks. [`statistics`]: what it counts.
 //! - [`kernel`]: a state on an OS thread; [`here`]: as its threads see it. `switch`: the assembly;
-//!   `stack`, `signals`, `timer`, `interrupts`, `idle`: what it needs of the system; [`outside`]: other
-//!   OS threads; [`side`]: where that is kept.
+//!   `stack`, `signals`, `timer`, `interrupts`, `idle`: what it needs of the system; [`outside`]:
+//!   other OS threads; [`side`]: where that is kept.
 //! - [`registers`]: where a thread goes on. [`cluster`]: kernels that reach each other.
 //! - [`tcb`], [`ready_queue`], [`send_queue`], [`heap`], [`list`], [`bitmap`]: what it is made of.
-//! - [`thread_id`], [`message`], [`request`], [`grant`]: the words that threads and kernel exchange.
+//! - [`thread_id`], [`message`], [`request`], [`grant`]: the words that threads and kernel
+//!   exchange.
 //!
-//! **Invariant**: `state` and what it is made of have no `unsafe`; the assembly changes nothing that
-//! the state could not have changed the same way.
+//! **Invariant**: `state` and what it is made of have no `unsafe`; the assembly changes nothing
+//! that the state could not have changed the same way.
 
 pub mod bitmap;
 pub mod cluster;

@@ -1,5 +1,5 @@
-//! What is outside of a kernel: other OS threads, which interrupt it. Whoever runs the kernel says what they want of
-//! it, and waits when it has nothing to do.
+//! What is outside of a kernel: other OS threads, which interrupt it. Whoever runs the kernel says
+//! what they want of it, and waits when it has nothing to do.
 
 use crate::cluster::bell::Knocker;
 use crate::cluster::lent::Lent;
@@ -31,8 +31,9 @@ impl fmt::Debug for Outside {
     }
 }
 
-/// Makes a kernel look for interrupts, from any OS thread, though its threads run: a strict one between two
-/// IPCs, any other when a thread next enters it. One that is gone is not reached, and that is all.
+/// Makes a kernel look for interrupts, from any OS thread, though its threads run: a strict one
+/// between two IPCs, any other when a thread next enters it. One that is gone is not reached, and
+/// that is all.
 #[derive(Clone, Debug)]
 pub struct Nudge(Arc<Lent<Knocker>>);
 

@@ -1,4 +1,5 @@
-//! Where a thread that does not run goes on, and how another one changes that (L4's ExchangeRegisters).
+//! Where a thread that does not run goes on, and how another one changes that (L4's
+//! ExchangeRegisters).
 //!
 //! ```text
 //!  Tcb.resume          the instruction that it goes on with
@@ -6,8 +7,8 @@
 //!  Utcb                its message registers
 //! ```
 //!
-//! There are no flags among them: an IPC keeps none, as a call of a function keeps none. What the user
-//! means by a thread is its user word (`Request::ExchangeUserWord`).
+//! There are no flags among them: an IPC keeps none, as a call of a function keeps none. What the
+//! user means by a thread is its user word (`Request::ExchangeUserWord`).
 
 use crate::grant::{Access, GrantError, Part, RawGrant};
 use crate::list::Slot;
@@ -125,8 +126,8 @@ unsafe fn copy<K: Variant>(
     let place = state.open_grant(state.decision.current, owner, part)?;
     let (local, place, bytes) = (local as *mut u8, place as *mut u8, part.bytes as usize);
     // SAFETY: the caller's promise for one side. The other one is within a slice that its owner has
-    // borrowed for the time of its wait, shared if it is to be read and alone if it is to be written;
-    // the wait does not end before `close_grant`. The two are different threads' borrows.
+    // borrowed for the time of its wait, shared if it is to be read and alone if it is to be
+    // written; the wait does not end before `close_grant`. The two are different threads' borrows.
     unsafe {
         match part.access {
             Access::Read => std::ptr::copy_nonoverlapping(place, local, bytes),

@@ -49,7 +49,8 @@ impl Side {
         self.pool.pop().map_or_else(|| Stack::new(self.stack_bytes), Ok)
     }
 
-    /// A thread goes on on a stack of the pool, and what is on its own stays there. Says where that begins.
+    /// A thread goes on on a stack of the pool, and what is on its own stays there. Says where that
+    /// begins.
     pub(crate) fn change_stack(&mut self, slot: Slot) -> Option<usize> {
         let stack = self.pool.pop()?;
         let top = stack.top();

@@ -93,7 +93,8 @@ pub trait Variant: Clone + std::fmt::Debug + 'static {
 }
 
 macro_rules! kernels {
-    ($($(#[$doc:meta])* $name:ident = $text:literal, $queue:ty { $($item:ident: $kind:ty = $value:expr),* };)*) => { $(
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $queue:ty {
+        $($item:ident: $kind:ty = $value:expr),* };)*) => { $(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $name;
@@ -111,7 +112,8 @@ kernels! {
     /// The assembly path for the common call and reply; otherwise as [`Slowpath`].
     Fastpath = "Fastpath", Fifo { PATH: Path = Path::Open, ASSEMBLY: Assembly = Assembly::Direct };
     /// Decisions in the IPC path itself.
-    Slowpath = "Slowpath", Fifo { PATH: Path = Path::Open, QUEUEING: Queueing = Queueing::HalfLazy };
+    Slowpath = "Slowpath", Fifo { PATH: Path = Path::Open,
+        QUEUEING: Queueing = Queueing::HalfLazy };
     /// Direct process switch and lazy queueing, by the interface.
     DirectLazy = "Direct/Lazy", Fifo {};
     /// Direct process switch without lazy queueing.
@@ -119,7 +121,8 @@ kernels! {
     /// Lazy queueing without direct process switch.
     StrictLazy = "Strict/Lazy", Fifo { SWITCHING: Switching = Switching::Strict };
     /// Neither.
-    StrictEager = "Strict/Eager", Fifo { SWITCHING: Switching = Switching::Strict, QUEUEING: Queueing = Queueing::Eager };
+    StrictEager = "Strict/Eager", Fifo { SWITCHING: Switching = Switching::Strict,
+        QUEUEING: Queueing = Queueing::Eager };
     /// [`DirectLazy`] with a send queue that is scanned.
     IpcScan = "IPC-Scan", Scanned {};
     /// [`DirectLazy`] with a send queue in order.
@@ -129,7 +132,8 @@ kernels! {
     /// Strict priorities, inherited through calls, in constant time and with bounded delays.
     StrictPlus = "Strict+", Bitmap {
         SWITCHING: Switching = Switching::Strict, QUEUEING: Queueing = Queueing::Exact,
-        INHERITANCE: Inheritance = Inheritance::ThroughCalls, PREEMPTION: Preemption = Preemption::BetweenIpcs,
+        INHERITANCE: Inheritance = Inheritance::ThroughCalls,
+            PREEMPTION: Preemption = Preemption::BetweenIpcs,
         ASSEMBLY: Assembly = Assembly::Strict
     };
 }

@@ -1,6 +1,7 @@
-//! Kernels of a cluster on random histories. Everybody looks after each step: then it is the model that says
-//! what becomes of every thread. Or late, at random: then it is what is true of all messages
-//! (`model::traffic`). With an argument, as many of both for each kernel, or for one of this name:
+//! Kernels of a cluster on random histories. Everybody looks after each step: then it is the model
+//! that says what becomes of every thread. Or late, at random: then it is what is true of all
+//! messages (`model::traffic`). With an argument, as many of both for each kernel, or for one of
+//! this name:
 //! `cargo test --release -p baton-nucleus --test between -- 1000000`.
 
 mod model;

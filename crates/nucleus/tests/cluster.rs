@@ -178,7 +178,8 @@ fn is_end(cause: Cause) -> bool {
     matches!(cause, Cause::Ended | Cause::NoPartner)
 }
 
-/// A server that answers once and then fails, while one client waits for the answer and others to be heard.
+/// A server that answers once and then fails, while one client waits for the answer and others to
+/// be heard.
 #[test]
 fn partners_of_a_thread_that_fails_are_told_in_all_kernels() {
     fn in_kernel<K: Variant>(fail: fn(), expected: fn(&Failure) -> bool) {
@@ -280,7 +281,8 @@ fn notices_reach_threads_of_other_kernels() {
     each_kernel!(K => in_kernel::<K>());
 }
 
-/// A thread that does not enter its kernel is interrupted for a higher one that another kernel calls.
+/// A thread that does not enter its kernel is interrupted for a higher one that another kernel
+/// calls.
 #[test]
 fn a_call_from_another_kernel_interrupts_a_lower_thread() {
     let [here, there] = two();

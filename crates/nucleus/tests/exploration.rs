@@ -1,5 +1,5 @@
-//! Every history of three threads, up to a depth, on every kernel and the model. With an argument, to
-//! that depth: `cargo test --release -p baton-nucleus --test exploration -- 5`.
+//! Every history of three threads, up to a depth, on every kernel and the model. With an argument,
+//! to that depth: `cargo test --release -p baton-nucleus --test exploration -- 5`.
 
 mod model;
 

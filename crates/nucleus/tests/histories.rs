@@ -1,5 +1,6 @@
 //! Every kernel's state beside the model, on random histories. With an argument, as many for each
-//! kernel, or for one of this name: `cargo test --release -p baton-nucleus --test histories -- 1000000`.
+//! kernel, or for one of this name: `cargo test --release -p baton-nucleus --test histories --
+//! 1000000`.
 
 mod model;
 
@@ -9,8 +10,9 @@ use model::history::{self, N_THREADS, Random};
 use model::pair::Pair;
 
 const N_STEPS: u64 = 60;
-/// Seeds whose histories a kernel once played wrong, beyond those that are played without argument: two
-/// deadlines at once, and the second took a priority back that had been lent to the first's thread.
+/// Seeds whose histories a kernel once played wrong, beyond those that are played without argument:
+/// two deadlines at once, and the second took a priority back that had been lent to the first's
+/// thread.
 const FOUND: [u64; 1] = [745_900];
 
 fn play<K: Variant>(seed: u64) -> u64 {
@@ -46,6 +48,7 @@ fn main() {
     each_kernel!(K => if name.as_ref().is_none_or(|name| name == K::NAME) {
         let n_inversions = play_all::<K>(n_histories);
         let per_cent = n_inversions as f64 * 100.0 / (n_histories * N_STEPS) as f64;
-        println!("{}: {n_histories} histories, a lower thread runs after {per_cent:.2} % of steps", K::NAME);
+        println!("{}: {n_histories} histories, a lower thread runs after {per_cent:.2} % of \
+            steps", K::NAME);
     });
 }

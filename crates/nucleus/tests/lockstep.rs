@@ -3,8 +3,9 @@
 //! `cargo test --release -p baton-nucleus --test lockstep -- 1000000`.
 //!
 //! A thread that gets to run tells the oracle so, and what came of its last step; the oracle knows
-//! which models allow for that, and says what the thread does next. When nobody runs, a thread below
-//! all others does, which the models do not know: it ends a wait, and ends the history at last.
+//! which models allow for that, and says what the thread does next. When nobody runs, a thread
+//! below all others does, which the models do not know: it ends a wait, and ends the history at
+//! last.
 
 mod model;
 

@@ -20,8 +20,8 @@ impl Drop for Dropped {
     }
 }
 
-/// A thread waits in a call when it is restarted: whom it calls is not bothered any more, and what it
-/// had on its stack is not dropped.
+/// A thread waits in a call when it is restarted: whom it calls is not bothered any more, and what
+/// it had on its stack is not dropped.
 #[test]
 fn a_thread_that_is_restarted_leaves_its_ipc() {
     fn in_kernel<K: Variant>() {
@@ -92,8 +92,8 @@ fn a_thread_that_is_suspended_stays_so_when_it_is_restarted() {
     each_kernel!(K => in_kernel::<K>());
 }
 
-/// A thread is taken out of a loop in which it enters no kernel, again and again, on fewer stacks than
-/// there would be if one were used twice.
+/// A thread is taken out of a loop in which it enters no kernel, again and again, on fewer stacks
+/// than there would be if one were used twice.
 #[test]
 fn a_thread_that_was_interrupted_is_restarted() {
     let tick = Some(Duration::from_micros(200));

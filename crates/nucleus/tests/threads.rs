@@ -103,7 +103,8 @@ fn a_thread_that_fails_ends_alone_and_its_partners_are_told() {
     });
 }
 
-/// Two threads that let the tick take the processor, until each has seen the other run several times.
+/// Two threads that let the tick take the processor, until each has seen the other run several
+/// times.
 fn take_turns(here: &mut Here, turns: &[Cell<u64>; 2], number: usize) {
     // SAFETY: it adds to cells that are there, and nothing else.
     unsafe {

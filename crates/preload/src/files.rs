@@ -128,7 +128,8 @@ fn tell(error: &OpenError) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     let line = match error {
         OpenError::NoBroker { socket, .. } => format!(
-            "baton: no broker at {socket}: start one with `baton broker` or run the program by `baton run`\n"
+            "baton: no broker at {socket}: start one with `baton broker` or run the program by \
+             `baton run`\n"
         ),
         OpenError::Stranger { .. } => format!("baton: {error}\n"),
         _ => return,
@@ -164,7 +165,8 @@ pub fn directory(argument: &[c_int]) -> c_int {
 }
 
 macro_rules! opens {
-    ($($name:ident($([$before:ident: $kind:ty])? path, flags $(, $mode:ident: $mode_kind:ty)?);)*) => {$(
+    ($($name:ident($([$before:ident: $kind:ty])? path, flags $(,
+        $mode:ident: $mode_kind:ty)?);)*) => {$(
         /// As the C library's.
         ///
         /// # Safety

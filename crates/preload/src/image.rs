@@ -50,11 +50,13 @@ impl fmt::Display for Hopeless {
                 "is statically linked: it finds no Binder device of Baton's (link it dynamically)"
             }
             Hopeless::Fixed => {
-                "is linked to a fixed address: system calls that it makes without the C library find no Binder \
+                "is linked to a fixed address: system calls that it makes without the C library \
+                 find no Binder \
                  device of Baton's (build it position-independent: -pie, for Go -buildmode=pie)"
             }
             Hopeless::Go => {
-                "is a Go program without the C library: it finds no Binder device of Baton's (build it with \
+                "is a Go program without the C library: it finds no Binder device of Baton's \
+                 (build it with \
                  CGO_ENABLED=1 -buildmode=pie, and import \"C\")"
             }
         })

@@ -2,7 +2,8 @@
 //!
 //! `BATON_LOG=LEVEL[,FILE]`: `off`; `warn`, which is the default: what only a broken rule or the
 //! broker's end causes; `debug`: also what happens in the ordinary course, as transactions that
-//! fail. Lines go to standard error, or to the end of FILE; and to Baton's log, for `baton logcat -b system binder`.
+//! fail. Lines go to standard error, or to the end of FILE; and to Baton's log,
+//! for `baton logcat -b system binder`.
 //!
 //! A line is written wherever the driver has one to say: in the SIGSYS handler, which stands in the
 //! place of a system call, or on the control thread, and always under the engine's lock. So it is

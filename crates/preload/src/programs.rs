@@ -106,7 +106,8 @@ unsafe fn look_for(file: *const c_char) {
 }
 
 macro_rules! executes {
-    ($($name:ident by $look:ident($([$before:ident: $kind:ty])? $path:ident $(, $rest:ident: $rest_kind:ty)*);)*) => {$(
+    ($($name:ident by $look:ident($([$before:ident: $kind:ty])? $path:ident $(,
+        $rest:ident: $rest_kind:ty)*);)*) => {$(
         /// As the C library's.
         ///
         /// # Safety

@@ -103,9 +103,11 @@ real! {
     fcntl(fd: c_int, command: c_int, argument: size_t) -> c_int, else -1;
     fcntl64(fd: c_int, command: c_int, argument: size_t) -> c_int, else -1;
     ioctl(fd: c_int, request: c_ulong, argument: size_t) -> c_int, else -1;
-    mmap(address: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t)
+    mmap(address: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int,
+        offset: off_t)
         -> *mut c_void, else libc::MAP_FAILED;
-    mmap64(address: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t)
+    mmap64(address: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int,
+        offset: off_t)
         -> *mut c_void, else libc::MAP_FAILED;
 
     munmap(address: *mut c_void, bytes: size_t) -> c_int, else -1;
@@ -129,17 +131,21 @@ real! {
         -> c_int, else -1;
     __fxstatat64(version: c_int, dir: c_int, path: *const c_char, out: *mut Stat, flags: c_int)
         -> c_int, else -1;
-    statx(dir: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut Statx) -> c_int, else -1;
+    statx(dir: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut Statx) -> c_int,
+        else -1;
     access(path: *const c_char, mode: c_int) -> c_int, else -1;
     euidaccess(path: *const c_char, mode: c_int) -> c_int, else -1;
     eaccess(path: *const c_char, mode: c_int) -> c_int, else -1;
     faccessat(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int, else -1;
     realpath(path: *const c_char, out: *mut c_char) -> *mut c_char, else null_mut();
-    __realpath_chk(path: *const c_char, out: *mut c_char, room: size_t) -> *mut c_char, else null_mut();
+    __realpath_chk(path: *const c_char, out: *mut c_char, room: size_t) -> *mut c_char,
+        else null_mut();
     readlink(path: *const c_char, out: *mut c_char, room: size_t) -> ssize_t, else -1;
     readlinkat(dir: c_int, path: *const c_char, out: *mut c_char, room: size_t) -> ssize_t, else -1;
-    getxattr(path: *const c_char, name: *const c_char, out: *mut c_void, room: size_t) -> ssize_t, else -1;
-    lgetxattr(path: *const c_char, name: *const c_char, out: *mut c_void, room: size_t) -> ssize_t, else -1;
+    getxattr(path: *const c_char, name: *const c_char, out: *mut c_void, room: size_t) -> ssize_t,
+        else -1;
+    lgetxattr(path: *const c_char, name: *const c_char, out: *mut c_void,
+        room: size_t) -> ssize_t, else -1;
     listxattr(path: *const c_char, out: *mut c_char, room: size_t) -> ssize_t, else -1;
     llistxattr(path: *const c_char, out: *mut c_char, room: size_t) -> ssize_t, else -1;
     mount(
@@ -157,14 +163,18 @@ real! {
     chown(path: *const c_char, user: uid_t, group: gid_t) -> c_int, else -1;
     lchown(path: *const c_char, user: uid_t, group: gid_t) -> c_int, else -1;
     fchown(fd: c_int, user: uid_t, group: gid_t) -> c_int, else -1;
-    fchownat(dir: c_int, path: *const c_char, user: uid_t, group: gid_t, flags: c_int) -> c_int, else -1;
+    fchownat(dir: c_int, path: *const c_char, user: uid_t, group: gid_t, flags: c_int) -> c_int,
+        else -1;
 
     poll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int, else -1;
     __poll_chk(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int, room: size_t) -> c_int, else -1;
-    ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int, else -1;
-    __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t)
+    ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec,
+        mask: *const sigset_t) -> c_int, else -1;
+    __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
+        room: size_t)
         -> c_int, else -1;
-    select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval)
+    select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        timeout: *mut timeval)
         -> c_int, else -1;
     pselect(
         count: c_int,
@@ -191,7 +201,8 @@ real! {
         fifth: c_long,
         sixth: c_long
     ) -> c_long, else -1;
-    sched_setscheduler(thread: pid_t, policy: c_int, parameters: *const sched_param) -> c_int, else -1;
+    sched_setscheduler(thread: pid_t, policy: c_int, parameters: *const sched_param) -> c_int,
+        else -1;
     sched_setparam(thread: pid_t, parameters: *const sched_param) -> c_int, else -1;
     pthread_setschedparam(thread: pthread_t, policy: c_int, parameters: *const sched_param)
         -> c_int, else libc::ENOSYS;
@@ -208,7 +219,8 @@ real! {
         routine: size_t,
         argument: *mut c_void
     ) -> c_int, else libc::ENOSYS;
-    thrd_create(thread: *mut pthread_t, routine: size_t, argument: *mut c_void) -> c_int, else THRD_ERROR;
+    thrd_create(thread: *mut pthread_t, routine: size_t, argument: *mut c_void) -> c_int,
+        else THRD_ERROR;
     execve(path: *const c_char, words: Words, environment: Words) -> c_int, else -1;
     execv(path: *const c_char, words: Words) -> c_int, else -1;
     execvp(file: *const c_char, words: Words) -> c_int, else -1;
@@ -229,7 +241,8 @@ real! {
         words: Words,
         environment: Words
     ) -> c_int, else libc::ENOSYS;
-    pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int, else libc::ENOSYS;
+    pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int,
+        else libc::ENOSYS;
 }
 
 /// A system call by the C library's `syscall`: a value, or -1 with an errno.

@@ -217,7 +217,8 @@ pub unsafe extern "C" fn statx(
 }
 
 macro_rules! redirected {
-    ($($name:ident($([$before:ident: $before_kind:ty])? path $(, $after:ident: $kind:ty)*) -> $result:ty;)*) => {$(
+    ($($name:ident($([$before:ident: $before_kind:ty])? path $(,
+        $after:ident: $kind:ty)*) -> $result:ty;)*) => {$(
         /// As the C library's, on the placeholder of a path of ours.
         ///
         /// # Safety
@@ -250,7 +251,8 @@ redirected! {
 }
 
 macro_rules! ignored {
-    ($($name:ident($([$before:ident: $before_kind:ty])? path $(, $after:ident: $kind:ty)*);)*) => {$(
+    ($($name:ident($([$before:ident: $before_kind:ty])? path $(,
+        $after:ident: $kind:ty)*);)*) => {$(
         /// As the C library's; nothing happens to a path of ours.
         ///
         /// # Safety

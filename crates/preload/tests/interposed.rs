@@ -308,7 +308,8 @@ fn a_filter_is_inherited_and_not_stacked() {
     }
 }
 
-/// What a process that breaks a rule, and fails to send, leaves on standard error, in a file, and in the log.
+/// What a process that breaks a rule, and fails to send, leaves on standard error, in a file, and
+/// in the log.
 fn logged(name: &str, setting: Option<&str>) -> [String; 3] {
     let directory = tempfile::tempdir().unwrap();
     let (stderr, file) = (directory.path().join("stderr"), directory.path().join("file"));
@@ -404,7 +405,8 @@ fn a_log_that_nobody_reads_keeps_nobody_waiting() {
     });
 }
 
-/// Each of the C library's functions that change how a thread is scheduled: its next call asks the broker anew.
+/// Each of the C library's functions that change how a thread is scheduled: its next call asks the
+/// broker anew.
 #[test]
 fn a_thread_calls_at_the_priority_that_it_has_got() {
     if outside("a_thread_calls_at_the_priority_that_it_has_got") {

@@ -79,7 +79,8 @@ impl<'a> State<'a> {
             io::ErrorKind::PermissionDenied => Error::Denied {
                 what: "keeping the record of the frequency lock".to_owned(),
                 needs: format!("the right to write {}", paths.state.display()),
-                advice: "run it as root, or make that directory and give it to those who may set frequencies",
+                advice: "run it as root, or make that directory and give it to those who may set \
+                    frequencies",
             },
             _ => Error::system(format!("open {}", paths.state.join("lock").display()), error),
         };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   owner --> baton rt guard --> baton rt guard --apart
-//!               ends at once        says "ready PID", then waits for the owner's end, repairs, ends
+//!               ends at once       says "ready PID", then waits for the owner's end, repairs, ends
 //! ```
 //!
 //! It is a program of its own, because a child of a process with threads can do hardly anything
@@ -56,7 +56,8 @@ pub struct Guardian {
 }
 
 impl Guardian {
-    /// Starts `program`, the `baton` command, as this process's guardian, and returns when it watches.
+    /// Starts `program`, the `baton` command, as this process's guardian, and returns when it
+    /// watches.
     pub fn start(program: &Path, watch: &Watch) -> Result<Guardian, Error> {
         let text = serde_json::to_string(watch).expect("numbers and paths");
         let mut command = Command::new(program);

@@ -56,7 +56,8 @@ mod processor {
     }
 }
 
-/// A process that this thread traces; once it is let go, or this process ends, it runs on by itself.
+/// A process that this thread traces; once it is let go, or this process ends, it runs on by
+/// itself.
 pub(crate) struct Seized {
     pid: i32,
     /// Signals that came meanwhile.

@@ -1,4 +1,5 @@
-//! A process's own side of real time: what it asks of the machine, and how the machine gets it back.
+//! A process's own side of real time: what it asks of the machine, and how the machine gets it
+//! back.
 //!
 //! ```text
 //!   Options --hold()--> Guard            undone when it is dropped
@@ -6,11 +7,13 @@
 //! ```
 //!
 //! - [`Options`] and [`Guard`]: everything at once.
-//! - [`frequency`]: the lock that processes share; [`cpufreq`]: the files behind it; [`holder`]: who has it;
-//!   [`guardian`]: who undoes it for a process that is killed.
-//! - [`idle`]: how deep processors may sleep. [`memory`]: pages that stay, `inject`: in a program that is only about
-//!   to begin. [`oom`]: who is killed when memory runs out. [`schedule`]: priority, processors, timer slack.
-//! - [`status`]: what the machine has and who holds what; [`paths`]: where. [`Error`]: what is missing, and what to do.
+//! - [`frequency`]: the lock that processes share; [`cpufreq`]: the files behind it; [`holder`]:
+//!   who has it; [`guardian`]: who undoes it for a process that is killed.
+//! - [`idle`]: how deep processors may sleep. [`memory`]: pages that stay, `inject`: in a program
+//!   that is only about to begin. [`oom`]: who is killed when memory runs out. [`schedule`]:
+//!   priority, processors, timer slack.
+//! - [`status`]: what the machine has and who holds what; [`paths`]: where. [`Error`]: what is
+//!   missing, and what to do.
 //!
 //! **Invariant**: whatever outlives its process (the processors' frequency alone) is written down
 //! before it is changed. All else the kernel undoes when the process ends.

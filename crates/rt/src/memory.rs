@@ -43,7 +43,8 @@ pub(crate) fn refused(errno: Errno) -> Error {
         Errno::PERM | Errno::NOMEM | Errno::AGAIN => Error::Denied {
             what: "locking the memory".to_owned(),
             needs: "CAP_IPC_LOCK or an RLIMIT_MEMLOCK above the program's size".to_owned(),
-            advice: "run it as root, after `ulimit -l unlimited`, or with LimitMEMLOCK=infinity in its systemd unit",
+            advice: "run it as root, after `ulimit -l unlimited`, or with LimitMEMLOCK=infinity in \
+                its systemd unit",
         },
         _ => Error::system("mlockall", errno),
     }

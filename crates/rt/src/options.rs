@@ -17,7 +17,8 @@ use std::path::PathBuf;
 /// What is asked for. Nothing, at first.
 ///
 /// ```no_run
-/// let guard = baton_rt::Options::new().priority("fifo:80".parse()?).cpus(vec![1]).lock_memory(256 << 10).hold()?;
+/// let options = baton_rt::Options::new().priority("fifo:80".parse()?);
+/// let guard = options.cpus(vec![1]).lock_memory(256 << 10).hold()?;
 /// // ... what must be in time ...
 /// drop(guard);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -39,7 +40,8 @@ pub struct Options {
 /// What was asked for, until it is dropped. It stays with its thread, to which some of it belongs.
 #[derive(Debug)]
 pub struct Guard {
-    // In the order in which they are undone: the priority first, so that nothing else is done at it.
+    // In the order in which they are undone: the priority first, so that nothing else is done at
+    // it.
     _priority: Option<Prioritized>,
     _cpus: Option<Pinned>,
     _slack: Option<Slack>,

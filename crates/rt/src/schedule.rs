@@ -98,8 +98,10 @@ impl Priority {
                     "CAP_SYS_NICE or an RLIMIT_RTPRIO of {sched_priority} ({})",
                     limit()
                 ),
-                advice: "run it as root, after `ulimit -r 99`, or with LimitRTPRIO=99 in its systemd unit; in a \
-                         container with --cap-add SYS_NICE, and of control groups v1 only one with a \
+                advice: "run it as root, after `ulimit -r 99`, or with LimitRTPRIO=99 in its \
+                    systemd unit; in a \
+                         container with --cap-add SYS_NICE, and of control groups v1 only one with \
+                         a \
                          cpu.rt_runtime_us has real-time threads",
             }),
             _ => Err(Error::system(format!("set priority {self}"), error)),

@@ -1,10 +1,10 @@
 //! A futex word that its owner's threads sleep on, and that one stranger may wake.
 //!
-//! Threads of the owner that have nothing to do sleep on the bells of several strangers at once, each
-//! of whom knows its own bell only: whoever can map a word can sleep on it too, and take a wake-up
-//! that was meant for somebody else, but here nobody else's is. The stranger changes nothing on the page, but
-//! it could: the kernel wakes by a map for writing with 700 instructions less. An honest one's wake may find
-//! a sleeper that has announced itself and is not asleep yet:
+//! Threads of the owner that have nothing to do sleep on the bells of several strangers at once,
+//! each of whom knows its own bell only: whoever can map a word can sleep on it too, and take a
+//! wake-up that was meant for somebody else, but here nobody else's is. The stranger changes
+//! nothing on the page, but it could: the kernel wakes by a map for writing with 700 instructions
+//! less. An honest one's wake may find a sleeper that has announced itself and is not asleep yet:
 //!
 //! ```text
 //!   sleeper                               ringer
@@ -15,18 +15,21 @@
 //!
 //! (a)(b) and (c)(d) are separated by SeqCst fences: either the sleeper sees the message in (b) or
 //! the ringer sees the sleeper in (d) (Dekker). `elsewhere` counts all of the owner's sleepers,
-//! also those that sleep on other bells only, and is not the stranger's to write. A ringer whose wake found
-//! nobody must tell the owner by other means; [`Ring::Missed`] and [`Ring::Nobody`] say so. So `slept_on` may
-//! be too small, for an instant in which one sleeper leaves while another one comes.
+//! also those that sleep on other bells only, and is not the stranger's to write. A ringer whose
+//! wake found nobody must tell the owner by other means; [`Ring::Missed`] and [`Ring::Nobody`] say
+//! so. So `slept_on` may be too small, for an instant in which one sleeper leaves while another one
+//! comes.
 //!
-//! The owner believes nothing on the page. How many of its threads sleep there it keeps for itself. Its own
-//! ring changes the word, and a hostile stranger may change it back before a sleeper that has announced
-//! itself has reached the kernel. That sleeper is missed; whoever is in the kernel is woken whatever the word
-//! holds. An owner's ring is therefore repeated some time later if what it was for is still there.
+//! The owner believes nothing on the page. How many of its threads sleep there it keeps for itself.
+//! Its own ring changes the word, and a hostile stranger may change it back before a sleeper that
+//! has announced itself has reached the kernel. That sleeper is missed; whoever is in the kernel is
+//! woken whatever the word holds. An owner's ring is therefore repeated some time later if what it
+//! was for is still there.
 //!
-//! Of a stranger that has been silent for long the owner makes itself free: while `cold` is set, its threads do not
-//! look for this stranger's messages in (b), and the ringer uses other means wherever it would have relied on
-//! that. Here too either the owner sees the message, or the ringer that it has gone cold.
+//! Of a stranger that has been silent for long the owner makes itself free: while `cold` is set,
+//! its threads do not look for this stranger's messages in (b), and the ringer uses other means
+//! wherever it would have relied on that. Here too either the owner sees the message, or the ringer
+//! that it has gone cold.
 
 use crate::futex;
 use crate::sync::{AtomicU32, Ordering, fence, fence_after_update};
@@ -56,7 +59,8 @@ pub enum Sleep {
 }
 
 impl Sleep {
-    /// As sleepers are counted: in the lower half all, in the upper half those that no other word wakes.
+    /// As sleepers are counted: in the lower half all, in the upper half those that no other word
+    /// wakes.
     fn count(self) -> u32 {
         match self {
             Sleep::Alone => ALONE | 1,
@@ -136,8 +140,8 @@ impl<'a> OwnBell<'a> {
         }
     }
 
-    /// Nobody looks for the stranger's messages from now on before they sleep: it tells by other means. False,
-    /// and nothing has changed, if there is one.
+    /// Nobody looks for the stranger's messages from now on before they sleep: it tells by other
+    /// means. False, and nothing has changed, if there is one.
     pub fn cool(self, has_message: impl FnOnce() -> bool) -> bool {
         self.page.cold.store(1, Ordering::Relaxed);
         // Pairs with the fence in `Bell::ring`: either the message is seen here, or the word there.
@@ -149,18 +153,20 @@ impl<'a> OwnBell<'a> {
         cold
     }
 
-    /// Its threads look again, those excepted that find `work` changed: they do as soon as they see it.
+    /// Its threads look again, those excepted that find `work` changed: they do as soon as they see
+    /// it.
     pub fn warm(self) {
         self.page.cold.store(0, Ordering::Release);
     }
 
-    /// After work has been published: wakes every thread that sleeps here or, unless the stranger undoes it,
-    /// is about to. One wake could be the stranger's to take.
+    /// After work has been published: wakes every thread that sleeps here or, unless the stranger
+    /// undoes it, is about to. One wake could be the stranger's to take.
     pub fn ring(self) -> OwnRing {
         self.ring_if(|asleep| asleep != 0)
     }
 
-    /// The same, if somebody sleeps here [alone](Sleep::Alone): others have been woken by the owner's word.
+    /// The same, if somebody sleeps here [alone](Sleep::Alone): others have been woken by the
+    /// owner's word.
     pub fn ring_alone(self) -> OwnRing {
         self.ring_if(|asleep| asleep >= ALONE)
     }
@@ -178,8 +184,8 @@ impl<'a> OwnBell<'a> {
     }
 }
 
-/// Owner: between the announcements of a sleeper, or another SeqCst read-modify-write, and its look for
-/// messages.
+/// Owner: between the announcements of a sleeper, or another SeqCst read-modify-write, and its look
+/// for messages.
 #[inline]
 pub fn look_again() {
     fence_after_update();

@@ -1,14 +1,17 @@
-//! Room for one message that is set aside for one thread: it takes it and gives it back without a lock, until its keeper,
-//! who holds one, wants it for others.
+//! Room for one message that is set aside for one thread: it takes it and gives it back without a
+//! lock, until its keeper, who holds one, wants it for others.
 //!
 //! ```text
-//!   FREE --begin--> FILLING --lie--> LYING --end--> FREE      its thread; with the keeper's lock others may end it, too
-//!   any  --seize--> GONE                                      the keeper, once: what lay there is its own from now on
+//!   FREE --begin--> FILLING --lie--> LYING --end--> FREE
+//!        its thread; with the keeper's lock others may end it, too
+//!   any  --seize--> GONE
+//!        the keeper, once: what lay there is its own from now on
 //! ```
 //!
-//! Memory order: each step releases what was done in the room, and acquires what was done there before. `begin` comes
-//! before [`Pass::enter`](crate::gate::Pass::enter), and `seize` after [`Gate::shut`](crate::gate::Gate::shut), whose fences
-//! separate them: whoever begins and enters either is seized, or does not enter (Dekker).
+//! Memory order: each step releases what was done in the room, and acquires what was done there
+//! before. `begin` comes before [`Pass::enter`](crate::gate::Pass::enter), and `seize` after
+//! [`Gate::shut`](crate::gate::Gate::shut), whose fences separate them: whoever begins and enters
+//! either is seized, or does not enter (Dekker).
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -28,8 +31,8 @@ pub struct Berth {
 pub enum Was {
     /// Nothing.
     Free,
-    /// A message of which not all is there: its thread learns from [`Berth::lie`], or [`Berth::turn_back`], that the room is
-    /// the keeper's.
+    /// A message of which not all is there: its thread learns from [`Berth::lie`], or
+    /// [`Berth::turn_back`], that the room is the keeper's.
     Filling,
     /// A message.
     Lying,
@@ -47,7 +50,8 @@ impl Berth {
         self.word.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Its thread: whether nothing lies there. What is noted beside a room that is free reaches the keeper by `begin`.
+    /// Its thread: whether nothing lies there. What is noted beside a room that is free reaches the
+    /// keeper by `begin`.
     #[inline(always)]
     pub fn is_free(&self) -> bool {
         self.word.load(Ordering::Acquire) == FREE
@@ -65,7 +69,8 @@ impl Berth {
         self.step(FILLING, LYING)
     }
 
-    /// Its thread: the message does not come after all. False if the room has gone, with the message.
+    /// Its thread: the message does not come after all. False if the room has gone, with the
+    /// message.
     pub fn turn_back(&self) -> bool {
         self.step(FILLING, FREE)
     }

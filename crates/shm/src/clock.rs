@@ -1,7 +1,7 @@
 //! The processor's counter, and the kernel's clocks.
 //!
-//! Stamps of different processes are compared, so the counter counts only where the kernel makes its own time of it: it
-//! has then found it to be steady, and the same on all processors.
+//! Stamps of different processes are compared, so the counter counts only where the kernel makes
+//! its own time of it: it has then found it to be steady, and the same on all processors.
 
 use rustix::time::ClockId;
 
@@ -24,7 +24,8 @@ fn since_zero_ns(clock: ClockId) -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// CLOCK_MONOTONIC in nanoseconds, by a system call: what a clock costs that has no page in user space.
+/// CLOCK_MONOTONIC in nanoseconds, by a system call: what a clock costs that has no page in user
+/// space.
 pub fn now_ns_by_system_call() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes the time into a structure of ours, and cannot fail to.

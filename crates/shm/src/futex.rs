@@ -174,7 +174,8 @@ pub fn lend(word: &AtomicU32, timeout: core::time::Duration) -> Lent {
     }
 }
 
-/// Gives a word back that the calling thread owns, to whoever waits for it. Of another one's nothing changes.
+/// Gives a word back that the calling thread owns, to whoever waits for it. Of another one's
+/// nothing changes.
 #[cfg(not(loom))]
 pub fn give_back(word: &AtomicU32, owner: u32) {
     use crate::sync::Ordering;

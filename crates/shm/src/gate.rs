@@ -1,12 +1,12 @@
 //! A gate that threads pass without a lock, and that its keeper shuts on them.
 //!
 //! Whoever passes does so by what the keeper's state was at some epoch, and marks on a word of its
-//! own what it is about. The keeper, before it changes that state or looks at it as a whole, shuts the gate and
-//! then seizes what is under way; from then on that is the state's, and its thread finds so
-//! when it leaves.
+//! own what it is about. The keeper, before it changes that state or looks at it as a whole, shuts
+//! the gate and then seizes what is under way; from then on that is the state's, and its thread
+//! finds so when it leaves.
 //!
-//! On a passer's [`Way`] stand two gates: everybody's, and one that is shut for what concerns this way alone. The
-//! keeper then need seize those only who have noted such an errand.
+//! On a passer's [`Way`] stand two gates: everybody's, and one that is shut for what concerns this
+//! way alone. The keeper then need seize those only who have noted such an errand.
 //!
 //! ```text
 //!   passer                              keeper, one at a time
@@ -80,7 +80,8 @@ impl Way<'_> {
 }
 
 impl Pass {
-    /// Passer: enters on an errand, not 0 and less than 2^30. False if a gate of the way has been shut since
+    /// Passer: enters on an errand, not 0 and less than 2^30. False if a gate of the way has been
+    /// shut since
     /// `epoch`: leave at once, and undo what a keeper has made of it if that says so.
     #[inline(always)]
     pub fn enter(&self, way: Way<'_>, epoch: u64, errand: u32) -> bool {
@@ -108,8 +109,9 @@ impl Pass {
         self.word.store(0, Ordering::Release);
     }
 
-    /// Keeper: whether one who may have entered before the gate was shut has not come out. What it has noted of its errand is
-    /// read after this: it may be of one that has begun meanwhile, and then this one is over.
+    /// Keeper: whether one who may have entered before the gate was shut has not come out. What it
+    /// has noted of its errand is read after this: it may be of one that has begun meanwhile, and
+    /// then this one is over.
     pub fn is_inside(&self) -> bool {
         // Pairs with the release in `enter`, too.
         self.word.load(Ordering::Acquire) != 0

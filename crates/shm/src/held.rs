@@ -1,4 +1,5 @@
-//! A reference into something that is shared, with the share that keeps it there: found once, followed often.
+//! A reference into something that is shared, with the share that keeps it there: found once,
+//! followed often.
 
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -29,7 +30,8 @@ impl<O, T> Deref for Held<O, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: borrowed from the owner, which stays where it is, and whom nobody changes while we have a share.
+        // SAFETY: borrowed from the owner, which stays where it is, and whom nobody changes while
+        // we have a share.
         unsafe { self.part.as_ref() }
     }
 }

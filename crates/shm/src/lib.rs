@@ -1,15 +1,17 @@
 //! Shared memory between processes that do not trust each other.
 //!
 //! - [`mapping`]: memfds that cannot shrink, and maps of them that no Rust reference points into.
-//! - [`own`]: maps of a named file that this process alone writes; [`held`]: a word in one of them, found once.
+//! - [`own`]: maps of a named file that this process alone writes; [`held`]: a word in one of them,
+//!   found once.
 //! - [`wiped`]: memory that a child of fork finds zero; [`forks`]: whether this is one.
 //! - [`mailbox`]: one word that says whether a message lies beside it, and who waits for it.
 //! - [`ring`]: bytes in order from one writer to one reader.
 //! - [`bell`]: a futex that strangers may wake and only its owner changes.
 //! - [`gate`]: passed without a lock, shut by whoever holds one.
-//! - [`berth`]: room that is one thread's without a lock; [`standing`]: whether it has to ask who holds one.
-//! - [`lock`]: whoever holds it runs at the priority of whoever waits; for threads of one process, which
-//!   [`thread`] knows.
+//! - [`berth`]: room that is one thread's without a lock; [`standing`]: whether it has to ask who
+//!   holds one.
+//! - [`lock`]: whoever holds it runs at the priority of whoever waits; for threads of one process,
+//!   which [`thread`] knows.
 //! - [`clock`]: the processor's counter and the kernel's clocks.
 //! - [`futex`]: the waits under all of these.
 //!

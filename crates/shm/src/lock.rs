@@ -1,24 +1,27 @@
 //! A lock whose holder runs at the priority of a real-time thread that waits for it.
 //!
 //! ```text
-//!   word   0, or the holder's thread id, with the kernel's mark for waiters: as its priority-inheriting
-//!          futexes have it
+//!   word   0, or the holder's thread id, with the kernel's mark for waiters, in the form of its
+//!          priority-inheriting futexes
 //!   bed    1 while ordinary threads sleep on it, or are about to
 //! ```
 //!
-//! Without a contender either way is one compare-and-swap. A real-time thread waits in the kernel on `word`: the
-//! holder inherits its priority, and hands the lock to the highest waiter. So does a thread that holds another
-//! lock, as somebody may wait for that one with a priority for it to pass on. To hand a lock to a thread that
-//! has yet to wake up keeps it from everybody who runs, which costs nine calls in ten where many contend; hence
-//! all others wait on `bed`, and take the lock when they are awake, if nobody was faster.
+//! Without a contender either way is one compare-and-swap. A real-time thread waits in the kernel
+//! on `word`: the holder inherits its priority, and hands the lock to the highest waiter. So does a
+//! thread that holds another lock, as somebody may wait for that one with a priority for it to pass
+//! on. To hand a lock to a thread that has yet to wake up keeps it from everybody who runs, which
+//! costs nine calls in ten where many contend; hence all others wait on `bed`, and take the lock
+//! when they are awake, if nobody was faster.
 //!
-//! Memory order: letting go releases, by the swap here or in the kernel, to the acquire of who takes it. A fence on
-//! either side between `word` and `bed` (Dekker): whoever lets go sees that somebody went to bed, or that
-//! one sees that the lock is free.
+//! Memory order: letting go releases, by the swap here or in the kernel, to the acquire of who
+//! takes it. A fence on either side between `word` and `bed` (Dekker): whoever lets go sees that
+//! somebody went to bed, or that one sees that the lock is free.
 //!
-//! **Invariant**: a word that is not 0 names a thread of this process that has a [`Guard`] of this lock.
+//! **Invariant**: a word that is not 0 names a thread of this process that has a [`Guard`] of this
+//! lock.
 //!
-//! A panic leaves it usable, unlike std's: whoever panics under it had better not have broken what it guards.
+//! A panic leaves it usable, unlike std's: whoever panics under it had better not have broken what
+//! it guards.
 
 use crate::futex;
 use crate::sync::{AtomicU32, LOOKS, Ordering, fence_after_update, spin_loop};
@@ -58,8 +61,8 @@ impl<T> Lock<T> {
     /// Waits until nobody else holds it.
     ///
     /// # Panics
-    /// The calling thread holds it and is a real-time one or holds another lock, or a thread that has ended
-    /// holds it.
+    /// The calling thread holds it and is a real-time one or holds another lock, or a thread that
+    /// has ended holds it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         let holder = thread::id();
@@ -75,7 +78,8 @@ impl<T> Lock<T> {
         self.take(holder).then(|| self.guard(holder))
     }
 
-    /// Whether a real-time thread waits for it, or one that holds another lock: whoever holds it long is to let go.
+    /// Whether a real-time thread waits for it, or one that holds another lock: whoever holds it
+    /// long is to let go.
     #[inline]
     pub fn is_awaited(&self) -> bool {
         self.word.load(Ordering::Relaxed) & futex::WAITERS != 0

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bit 0 FULL     set by the writer when the area is complete; cleared by the reader
-//!   bit 1 WAITING  set by the reader before it sleeps on the word; cleared by it after that, or with FULL
+//!   bit 1 WAITING  set by the reader before it sleeps; cleared after that, or with FULL
 //!   bit 2 NUDGED   set by the reader's own process: something else wants this thread
 //!   bit 3 CLOSED   set by the reader: nobody will take a message here any more
 //!   bit 4 POLLING  set by the reader: tell me by other means (its socket), I do not sleep here
@@ -78,7 +78,8 @@ impl<'a> Mailbox<'a> {
     /// Writer: the area is complete. Wakes the reader if it sleeps on the word.
     #[inline(always)]
     pub fn post(self) -> Reader {
-        // Release pairs with the acquire in `look` and `wait`. An addition says what there was in one instruction; an
+        // Release pairs with the acquire in `look` and `wait`. An addition says what there was in
+        // one instruction; an
         // `or` that does so reads the word first, and that fetches its line from the reader twice.
         match self.word.fetch_add(FULL, Ordering::AcqRel) {
             // Whom nobody need wake, in one comparison each.
@@ -111,8 +112,8 @@ impl<'a> Mailbox<'a> {
         if before & POLLING != 0 { Reader::Polling } else { Reader::Elsewhere }
     }
 
-    /// There was a message, and the addition has changed other bits: they become what they were, and everybody is told,
-    /// whatever the reader has seen in between.
+    /// There was a message, and the addition has changed other bits: they become what they were,
+    /// and everybody is told, whatever the reader has seen in between.
     #[cold]
     fn post_again(self, before: u32) -> Reader {
         self.word.fetch_sub(FULL, Ordering::AcqRel);
@@ -166,8 +167,8 @@ impl<'a> Mailbox<'a> {
         !self.is_empty() || self.word.fetch_and(!WATCHED, Ordering::AcqRel) & FULL != 0
     }
 
-    /// Reader: from now on it alone takes what comes here, until [`Mailbox::leave`]. False if there is a
-    /// message already, of which others have been told.
+    /// Reader: from now on it alone takes what comes here, until [`Mailbox::leave`]. False if there
+    /// is a message already, of which others have been told.
     pub fn attend(self) -> bool {
         let attended = |word| (word & FULL == 0).then_some(word | ATTENDED);
         let attends = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, attended).is_ok();
@@ -183,8 +184,8 @@ impl<'a> Mailbox<'a> {
         self.word.load(Ordering::Acquire) & ATTENDED != 0
     }
 
-    /// Writer: sleeps until a reader attends, at most `timeout`. `Err` after that, or after a signal; a reader
-    /// that wants its writer to wait can have it do so for that long.
+    /// Writer: sleeps until a reader attends, at most `timeout`. `Err` after that, or after a
+    /// signal; a reader that wants its writer to wait can have it do so for that long.
     pub fn await_attendant(self, timeout: Option<Duration>) -> Result<(), Wait> {
         loop {
             let word = self.word.load(Ordering::Acquire);
@@ -210,8 +211,8 @@ impl<'a> Mailbox<'a> {
         self.wait_unless(timeout, || false)
     }
 
-    /// The same, unless there is something else, which whoever makes it so nudges the reader for: it is
-    /// looked for once the reader can be seen to wait.
+    /// The same, unless there is something else, which whoever makes it so nudges the reader for:
+    /// it is looked for once the reader can be seen to wait.
     #[inline(always)]
     pub fn wait_unless(
         self,

@@ -153,7 +153,8 @@ impl<const BYTES: usize> Mapping<BYTES> {
 /// Copies the first and the last so many bytes.
 ///
 /// # Safety
-/// Of `bytes` that are valid at both places, which do not overlap: at least so many, and at most twice as many.
+/// Of `bytes` that are valid at both places, which do not overlap: at least so many, and at most
+/// twice as many.
 #[inline(always)]
 unsafe fn copy_twice<const PART: usize>(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise; either part lies within.

@@ -1,4 +1,5 @@
-//! The protocols under the model checker: `RUSTFLAGS="--cfg loom" cargo test -p baton-shm --release`.
+//! The protocols under the model checker:
+//! `RUSTFLAGS="--cfg loom" cargo test -p baton-shm --release`.
 //!
 //! A futex is modelled as the kernel has it: check and sleep are one step against every wake.
 
@@ -411,7 +412,8 @@ fn bounded() -> loom::model::Builder {
     model
 }
 
-/// A stranger that changes both words back at the worst instant delays a sleeper's wake up to the next ring.
+/// A stranger that changes both words back at the worst instant delays a sleeper's wake up to the
+/// next ring.
 #[test]
 fn a_ring_that_the_stranger_undoes_is_heard_when_it_is_repeated() {
     bounded().check(|| {
@@ -435,7 +437,8 @@ fn a_ring_that_the_stranger_undoes_is_heard_when_it_is_repeated() {
     });
 }
 
-/// A stranger that publishes as it goes cold: the owner has seen the message, or the stranger that it is to tell.
+/// A stranger that publishes as it goes cold: the owner has seen the message, or the stranger that
+/// it is to tell.
 #[test]
 fn a_message_of_a_stranger_that_goes_cold_is_seen_or_told_of() {
     loom::model(|| {
@@ -452,7 +455,8 @@ fn a_message_of_a_stranger_that_goes_cold_is_seen_or_told_of() {
     });
 }
 
-/// Of two sleepers one leaves while the other comes: a ringer that sees nobody here sees one elsewhere.
+/// Of two sleepers one leaves while the other comes: a ringer that sees nobody here sees one
+/// elsewhere.
 #[test]
 fn a_sleeper_that_comes_as_another_one_leaves_is_not_overlooked() {
     bounded().check(|| {
@@ -538,7 +542,8 @@ fn whoever_is_inside_a_gate_that_shuts_is_seized_or_turns_back() {
     });
 }
 
-/// A keeper that shuts one way alone finds who is inside by it, though it leaves alone who has noted another.
+/// A keeper that shuts one way alone finds who is inside by it, though it leaves alone who has
+/// noted another.
 #[test]
 fn whoever_is_inside_a_way_that_is_shut_is_seized_or_turns_back() {
     const ERRAND: u32 = 7;

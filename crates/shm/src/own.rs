@@ -1,9 +1,11 @@
 //! Memory of a file that this process writes and others read.
 //!
-//! Such a file has a name, so it cannot be sealed. Only its owner's user can shrink it, which would end the writer by
-//! SIGBUS; that user can end it anyway. Readers of another user do not map it: see the log's reader.
+//! Such a file has a name, so it cannot be sealed. Only its owner's user can shrink it, which would
+//! end the writer by SIGBUS; that user can end it anyway. Readers of another user do not map it:
+//! see the log's reader.
 //!
-//! **Invariant**: no Rust reference or slice points into an [`Own`], but for atomics; a child of fork does not have it.
+//! **Invariant**: no Rust reference or slice points into an [`Own`], but for atomics; a child of
+//! fork does not have it.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -19,8 +21,8 @@ pub struct Own {
     mapped_bytes: usize,
 }
 
-// SAFETY: the base address is valid in every thread, and all access is by atomics or by copies of bytes that have
-// no Rust owner.
+// SAFETY: the base address is valid in every thread, and all access is by atomics or by copies of
+// bytes that have no Rust owner.
 unsafe impl Send for Own {}
 // SAFETY: as above.
 unsafe impl Sync for Own {}
@@ -60,7 +62,8 @@ impl Own {
         Ok(own)
     }
 
-    /// Makes a range present, so that the first write to it is no fault. Where the kernel cannot (before Linux 5.14), it is one.
+    /// Makes a range present, so that the first write to it is no fault. Where the kernel cannot
+    /// (before Linux 5.14), it is one.
     pub fn populate(&self, offset: usize, bytes: usize) {
         let at = self.at(offset, bytes);
         // SAFETY: our own map; its bytes stay what they are.
@@ -108,7 +111,8 @@ impl Own {
     }
 }
 
-/// Bytes that are mapped two times in a row, as many as a power of two: whatever begins in them goes on behind its end.
+/// Bytes that are mapped two times in a row, as many as a power of two: whatever begins in them
+/// goes on behind its end.
 #[derive(Debug)]
 pub struct Circle {
     bytes: Own,
@@ -136,7 +140,8 @@ impl Circle {
         self.mask + 1
     }
 
-    /// Copies some bytes to a position, modulo the capacity, one after the other. The first two are short: they are not worth a call.
+    /// Copies some bytes to a position, modulo the capacity, one after the other. The first two are
+    /// short: they are not worth a call.
     ///
     /// # Panics
     /// If they are more than [`Circle::MOST_AT_ONCE`].
@@ -151,7 +156,8 @@ impl Circle {
         let bytes = N.saturating_add(second.len()).saturating_add(third.len());
         // A constant, which callers often know to hold.
         assert!(bytes <= Circle::MOST_AT_ONCE, "more than there is room for");
-        // SAFETY: below the capacity, and mapped for as many bytes again. Slices of ours never overlap a map that nobody borrows.
+        // SAFETY: below the capacity, and mapped for as many bytes again. Slices of ours never
+        // overlap a map that nobody borrows.
         unsafe {
             let to = self.bytes.base.as_ptr().add(position as usize & self.mask);
             to.cast::<[u8; N]>().write_unaligned(*first);

@@ -1,14 +1,16 @@
-//! A thread that goes on by what it once knew of itself, without the lock under which others change that, until one of them has news
-//! for it.
+//! A thread that goes on by what it once knew of itself, without the lock under which others change
+//! that, until one of them has news for it.
 //!
 //! ```text
 //!   bit 0 HERE   set by the thread before it waits, cleared by it when it goes about something
 //!   bit 1 NEWS   set by whoever, under the lock, has changed what the thread goes by
 //! ```
 //!
-//! One word, and read-modify-writes: who sets NEWS second sees that the thread waits, and wakes it by what it sleeps on; who sets HERE
-//! second sees the news. The word it sleeps on may be a stranger's to write. So the thread looks for news once more when it
-//! can be seen to wait ([`Mailbox::wait_unless`](crate::mailbox::Mailbox::wait_unless)), and then sleeps through no wake.
+//! One word, and read-modify-writes: who sets NEWS second sees that the thread waits, and wakes it
+//! by what it sleeps on; who sets HERE second sees the news. The word it sleeps on may be a
+//! stranger's to write. So the thread looks for news once more when it can be seen to wait
+//! ([`Mailbox::wait_unless`](crate::mailbox::Mailbox::wait_unless)), and then sleeps through no
+//! wake.
 
 use crate::sync::{AtomicU32, Ordering, fence_after_update};
 
@@ -54,7 +56,8 @@ impl Standing {
     /// Whoever has news, with the lock, once it is there: before the thread is woken.
     pub fn tell(&self) {
         self.word.fetch_or(NEWS, Ordering::SeqCst);
-        // Pairs with the fence in `wait_unless`: either the thread sees the news there, or who wakes it comes after it.
+        // Pairs with the fence in `wait_unless`: either the thread sees the news there, or who
+        // wakes it comes after it.
         fence_after_update();
     }
 

@@ -1,4 +1,5 @@
-//! What the calling thread is to its locks: a number, how many it holds, and whether it is in a hurry.
+//! What the calling thread is to its locks: a number, how many it holds, and whether it is in a
+//! hurry.
 
 #[cfg(loom)]
 pub use crate::models::{held, id, is_real_time};
@@ -15,8 +16,9 @@ mod here {
         static HELD: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// The calling thread's id in its pid namespace, without a system call but for the first. A child of fork
-    /// has its own; one that was made past the C library's fork may use nothing of this crate.
+    /// The calling thread's id in its pid namespace, without a system call but for the first. A
+    /// child of fork has its own; one that was made past the C library's fork may use nothing of
+    /// this crate.
     #[inline]
     pub fn id() -> u32 {
         match ID.get() {
@@ -28,7 +30,8 @@ mod here {
     #[cold]
     fn ask() -> u32 {
         static HANDLER: Once = Once::new();
-        // SAFETY: the handler is a function of ours, which touches a thread-local word and nothing else.
+        // SAFETY: the handler is a function of ours, which touches a thread-local word and nothing
+        // else.
         HANDLER.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(forget)) });
         let id = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         ID.set(id);
@@ -62,7 +65,8 @@ mod tests {
     #[test]
     fn a_child_of_fork_has_an_id_of_its_own() {
         assert_eq!(id(), rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
-        // SAFETY: the child asks for its id and ends; it takes no lock that another thread may have held.
+        // SAFETY: the child asks for its id and ends; it takes no lock that another thread may have
+        // held.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let right = id() == std::process::id();

@@ -1,7 +1,8 @@
 //! Memory that a child of fork finds all zero.
 //!
-//! A process that owns something shared must not go on owning it in its child, which may come by any system call and
-//! tells nobody. What a fast path looks at anyway is kept here: in a child it reads zero, and the path is left.
+//! A process that owns something shared must not go on owning it in its child, which may come by
+//! any system call and tells nobody. What a fast path looks at anyway is kept here: in a child it
+//! reads zero, and the path is left.
 
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -37,7 +38,8 @@ impl<T: Zero> Wiped<T> {
     pub fn new() -> rustix::io::Result<Wiped<T>> {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= 4096) };
         let read_write = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh map at an address of the kernel's choice; page-aligned, zero, and of the value's size.
+        // SAFETY: a fresh map at an address of the kernel's choice; page-aligned, zero, and of the
+        // value's size.
         let base = unsafe {
             let none = core::ptr::null_mut();
             rustix::mm::mmap_anonymous(none, size_of::<T>(), read_write, MapFlags::PRIVATE)?
@@ -55,7 +57,8 @@ impl<T: Zero> Deref for Wiped<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: mapped as long as we live, and a value of the type: zero, or what was stored through it.
+        // SAFETY: mapped as long as we live, and a value of the type: zero, or what was stored
+        // through it.
         unsafe { self.value.as_ref() }
     }
 }
@@ -67,7 +70,8 @@ impl<T: Zero> Drop for Wiped<T> {
     }
 }
 
-/// What a process has, and its child has not: the child makes its own. What the parent had is never dropped there.
+/// What a process has, and its child has not: the child makes its own. What the parent had is never
+/// dropped there.
 #[derive(Debug)]
 pub struct PerProcess<T> {
     made: Wiped<AtomicPtr<T>>,

@@ -31,7 +31,8 @@ impl Stage {
         Stage { processor, ended: Arc::default() }
     }
 
-    /// A thread whose end gives its place among all ends. `None` where we may not have the priority.
+    /// A thread whose end gives its place among all ends. `None` where we may not have the
+    /// priority.
     fn actor(&self, priority: i32, body: impl FnOnce() + Send + 'static) -> Option<Actor> {
         let (cue, cued) = mpsc::channel();
         let (told, ready) = mpsc::channel();

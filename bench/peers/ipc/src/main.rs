@@ -1,4 +1,5 @@
-//! `baton-bench-ipc SYSTEM BATCHES`: a message to and fro between two tasks, so many batches of 1000. Prints what
+//! `baton-bench-ipc SYSTEM BATCHES`: a message to and fro between two tasks, so many batches of
+//! 1000. Prints what
 //! a message one way took of each, in picoseconds.
 
 use corosensei::{Coroutine, CoroutineResult};

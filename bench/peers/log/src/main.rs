@@ -1,4 +1,5 @@
-//! tracing-appender's writer, which drops what its queue has no room for; its thread writes a file of 1 MiB over and over.
+//! tracing-appender's writer, which drops what its queue has no room for; its thread writes a file
+//! of 1 MiB over and over.
 
 use baton_bench::log::voice::{Voice, serve};
 use std::fs::File;

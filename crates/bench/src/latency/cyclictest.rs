@@ -86,8 +86,10 @@ mod tests {
 
     #[test]
     fn delays_are_found_among_what_else_is_said() {
-        let text = "# /dev/cpu_dma_latency set to 0us\nThread 0 using cpu 1.\nThread 0 Interval: 1500\n\
-                    \x20      0:       0:   30201\n       1:       0:   25711\n       0:       1:    9\n\
+        let text = "# /dev/cpu_dma_latency set to 0us\nThread 0 using cpu 1.\nThread 0 Interval: \
+            1500\n\
+                    \x20      0:       0:   30201\n       1:       0:   25711\n       0:       1:  \
+                      9\n\
                     T: 0 (26312) P:80 I:1000 C: 2000 Min: 9502\n       7:       1:    9\n";
         assert_eq!(parse(text, 2), [vec![30201, 9], vec![25711]]);
     }

@@ -9,7 +9,8 @@
 //!            |-- T_CALL --|        |- T_RET -|
 //! ```
 //!
-//! - [`timer`]: the thread. [`call`]: the two delays. [`cyclictest`]: the other one. [`stress`]: what runs beside.
+//! - [`timer`]: the thread. [`call`]: the two delays. [`cyclictest`]: the other one. [`stress`]:
+//!   what runs beside.
 //! - [`found`]: all that was measured; [`show`]: as rows, tables, charts and ratios.
 
 pub mod call;
@@ -35,8 +36,10 @@ const QUICK_LOOPS: u32 = 2_000;
 /// How it is to run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints a table; with --json one JSON object instead. Priorities, locked memory and awake processors are used as far as this \
-user may have them; what is missing is said on standard error. For a frequency that does not change, run it under \
+Prints a table; with --json one JSON object instead. Priorities, locked memory and awake \
+processors are used as far as this \
+user may have them; what is missing is said on standard error. For a frequency that does not \
+change, run it under \
 `baton rt run --frequency max -- baton latency`.
 
 Exit codes: 0 success; 1 nothing could be measured, or, with --check, a ratio does not hold.")]
@@ -45,17 +48,26 @@ pub struct LatencyArgs {
     #[command(flatten)]
     pub form: FormArgs,
     /// Period, and pause between two calls, in microseconds
-    #[arg(short, long, value_name = "US", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        short, long, value_name = "US", default_value = "1000",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub interval: u32,
     /// Wake-ups of each thread, and calls of each kind, all rounds together [default: 10000]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub loops: Option<u32>,
     /// SCHED_FIFO priority of threads, caller and server; 0 for ordinary ones
-    #[arg(short, long, value_name = "N", default_value = "80", value_parser = clap::value_parser!(u8).range(0..=99))]
+    #[arg(
+        short, long, value_name = "N", default_value = "80",
+        value_parser = clap::value_parser!(u8).range(0..=99)
+    )]
     pub priority: u8,
     /// A thread for each of these processors, bound to it: 0,2-3; without a list for all [default:
     /// one, wherever it likes]
-    #[arg(short = 'a', long, value_name = "LIST", num_args = 0..=1, default_missing_value = "all", value_parser = cpus)]
+    #[arg(
+        short = 'a', long, value_name = "LIST", num_args = 0..=1, default_missing_value = "all",
+        value_parser = cpus
+    )]
     pub cpus: Option<Cpus>,
     /// Measure also while so many ordinary threads compute and write memory
     #[arg(long, value_name = "N", default_value = "0")]
@@ -67,7 +79,10 @@ pub struct LatencyArgs {
     #[arg(long)]
     pub no_calls: bool,
     /// Rounds
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value = "5",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub rounds: u32,
 }
 

@@ -186,8 +186,10 @@ pub fn page(report: &Report, found: &Found, tables: &str) -> String {
         let title = format!("T_CALL and T_RET, {processors}, load {}", calls.load);
         charts += &html::chart(&title, LEGS.into_iter().zip(legs));
     }
-    let lead = "How late a thread wakes up at the time that it has asked for, and how long a call takes to its handler \
-                (call) and back (return): how many are not longer, all rounds together. Time is on a logarithmic axis, as \
+    let lead = "How late a thread wakes up at the time that it has asked for, and how long a call \
+        takes to its handler \
+                (call) and back (return): how many are not longer, all rounds together. Time is on \
+                a logarithmic axis, as \
                 are the nines of the share.";
     html::frame(report, lead, &[timer::NAME, cyclictest::NAME, LEGS[0], LEGS[1]], &charts, tables)
 }

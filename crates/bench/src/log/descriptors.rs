@@ -1,4 +1,5 @@
-//! Records by system calls: a datagram to a process that reads them, which is logd's way, a pipe with a reader, and
+//! Records by system calls: a datagram to a process that reads them, which is logd's way, a pipe
+//! with a reader, and
 //! `/dev/null`.
 
 use crate::log::messages::TAG;

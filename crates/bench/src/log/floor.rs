@@ -1,4 +1,5 @@
-//! What no log can go below: the length of a message, a stamp, and a copy into a ring that nobody else sees.
+//! What no log can go below: the length of a message, a stamp, and a copy into a ring that nobody
+//! else sees.
 
 use crate::log::voice::Pen;
 use baton_log::Settings;

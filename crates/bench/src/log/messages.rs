@@ -11,12 +11,16 @@ pub const N_MESSAGES: usize = 16;
 
 /// The messages. Each has its end, so that its length has to be found.
 pub const MESSAGES: [&CStr; N_MESSAGES] = [
-    c"New MMC card '00000' (serial 2029453699) added @ /devices/platform/msm_sdcc.2/mmc_host/mmc1/mmc1:0001\n",
+    c"New MMC card '00000' (serial 2029453699) added @ \
+        /devices/platform/msm_sdcc.2/mmc_host/mmc1/mmc1:0001\n",
     c"Disk (blkdev 179:0), 7954432 secs (3884 MB) 1 partitions\n",
-    c"New blkdev 179.0 on media 00000, media path /devices/platform/msm_sdcc.2/mmc_host/mmc1/mmc1:0001, Dpp 1\n",
+    c"New blkdev 179.0 on media 00000, media path \
+        /devices/platform/msm_sdcc.2/mmc_host/mmc1/mmc1:0001, Dpp 1\n",
     c"Partition (blkdev 179:1), 7946240 secs (3880 MB) type 0xb\n",
-    c"New blkdev 179.1 on media 00000, media path /devices/platform/msm_sdcc.2/mmc_host/mmc1/mmc1:0001, Dpp 0\n",
-    c"Evaluating dev '/devices/platform/msm_sdcc.2/mmc_host/mmc1/mmc1:0001/block/mmcblk0' for mountable filesystems for '/sdcard'\n",
+    c"New blkdev 179.1 on media 00000, media path \
+        /devices/platform/msm_sdcc.2/mmc_host/mmc1/mmc1:0001, Dpp 0\n",
+    c"Evaluating dev '/devices/platform/msm_sdcc.2/mmc_host/mmc1/mmc1:0001/block/mmcblk0' for \
+        mountable filesystems for '/sdcard'\n",
     c"handle_switch_event(): Ignoring switch 'No Device'\n",
     c"Bootstrapping complete\n",
     c"dosfsck 3.0.1 (23 Nov 2008)\n",
@@ -29,7 +33,8 @@ pub const MESSAGES: [&CStr; N_MESSAGES] = [
     c"vfat filesystem check failed on 179:1 (No data available)\n",
 ];
 
-/// The message whose turn it is, as a program that knows only where it begins has it: its length is found anew.
+/// The message whose turn it is, as a program that knows only where it begins has it: its length is
+/// found anew.
 #[inline(always)]
 pub fn message(number: usize) -> &'static [u8] {
     let start = black_box(MESSAGES[number % N_MESSAGES].as_ptr());

@@ -1,12 +1,14 @@
 //! `baton bench log`: what a record costs, beside other ways to write one.
 //!
-//! The test of Walker, *Android Logger vs. Shared Memory* (linux-kernel, March 2012): sixteen messages in turn, as fast as
-//! one writer can, and as one writer on each processor can. Beside ours the paper's own scheme, the least that any log could cost, and
-//! what others use.
+//! The test of Walker, *Android Logger vs. Shared Memory* (linux-kernel, March 2012): sixteen
+//! messages in turn, as fast as one writer can, and as one writer on each processor can. Beside
+//! ours the paper's own scheme, the least that any log could cost, and what others use.
 //!
 //! - [`messages`]; [`voice`]: who writes them, and is measured; [`system`]: how each is set up.
-//! - [`floor`], [`paper`], [`descriptors`]: what ours is compared with. Others are programs of their own, in bench/peers/log.
-//! - [`realtime`]: a writer that must not be late; [`step`]: what a clock of steps tells of it. [`storm`]: writers that are killed. [`role`]: processes beside this one.
+//! - [`floor`], [`paper`], [`descriptors`]: what ours is compared with. Others are programs of
+//!   their own, in bench/peers/log.
+//! - [`realtime`]: a writer that must not be late; [`step`]: what a clock of steps tells of it.
+//!   [`storm`]: writers that are killed. [`role`]: processes beside this one.
 //! - [`found`]: all that was measured, its rows and ratios; [`show`]: as tables and charts.
 
 pub mod descriptors;
@@ -39,7 +41,8 @@ const NAME: &str = "log";
 /// How it is to run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints a table; with --json one JSON object instead. Peers that are programs of their own are built by bench/peers/log/build; a \
+Prints a table; with --json one JSON object instead. Peers that are programs of their own are \
+built by bench/peers/log/build; a \
 row says why if one is not there.
 
 Exit codes: 0 success; 1 nothing could be measured, or, with --check, a ratio does not hold.")]

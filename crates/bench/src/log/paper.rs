@@ -1,8 +1,9 @@
-//! The paper's scheme, as an experiment: shared memory of 64 KiB, a semaphore of all writers, the time taken while it
-//! is held, and text without anything else.
+//! The paper's scheme, as an experiment: shared memory of 64 KiB, a semaphore of all writers, the
+//! time taken while it is held, and text without anything else.
 //!
-//! Walker, *Android Logger vs. Shared Memory*, linux-kernel, March 2012. It is a measure, not a log: a writer that dies while it holds the
-//! semaphore stops all others, and any of them can write anything.
+//! Walker, *Android Logger vs. Shared Memory*, linux-kernel, March 2012. It is a measure, not a
+//! log: a writer that dies while it holds the semaphore stops all others, and any of them can write
+//! anything.
 
 use crate::log::voice::Pen;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -73,8 +74,8 @@ impl Pen for Area {
     fn write(&mut self, text: &'static [u8]) {
         assert!(text.len() < TEXT_BYTES);
         let control = self.control.as_ptr();
-        // SAFETY: the map has this layout. Who waits for the semaphore, and has it, is alone with the rest; `end` is
-        // below `TEXT_BYTES` at all times, and so is what is written.
+        // SAFETY: the map has this layout. Who waits for the semaphore, and has it, is alone with
+        // the rest; `end` is below `TEXT_BYTES` at all times, and so is what is written.
         unsafe {
             libc::sem_wait(&raw mut (*control).semaphore);
             self.gets.time();

@@ -1,5 +1,6 @@
-//! A real-time writer among four ordinary ones, with somebody who follows: how long its records take. Beside it, in the same rounds,
-//! the same thread with the floor's ring, which nobody else sees: what the machine does to a writer that shares nothing.
+//! A real-time writer among four ordinary ones, with somebody who follows: how long its records
+//! take. Beside it, in the same rounds, the same thread with the floor's ring, which nobody else
+//! sees: what the machine does to a writer that shares nothing.
 
 use crate::distribution::Distribution;
 use crate::log::floor::Floor;

@@ -1,5 +1,5 @@
-//! A process of `baton bench log`, as it sees itself: it says "ready" when it is at it, and ends when it is killed, or
-//! with who started it.
+//! A process of `baton bench log`, as it sees itself: it says "ready" when it is at it, and ends
+//! when it is killed, or with who started it.
 
 use crate::actor::Actor;
 use crate::log::messages::{TAG, message};

@@ -5,7 +5,8 @@ use crate::log::found::{Crowd, Found};
 use crate::report::{Detail, Outcome, Report, Row};
 use std::fmt::Write;
 
-const LEAD: &str = "What a single record takes, two readings of the clock included: how many are not longer. Time is on a \
+const LEAD: &str = "What a single record takes, two readings of the clock included: how many are \
+    not longer. Time is on a \
                     logarithmic axis, as are the nines of the share.";
 
 /// The tables.
@@ -24,7 +25,8 @@ pub fn tables(rows: &[Row]) -> String {
             (_, Outcome::Counted(tally)) => {
                 let _ = write!(
                     text,
-                    "\n{} writers killed: {} records written, {} read, {} told as overwritten, {} torn, {} uncounted\n",
+                    "\n{} writers killed: {} records written, {} read, {} told as overwritten, {} \
+                     torn, {} uncounted\n",
                     tally.kills,
                     tally.written,
                     tally.seen,

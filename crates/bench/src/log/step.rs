@@ -1,8 +1,9 @@
 //! Quantiles of times that a clock tells in steps.
 //!
-//! The processor's counter may go on by many ticks at once (here by 26, which are 10 ns), and a record takes one or two such steps. A
-//! reading stands for the times about it, as far as half the way to the next ones that occur; within them times are taken to lie
-//! evenly. So a quantile is between two steps where it is, and does not leap from one to the next.
+//! The processor's counter may go on by many ticks at once (here by 26, which are 10 ns), and a
+//! record takes one or two such steps. A reading stands for the times about it, as far as half the
+//! way to the next ones that occur; within them times are taken to lie evenly. So a quantile is
+//! between two steps where it is, and does not leap from one to the next.
 
 /// The time below which such a share of the times is. They are sorted; `None` of none.
 pub fn quantile(sorted: &[u64], share: f64) -> Option<f64> {

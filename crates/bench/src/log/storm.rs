@@ -1,7 +1,8 @@
-//! Writers that are killed at any instant: how many records are torn, invented, or lost without being counted.
+//! Writers that are killed at any instant: how many records are torn, invented, or lost without
+//! being counted.
 //!
-//! A writer's records are the messages in turn, so each is known by its number. What each has written it counts in a
-//! file beside the log.
+//! A writer's records are the messages in turn, so each is known by its number. What each has
+//! written it counts in a file beside the log.
 
 use crate::actor::{Actor, Silence};
 use crate::log::messages::{N_MESSAGES, message};

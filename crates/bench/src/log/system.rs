@@ -43,7 +43,8 @@ pub enum System {
 use System::*;
 
 impl System {
-    /// All of them, in the order in which they are measured: those that are compared follow each other.
+    /// All of them, in the order in which they are measured: those that are compared follow each
+    /// other.
     pub const ALL: [System; 14] = [
         Baton(Source::Counter),
         Floor(Source::Counter),
@@ -97,7 +98,8 @@ impl System {
         self.program().is_some()
     }
 
-    /// How many times slower it is than ours, in round figures: its rounds have as many times fewer records.
+    /// How many times slower it is than ours, in round figures: its rounds have as many times fewer
+    /// records.
     pub fn slowness(self) -> usize {
         match self {
             Baton(Source::SystemCall) | Floor(Source::SystemCall) | Paper(_) | Null => 4,
@@ -107,8 +109,8 @@ impl System {
         }
     }
 
-    /// In how many turns it writes a round's records. Those that are compared by tens of nanoseconds alternate: what else the machine does in
-    /// a round then meets all of them.
+    /// In how many turns it writes a round's records. Those that are compared by tens of
+    /// nanoseconds alternate: what else the machine does in a round then meets all of them.
     pub fn n_turns(self) -> usize {
         match self {
             Baton(_) | Floor(_) | Paper(_) => MOST_TURNS,

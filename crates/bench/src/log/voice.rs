@@ -1,6 +1,7 @@
 //! Writers of one system, and what is measured of them: many records in a row, and single ones.
 //!
-//! What a record is, its writer knows: for most it is a closure that writes one. Some are programs of their own.
+//! What a record is, its writer knows: for most it is a closure that writes one. Some are programs
+//! of their own.
 
 use crate::actor::Actor;
 use crate::form::BenchError;
@@ -27,12 +28,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub trait Voice: Send {
     /// Writes so many records.
     fn many(&mut self, n_records: usize);
-    /// Writes so many records, and says what each took, the reading of the clock included, in nanoseconds.
+    /// Writes so many records, and says what each took, the reading of the clock included, in
+    /// nanoseconds.
     fn singles(&mut self, n_records: usize) -> Vec<u64>;
 }
 
-/// What writes one record. Where that takes nanoseconds it is compiled into the loop that measures it, as a program's own calls are: else one
-/// way would cost a call more than another, by the compiler's choice.
+/// What writes one record. Where that takes nanoseconds it is compiled into the loop that measures
+/// it, as a program's own calls are: else one way would cost a call more than another, by the
+/// compiler's choice.
 pub trait Pen: Send {
     /// Writes a text.
     fn write(&mut self, text: &'static [u8]);
@@ -155,7 +158,8 @@ impl Choir {
         }
     }
 
-    /// Each writer writes so many records. How long that took, from the first one's beginning to the last one's end.
+    /// Each writer writes so many records. How long that took, from the first one's beginning to
+    /// the last one's end.
     pub fn many(&mut self, places: &Places, length: Length) -> io::Result<u64> {
         match self {
             Choir::Threads(voices) => {
@@ -184,8 +188,8 @@ impl Choir {
     }
 }
 
-/// Does what it is told by lines, as a program that a [`Choir`] has started. It writes its own messages, which are the same. The
-/// voices are as many as writers can be.
+/// Does what it is told by lines, as a program that a [`Choir`] has started. It writes its own
+/// messages, which are the same. The voices are as many as writers can be.
 pub fn serve(voices: Vec<Box<dyn Voice>>) -> io::Result<()> {
     let mut choir = Choir::Threads(voices);
     let mut lines = io::stdin().lock().lines().skip(MESSAGES.len());
@@ -220,7 +224,8 @@ fn ask(actor: &mut Actor, what: &str, places: &Places, n_records: usize) -> io::
     line.split_whitespace().map(number).collect()
 }
 
-/// Has each writer do something on its processor, after so many records for practice, and all begin at once.
+/// Has each writer do something on its processor, after so many records for practice, and all begin
+/// at once.
 fn together<T: Send>(
     voices: &mut [Box<dyn Voice>],
     places: &Places,

@@ -1,5 +1,5 @@
-//! Two kernels, each on a processor of its own, whose threads call each other; and two threads of the
-//! system that wake each other there.
+//! Two kernels, each on a processor of its own, whose threads call each other; and two threads of
+//! the system that wake each other there.
 
 use super::play::{Found, call_in_batches, echo, found, stop};
 use baton_nucleus::variant::Variant;

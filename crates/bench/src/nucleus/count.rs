@@ -1,5 +1,5 @@
-//! Instructions of one IPC, counted by callgrind: this program runs itself under it with two numbers
-//! of batches, and divides the difference.
+//! Instructions of one IPC, counted by callgrind: this program runs itself under it with two
+//! numbers of batches, and divides the difference.
 
 use std::process::{Command, Stdio};
 

@@ -1,5 +1,5 @@
-//! Histograms of latencies, one above the other, as Greenaway's figures A.1 to A.3 have them: how many
-//! are in each step.
+//! Histograms of latencies, one above the other, as Greenaway's figures A.1 to A.3 have them: how
+//! many are in each step.
 //!
 //! ```text
 //!  Fastpath  |      _-####-__              __-_
@@ -68,7 +68,8 @@ fn row(kernel: &str, times: &Distribution, floor: f64) -> String {
         let height = (share / greatest * (ROW - 6.0)).max(1.0);
         let _ = writeln!(
             svg,
-            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\" fill=\"currentColor\"/>",
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\" \
+             fill=\"currentColor\"/>",
             x(step),
             floor - height,
             x(step + 1) - x(step) - 0.6,

@@ -1,5 +1,5 @@
-//! Two services that call each other: as threads of a host's kernel, and as processes; and a process that calls
-//! a hosted service. In turn, on one processor.
+//! Two services that call each other: as threads of a host's kernel, and as processes; and a
+//! process that calls a hosted service. In turn, on one processor.
 
 use super::case::Case;
 use super::results::Results;

@@ -1,5 +1,5 @@
-//! How late the highest thread runs after a timer that it has set to a random time, while others make
-//! the kernel do what it cannot interrupt (Greenaway 2007, section 4.4).
+//! How late the highest thread runs after a timer that it has set to a random time, while others
+//! make the kernel do what it cannot interrupt (Greenaway 2007, section 4.4).
 
 use super::play::{kernel, shuffled};
 use super::signalled;

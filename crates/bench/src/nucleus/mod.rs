@@ -1,11 +1,11 @@
 //! `baton bench nucleus`: Greenaway's experiments, on the ten kernels of the nucleus.
 //!
-//! *From "Real Fast" to Real-Time* (UNSW 2007): ping-pong by number of words (figure 5.2), hot potato
-//! (5.3, 5.4), IPC queueing (5.5), and how late the highest thread runs (A.1 to A.3); and what a call
-//! between two services costs as threads of a kernel, and as processes. Everything runs on one
+//! *From "Real Fast" to Real-Time* (UNSW 2007): ping-pong by number of words (figure 5.2), hot
+//! potato
+//! (5.3, 5.4), IPC queueing (5.5), and how late the highest thread runs (A.1 to A.3); and what a
+//! call between two services costs as threads of a kernel, and as processes. Everything runs on one
 //! processor, kernels in turn, but for IPC between two kernels, which has two. Times of IPCs are of
-//! batches, so a percentile is one of batches;
-//! latencies are single ones.
+//! batches, so a percentile is one of batches; latencies are single ones.
 
 mod between;
 mod case;
@@ -46,13 +46,19 @@ pub struct NucleusArgs {
     #[command(flatten)]
     pub form: FormArgs,
     /// These kernels only, and no peers
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = PossibleValuesParser::new(kernels()))]
+    #[arg(
+        long, value_name = "NAME", num_args = 1..,
+        value_parser = PossibleValuesParser::new(kernels())
+    )]
     pub kernel: Vec<String>,
     /// These experiments only
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = EXPERIMENTS)]
     pub only: Vec<String>,
     /// Rounds
-    #[arg(long, value_name = "N", default_value = "7", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value = "7",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub rounds: u32,
     /// One run of ping-pong, for who counts its instructions: KERNEL:WORDS:BATCHES
     #[arg(long, hide = true)]
@@ -156,8 +162,10 @@ fn finding(setting: Setting, rounds: u32, results: &Results) -> Finding {
     let mut report = setting.report("nucleus", rounds, results.rows());
     report.ratios = results.ratios();
     let tables = tables(results);
-    let lead = "Times: how many are not longer. Of an IPC in picoseconds, of batches. Latencies of the \
-                highest thread since its timer's signal, of single ones: how many of a hundred are in each \
+    let lead = "Times: how many are not longer. Of an IPC in picoseconds, of batches. Latencies of \
+        the \
+                highest thread since its timer's signal, of single ones: how many of a hundred are \
+                in each \
                 step, in a row for each kernel.";
     let mut names: Vec<&'static str> = results.measured.keys().map(|&(_, kernel)| kernel).collect();
     names.sort_unstable();

@@ -1,5 +1,5 @@
-//! Other ways to hand a message to another thread of control and to wait for its answer, on the same
-//! processor: in the same run as the kernels, in turn with them.
+//! Other ways to hand a message to another thread of control and to wait for its answer, on the
+//! same processor: in the same run as the kernels, in turn with them.
 
 use crate::processors::stay_on;
 use crate::service::now_ns;

@@ -1,5 +1,5 @@
-//! The experiments themselves: threads of a kernel that exchange messages, and what an IPC took of each
-//! batch, in picoseconds.
+//! The experiments themselves: threads of a kernel that exchange messages, and what an IPC took of
+//! each batch, in picoseconds.
 
 use crate::service::now_ns;
 use baton_nucleus::request::Request;
@@ -63,8 +63,8 @@ pub fn ping_pong<K: Variant>(n_words: u8, n_batches: u64) -> io::Result<Vec<u64>
     Ok(found(&times))
 }
 
-/// Calls a server that answers what it is sent, in batches of so many; each time is that of one IPC, half a call. Of the first batch, which
-/// finds nothing in the caches, none is told.
+/// Calls a server that answers what it is sent, in batches of so many; each time is that of one
+/// IPC, half a call. Of the first batch, which finds nothing in the caches, none is told.
 pub fn call_in_batches(
     here: &mut Here,
     server: ThreadId,

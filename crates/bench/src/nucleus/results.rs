@@ -34,8 +34,8 @@ pub const THESIS: [(&str, f64); 9] = [
     ("IPC-Ordered", 304.0),
     ("IPC-Heap", 297.0),
 ];
-/// The thesis's order of kernels. Clocks waver by more than what lies between some of them; counts do
-/// not.
+/// The thesis's order of kernels. Clocks waver by more than what lies between some of them; counts
+/// do not.
 const ORDER: [(&str, &str); 5] = [
     ("Direct/Lazy", "Fastpath"),
     ("Strict/Lazy", "Direct/Lazy"),

@@ -1,5 +1,6 @@
-//! Where time goes, by sampling (Greenaway 2007, section 4.5): a timer's signal notes which instruction it
-//! has interrupted, and `addr2line` says afterwards whose that is, inlined functions included.
+//! Where time goes, by sampling (Greenaway 2007, section 4.5): a timer's signal notes which
+//! instruction it has interrupted, and `addr2line` says afterwards whose that is, inlined functions
+//! included.
 //!
 //! What the system does for the program counts as the program's.
 
@@ -162,7 +163,8 @@ mod tests {
     fn an_instruction_is_its_innermost_part_of_the_kernel() {
         for (answer, expected) in [
             (
-                "1f\nindex\n/b/crates/nucleus/src/tcb.rs:3\nrun\n/b/crates/nucleus/src/state/scheduler.rs:9\nenter\n/b/crates/nucleus/src/kernel.rs:1\n",
+                "1f\nindex\n/b/crates/nucleus/src/tcb.rs:3\nrun\n/b/crates/nucleus/src/state/\
+                 scheduler.rs:9\nenter\n/b/crates/nucleus/src/kernel.rs:1\n",
                 Part::Scheduler,
             ),
             ("1f\nenter\n/b/crates/nucleus/src/kernel.rs:1\n", Part::Ipc),

@@ -1,5 +1,5 @@
-//! The servers of the workloads: a store of keys and values with a log, and a network with names behind
-//! it.
+//! The servers of the workloads: a store of keys and values with a log, and a network with names
+//! behind it.
 
 use baton_nucleus::variant::Variant;
 use baton_nucleus::{Here, Ipc, IpcError, Kernel, Message, Sender, Source, Tag, ThreadId, Timeout};

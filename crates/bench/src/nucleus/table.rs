@@ -1,5 +1,5 @@
-//! Tables 5.1, 5.2 and 5.4: what the workloads ask of a kernel, counted, and the time that kernels take
-//! of one.
+//! Tables 5.1, 5.2 and 5.4: what the workloads ask of a kernel, counted, and the time that kernels
+//! take of one.
 
 use super::sampler::{self, Shares};
 use super::workload::{WORKLOADS, Workload};

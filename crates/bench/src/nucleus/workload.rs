@@ -1,4 +1,5 @@
-//! Three workloads in the image of Re-aim's `complete`, `database` and `udpserver` (Greenaway 2007, table
+//! Three workloads in the image of Re-aim's `complete`, `database` and `udpserver` (Greenaway 2007,
+//! table
 //! 4.2): five workers, and the servers that do for them what a system does.
 //!
 //! ```text

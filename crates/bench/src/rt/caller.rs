@@ -1,12 +1,13 @@
-//! Real-time callers: each calls once a period, and tells when the handler ran and when it was back.
+//! Real-time callers: each calls once a period, and tells when the handler ran and when it was
+//! back.
 //!
 //! ```text
 //!   caller   t_pre ---- T_CALL ---.              .---- T_RET ----> t_post
 //!   handler                        `---> t_res --'
 //! ```
 //!
-//! As in RTAndroid's experiment (Kalkov 2018, figure 6.3) the handler does nothing but read the clock, so that
-//! its first instruction is its last one.
+//! As in RTAndroid's experiment (Kalkov 2018, figure 6.3) the handler does nothing but read the
+//! clock, so that its first instruction is its last one.
 
 use crate::processors;
 use crate::rt::request::Request;
@@ -59,8 +60,8 @@ pub fn stay_in_memory() {
     let _ = memory::Locked::new().map(std::mem::forget);
 }
 
-/// A thread for each, at the same priority. They take their turns within the period, and begin once `wait` returns,
-/// which is called when all of them are warm.
+/// A thread for each, at the same priority. They take their turns within the period, and begin once
+/// `wait` returns, which is called when all of them are warm.
 pub fn call_periodically(
     callers: Vec<Call>,
     level: u8,
@@ -140,7 +141,8 @@ fn measure(call: &mut Call, n_calls: u32, mut due_ns: u64, period_ns: u64) -> io
         let [call_ns, return_ns] = call_once(call)?;
         times.call_ns.push(call_ns);
         times.return_ns.push(return_ns);
-        // Times that have passed are left out: a call is not made at once because the one before was late.
+        // Times that have passed are left out: a call is not made at once because the one before
+        // was late.
         due_ns += period_ns * (1 + now_ns().saturating_sub(due_ns) / period_ns.max(1));
     }
     Ok(times)

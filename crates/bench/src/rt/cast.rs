@@ -1,5 +1,5 @@
-//! The processes of one measurement, as the run sees them: a server, and others. Dropped, they end, those
-//! that came last first.
+//! The processes of one measurement, as the run sees them: a server, and others. Dropped, they end,
+//! those that came last first.
 
 use crate::actor::{Actor, PATIENCE};
 use crate::rt::mqueue;

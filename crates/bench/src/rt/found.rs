@@ -183,7 +183,8 @@ impl Found {
             Some(Ok(legs)) => Ok(&legs[leg as usize]),
             Some(Err(why)) => Err(format!("{}: {why}", way.name())),
             None => Err(format!(
-                "{}: {real_time_callers} at fifo:{level} among {callers} ordinary callers, bound {bound}{}, were not \
+                "{}: {real_time_callers} at fifo:{level} among {callers} ordinary callers, bound \
+                 {bound}{}, were not \
                  measured",
                 way.name(),
                 misuse.map_or(String::new(), |misuse| format!(", misuse {}", misuse.name())),

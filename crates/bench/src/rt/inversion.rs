@@ -7,8 +7,8 @@
 //!            gate opens ^
 //! ```
 //!
-//! The hog computes for [`HOG_MS`] and then sleeps for at least as long, so that the kernel's own bound on real-time
-//! threads (95 % of a second) is never what helps.
+//! The hog computes for [`HOG_MS`] and then sleeps for at least as long, so that the kernel's own
+//! bound on real-time threads (95 % of a second) is never what helps.
 
 use crate::gate::{self, Gate};
 use crate::party::say;
@@ -57,7 +57,8 @@ struct Late {
 pub struct Scenario {
     /// How the call is made.
     pub way: Way,
-    /// Whether the caller's priority is to come with the call, where the way is one by which it can.
+    /// Whether the caller's priority is to come with the call, where the way is one by which it
+    /// can.
     pub inherits: bool,
     /// The caller's priority.
     pub level: u8,
@@ -90,8 +91,8 @@ pub fn measure(stage: &Stage, scenario: &Scenario) -> io::Result<Vec<u64>> {
     Err(io::Error::other("the hog does not compute when it should"))
 }
 
-/// `None` if the call was not made while the hog computed, which tells nothing: the kernel may keep real-time threads
-/// from the processor for a moment.
+/// `None` if the call was not made while the hog computed, which tells nothing: the kernel may keep
+/// real-time threads from the processor for a moment.
 fn play_once(
     cast: &mut Cast<'_>,
     gate: &Gate,

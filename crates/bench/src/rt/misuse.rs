@@ -1,5 +1,5 @@
-//! Processes that want to hurt others. Each has an ordinary priority and what every client has: a connection to the
-//! broker, and the memory that it shares with the server. Each goes on for ever.
+//! Processes that want to hurt others. Each has an ordinary priority and what every client has: a
+//! connection to the broker, and the memory that it shares with the server. Each goes on for ever.
 
 use crate::party::say;
 use crate::rt::request::Request;
@@ -113,7 +113,8 @@ fn ask_for_priorities(place: &Place) -> io::Result<()> {
     })
 }
 
-/// As client and as server, by its own threads and by others'. An error if the broker has had enough of it.
+/// As client and as server, by its own threads and by others'. An error if the broker has had
+/// enough of it.
 fn ask_for_all(stranger: &mut Stranger) -> io::Result<()> {
     let own = getpid().as_raw_nonzero().get() as u32;
     for channel in (0..IDS).map(ChannelId) {
@@ -188,7 +189,8 @@ fn pages(&(begin, bytes): &(usize, usize)) -> Vec<io::Result<usize>> {
     let heads = (0..4).flat_map(|lane| [End::Server, End::Client].map(|end| area_at(lane, end)));
     let places = [0].into_iter().chain(heads).filter(|at| at + PAGE_BYTES <= bytes);
     let again = |at| {
-        // SAFETY: a fresh map at an address of the kernel's choice: of a shared one's no bytes it makes another.
+        // SAFETY: a fresh map at an address of the kernel's choice: of a shared one's no bytes it
+        // makes another.
         let map = unsafe { mremap((begin + at) as *mut _, 0, PAGE_BYTES, MremapFlags::MAYMOVE) };
         Ok(map? as usize)
     };

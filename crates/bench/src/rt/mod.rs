@@ -1,16 +1,19 @@
 //! `baton bench rt`: how late a real-time caller is served among ordinary ones.
 //!
-//! RTAndroid's experiments (Kalkov 2018, chapter 6.3), over Baton's typed API and peers: one real-time caller, or
-//! several, that call once a period; beside them ordinary threads of another process, which call the same method as
-//! fast as they can. What is told of each call is T_CALL, T_RET and both together. Beside these, priority
-//! inversion on one processor; and cyclictest, so that a longest time can be judged.
+//! RTAndroid's experiments (Kalkov 2018, chapter 6.3), over Baton's typed API and peers: one
+//! real-time caller, or several, that call once a period; beside them ordinary threads of another
+//! process, which call the same method as fast as they can. What is told of each call is T_CALL,
+//! T_RET and both together. Beside these, priority inversion on one processor; and cyclictest, so
+//! that a longest time can be judged.
 //!
-//! - [`way`]: how calls are made, a file each: `typed`, `uapi`, `unix`, `mqueue`; [`request`]: what is asked.
-//! - [`cast`]: a measurement's processes, as the run sees them; [`role`]: as they see themselves; [`caller`]: the
-//!   real-time ones; [`inversion`]: a scenario of three; [`misuse`]: those that want to hurt them; [`steady`]: what the
-//!   kernel counts of both sides.
-//! - [`plan`]: what is measured; `rounds`: how; [`found`]: what came of it; [`ratios`]: what it must hold; [`thesis`]: the
-//!   figures beside ours; [`show`]: all of it as rows, tables and charts.
+//! - [`way`]: how calls are made, a file each: `typed`, `uapi`, `unix`, `mqueue`; [`request`]: what
+//!   is asked.
+//! - [`cast`]: a measurement's processes, as the run sees them; [`role`]: as they see themselves;
+//!   [`caller`]: the real-time ones; [`inversion`]: a scenario of three; [`misuse`]: those that
+//!   want to hurt them; [`steady`]: what the kernel counts of both sides.
+//! - [`plan`]: what is measured; `rounds`: how; [`found`]: what came of it; [`ratios`]: what it
+//!   must hold; [`thesis`]: the figures beside ours; [`show`]: all of it as rows, tables and
+//!   charts.
 
 pub mod caller;
 pub mod cast;
@@ -45,8 +48,10 @@ const NAME: &str = "rt";
 /// What to measure.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints a table; with --json one JSON object instead. Every figure is the median of the rounds, with the least and greatest \
-round beside it, but for the longest time of all. It needs real-time priorities: root, or RLIMIT_RTPRIO.
+Prints a table; with --json one JSON object instead. Every figure is the median of the rounds, \
+with the least and greatest \
+round beside it, but for the longest time of all. It needs real-time priorities: root, or \
+RLIMIT_RTPRIO.
 
 Exit codes: 0 success; 1 nothing could be measured, or, with --check, a ratio does not hold.")]
 pub struct RtArgs {
@@ -57,13 +62,19 @@ pub struct RtArgs {
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = parse_peers)]
     pub peers: Peers,
     /// Only these parts
-    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
+    #[arg(
+        long, value_name = "LIST", value_enum, value_delimiter = ',',
+        default_values_t = Part::ALL
+    )]
     pub parts: Vec<Part>,
     /// Calls of each caller in a round [default: 2500, quick 300]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub calls: Option<u32>,
     /// Rounds
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value = "5",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub rounds: u32,
     /// Time from one call to the next, in microseconds [default: 2000, quick 1000]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..))]
@@ -80,7 +91,10 @@ pub struct RtArgs {
         default_values_t = Bound::ALL)]
     pub bound: Vec<Bound>,
     /// Real-time callers at once; bars are of seven and one
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [1, 2, 3, 4, 5, 6, 7])]
+    #[arg(
+        long, value_name = "LIST", value_delimiter = ',',
+        default_values_t = [1, 2, 3, 4, 5, 6, 7]
+    )]
     pub real_time_callers: Vec<usize>,
 }
 

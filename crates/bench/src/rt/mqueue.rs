@@ -1,14 +1,14 @@
-//! POSIX message queues, as one who knows them would do it by hand: requests in one queue, each at its
-//! caller's priority, so that the most urgent is received first; a queue of each caller's own for its answers;
-//! one thread that serves, at the highest priority.
+//! POSIX message queues, as one who knows them would do it by hand: requests in one queue, each at
+//! its caller's priority, so that the most urgent is received first; a queue of each caller's own
+//! for its answers; one thread that serves, at the highest priority.
 //!
 //! ```text
 //!   caller --- reply queue's number, request ---> /...-requests --> server at SCHED_FIFO
 //!   caller <--------------- answer --- /...-NUMBER <---------------'
 //! ```
 //!
-//! A queue has a name in the whole system, which the directory's makes one of this run. A caller's loses it as soon
-//! as both ends have opened it.
+//! A queue has a name in the whole system, which the directory's makes one of this run. A caller's
+//! loses it as soon as both ends have opened it.
 
 use crate::party::say;
 use crate::rt::request::{BYTES, answer};
@@ -21,8 +21,8 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::path::Path;
 
-/// Requests that wait: more than callers, so that no caller waits for room; where that is not allowed,
-/// what everybody may have.
+/// Requests that wait: more than callers, so that no caller waits for room; where that is not
+/// allowed, what everybody may have.
 const DEPTHS: [i64; 2] = [256, 10];
 const REQUEST_BYTES: usize = 8 + BYTES;
 

@@ -86,8 +86,9 @@ impl Plan {
     }
 }
 
-/// One caller at each priority, among each number of ordinary ones, bound and not. All but the typed API are the same
-/// at any priority, and of peers only the message queue has a server that can be better off bound.
+/// One caller at each priority, among each number of ordinary ones, bound and not. All but the
+/// typed API are the same at any priority, and of peers only the message queue has a server that
+/// can be better off bound.
 fn callers(args: &RtArgs, ways: impl Iterator<Item = Way>) -> Vec<Case> {
     let mut cases = Vec::new();
     for way in ways {
@@ -102,7 +103,8 @@ fn callers(args: &RtArgs, ways: impl Iterator<Item = Way>) -> Vec<Case> {
     cases
 }
 
-/// A bound caller of this way with nobody beside it, and with one who wants to hurt it, or somebody else.
+/// A bound caller of this way with nobody beside it, and with one who wants to hurt it, or somebody
+/// else.
 fn misuses(way: Way, level: u8) -> impl Iterator<Item = Case> {
     let alone = Case::one(way, level, 0).bound(Bound::Caller);
     let beside = move |misuse| {
@@ -111,8 +113,8 @@ fn misuses(way: Way, level: u8) -> impl Iterator<Item = Case> {
     [alone].into_iter().chain(Misuse::ALL.into_iter().flat_map(beside))
 }
 
-/// Bound callers: ours at the first priority, peers under load. Of those that are not bound, one among the most
-/// others, and as many as there are to be.
+/// Bound callers: ours at the first priority, peers under load. Of those that are not bound, one
+/// among the most others, and as many as there are to be.
 fn is_of_a_bar(args: &RtArgs, case: &Case) -> bool {
     let most = args.callers.iter().max() == Some(&case.callers);
     let ends = [args.real_time_callers.iter().max(), args.real_time_callers.iter().min()];
@@ -158,8 +160,9 @@ mod tests {
     fn everything_is_measured_once_a_round() {
         let plan = plan(&[]);
         assert_eq!((plan.n_calls, plan.period_us, plan.rounds), (2500, 2000, 5));
-        // Six ways, one of them at two priorities, bound and not, with and without load; a queue whose server is
-        // bound as well; six more callers, and four who want to hurt one of either interface, or somebody else.
+        // Six ways, one of them at two priorities, bound and not, with and without load; a queue
+        // whose server is bound as well; six more callers, and four who want to hurt one of either
+        // interface, or somebody else.
         assert_eq!(plan.cases.len(), 2 * (2 * (6 + 1) + 1) + 6 + 2 * 8);
         assert_eq!((plan.wake_ups.len(), plan.inversions.len()), (2, 4));
         for bound in [Bound::Nobody, Bound::Caller] {

@@ -87,7 +87,8 @@ impl Bars<'_> {
         divide("kernel_p999_over_typed", kernel, typed, P999, bar)
     }
 
-    /// The queue's server has the better of its two places; beside that, each of the two, and nobody bound.
+    /// The queue's server has the better of its two places; beside that, each of the two, and
+    /// nobody bound.
     fn of_mqueue(&self) -> [Ratio; 4] {
         let typed = |bound| self.whole(Way::BatonTyped, bound);
         let queue = |bound| self.whole(Way::Mqueue, bound);
@@ -118,7 +119,8 @@ impl Bars<'_> {
         divide("seven_callers_over_one", of(SEVEN), of(1), MEAN, Some(Bar::AtMost(1.3)))
     }
 
-    /// The longest delay of a round, in microseconds; and what it is where the priority may not come with the call.
+    /// The longest delay of a round, in microseconds; and what it is where the priority may not
+    /// come with the call.
     fn of_inversion(&self) -> [Ratio; 2] {
         [("inversion_delay_us", true), ("inversion_without_inheritance_delay_us", false)].map(
             |(name, allowed)| {
@@ -155,8 +157,8 @@ impl Bars<'_> {
         Ratio::new(name.to_owned(), value, Some(Bar::AtMost(most)))
     }
 
-    /// The whole call of a bound caller beside one who wants to hurt it, beside the same who hurts somebody else,
-    /// and alone; the first by the raw interface, too.
+    /// The whole call of a bound caller beside one who wants to hurt it, beside the same who hurts
+    /// somebody else, and alone; the first by the raw interface, too.
     fn of_misuse(&self, misuse: Misuse) -> [Ratio; 3] {
         let of = |way, misuse| {
             let alone = Case::one(way, self.level, 0).bound(Bound::Caller);

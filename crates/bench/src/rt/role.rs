@@ -1,10 +1,11 @@
-//! A process of `baton bench rt`, as it sees itself: it says "ready" when it is at it, tells lines of JSON if it
-//! has found something, and ends when it is killed, or with who started it.
+//! A process of `baton bench rt`, as it sees itself: it says "ready" when it is at it, tells lines
+//! of JSON if it has found something, and ends when it is killed, or with who started it.
 //!
 //! ```text
 //!   server  ready; serves
 //!   crowd   ready, once each of its ordinary threads has called; they call as fast as they can
-//!   urgent  ready, once all its real-time threads are warm; told to, calls periodically; { times of each thread }
+//!   urgent  ready, once all its real-time threads are warm; told to, calls periodically;
+//!           { times of each thread }
 //!   steady  ready; { told how often, calls; ready }
 //!   misuser ready; misuses what it has
 //!   hog     ready; { at each opening of the gate: computes } { from when to when }

@@ -18,7 +18,8 @@ use std::cmp::Reverse;
 use std::io;
 use std::time::Duration;
 
-/// The cases of a round follow each other: what disturbs the machine for a while disturbs all of them.
+/// The cases of a round follow each other: what disturbs the machine for a while disturbs all of
+/// them.
 pub fn measure(plan: &Plan, processors: &Processors) -> Found {
     let mut found = Found { level: plan.level, ..Found::default() };
     let progress = progress(plan.n_steps());
@@ -70,7 +71,8 @@ fn calls(plan: &Plan, case: &Case, cpu: usize) -> io::Result<Vec<Times>> {
     let stage = Stage::set().map_err(io::Error::other)?;
     let mut cast = Cast::new(&stage, way);
     let bound_with = |word, is_bound: bool| words(&[(word, cpu as u64)][..usize::from(is_bound)]);
-    // Beside its caller a server that went on with others' requests would keep the answer's reader waiting.
+    // Beside its caller a server that went on with others' requests would keep the answer's reader
+    // waiting.
     let below = u8::from(bound == Bound::Both && level > 1);
     cast.server(level - below, &bound_with("--cpu", bound == Bound::Both))?;
     add_crowd(&mut cast, callers)?;

@@ -14,8 +14,8 @@ use crate::table;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// All cases that tell of the same callers: how many there are, at which priority, among how many others, and
-/// whether they are bound.
+/// All cases that tell of the same callers: how many there are, at which priority, among how many
+/// others, and whether they are bound.
 type Scene = (usize, Reverse<u8>, usize, Option<Harm>, bool);
 
 fn scene(case: &Case) -> Scene {
@@ -101,9 +101,12 @@ pub fn page(report: &Report, found: &Found, tables: &str) -> String {
     }
     charts += &of_inversions(found);
     charts += &by_real_time_callers(found);
-    let lead = "How long a real-time call takes to its handler (t-call), back (t-return), and both together, among ordinary \
-                callers: how many are not longer, all rounds together. Time is on a logarithmic axis, as are the nines \
-                of the share. Broken lines: the longest time of RTAndroid's thesis, with Android's own Binder and with the \
+    let lead = "How long a real-time call takes to its handler (t-call), back (t-return), and both \
+        together, among ordinary \
+                callers: how many are not longer, all rounds together. Time is on a logarithmic \
+                axis, as are the nines \
+                of the share. Broken lines: the longest time of RTAndroid's thesis, with Android's \
+                own Binder and with the \
                 thesis's.";
     let mut names = Way::ALL.map(Way::name).to_vec();
     names.extend([MQUEUE_BOUND, cyclictest::NAME, WITHOUT, thesis::STANDARD, thesis::MODIFIED]);

@@ -1,7 +1,7 @@
 //! What a real-time call takes of the system once its looper is there, of both sides together.
 //!
-//! The kernel counts, in processes that are as in all other measurements: a caller that makes no call in one
-//! stretch, and many in the next. What the second has more is the calls'.
+//! The kernel counts, in processes that are as in all other measurements: a caller that makes no
+//! call in one stretch, and many in the next. What the second has more is the calls'.
 
 use crate::perf::{Counter, Event};
 use crate::rt::cast::Cast;
@@ -34,8 +34,8 @@ impl Resource {
     }
 }
 
-/// How much of it one call takes, to the tenth: that a wait ends for nothing once in a hundred calls
-/// is not the call's.
+/// How much of it one call takes, to the tenth: that a wait ends for nothing once in a hundred
+/// calls is not the call's.
 pub fn measure(stage: &Stage, level: u8, resource: Resource) -> io::Result<f64> {
     let mut cast = Cast::new(stage, Way::BatonTyped);
     let server = cast.server(level, &[])?;

@@ -1,4 +1,5 @@
-//! A client of the broker's without an engine: it says of itself what an engine would, and asks whatever it likes.
+//! A client of the broker's without an engine: it says of itself what an engine would, and asks
+//! whatever it likes.
 
 use baton_abi::control::{MAX_PACKET_BYTES, Reply, Request, VERSION, decode, encode};
 use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES};

@@ -1,5 +1,6 @@
-//! The thesis's own figures: I. Kalkov, RWTH Aachen 2018, chapter 6.3. A Samsung Exynos 5250 with Linux 3.4.5-rt15,
-//! one caller at priority 80 among 100 ordinary ones in another application, 2,500 calls.
+//! The thesis's own figures: I. Kalkov, RWTH Aachen 2018, chapter 6.3. A Samsung Exynos 5250 with
+//! Linux 3.4.5-rt15, one caller at priority 80 among 100 ordinary ones in another application,
+//! 2,500 calls.
 
 use crate::report::{Detail, Outcome, Quoted, Row};
 use crate::rt::found::Leg;

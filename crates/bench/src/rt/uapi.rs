@@ -1,5 +1,5 @@
-//! A Binder program of the raw interface. It is the same on Baton, which is loaded before it, and on the kernel's
-//! own driver.
+//! A Binder program of the raw interface. It is the same on Baton, which is loaded before it, and
+//! on the kernel's own driver.
 
 use crate::party::say;
 use crate::rt::request::{BYTES, answer};

@@ -22,7 +22,8 @@ pub enum Way {
     Unix,
     /// POSIX message queues with priorities, and one thread that serves, at the highest caller's.
     Mqueue,
-    /// rsbinder's RPC over a stream socket, whose server has an ordinary thread for each connection.
+    /// rsbinder's RPC over a stream socket, whose server has an ordinary thread for each
+    /// connection.
     RsbinderRpc,
 }
 
@@ -86,8 +87,8 @@ impl Way {
         matches!(self, Way::BatonTyped | Way::BatonUapi)
     }
 
-    /// Whether it is measured so: Baton's looper goes by itself where its caller is bound, and a process that
-    /// serves everybody is rather not bound, unless one thread is all that it has.
+    /// Whether it is measured so: Baton's looper goes by itself where its caller is bound, and a
+    /// process that serves everybody is rather not bound, unless one thread is all that it has.
     pub fn may_be(self, bound: Bound) -> bool {
         bound != Bound::Both || self == Way::Mqueue
     }

@@ -1,4 +1,5 @@
-//! A function of the typed API that answers with the value that it is called with, and a line to it.
+//! A function of the typed API that answers with the value that it is called with, and a line to
+//! it.
 
 use super::typed::{self, Owner};
 use crate::system::{Client, System};

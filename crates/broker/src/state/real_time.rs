@@ -1,6 +1,7 @@
 //! Lanes of real-time callers, each of which its server has a looper for.
 //!
-//! What a caller may have and which thread is whose, the system says: the runner asks it and tells here.
+//! What a caller may have and which thread is whose, the system says: the runner asks it and tells
+//! here.
 //!
 //! **Invariant**: a thread that has been promoted is some lane's looper, or is demoted.
 
@@ -90,7 +91,8 @@ impl State {
         Ok(())
     }
 
-    /// A thread of a process waits to be the looper of some lane; whoever has waited does so no longer.
+    /// A thread of a process waits to be the looper of some lane; whoever has waited does so no
+    /// longer.
     pub fn set_spare(&mut self, process: ProcessId, thread: Thread, tid: u32) {
         self.spares.insert(process, Spare { thread, tid });
     }

@@ -1,7 +1,7 @@
 //! `baton log --syslog`: what programs say to `/dev/log` goes to the log.
 //!
-//! The log's records are the bridge's own; who said it stands in the tag, as `sshd[77]`. The process's number there is what the
-//! kernel says of the sender, not what the datagram does.
+//! The log's records are the bridge's own; who said it stands in the tag, as `sshd[77]`. The
+//! process's number there is what the kernel says of the sender, not what the datagram does.
 
 use crate::failure::Failure;
 use crate::stop;

@@ -21,11 +21,15 @@ const TRIED: &str = "show the log";
 /// What of the log, and how.
 #[derive(Args, Debug, Default)]
 #[command(after_help = "\
-A FILTERSPEC is TAG:P, with P of V D I W E F for this priority and what is above, and S for none; TAG alone \
-is TAG:V, *:P is for all other tags, * alone is *:D. Without any, $ANDROID_LOG_TAGS is one, or else \
+A FILTERSPEC is TAG:P, with P of V D I W E F for this priority and what is above, and S for none; \
+TAG alone \
+is TAG:V, *:P is for all other tags, * alone is *:D. Without any, $ANDROID_LOG_TAGS is one, or \
+else \
 everything is shown.
-Formats: brief, process, tag, thread, raw, time, threadtime (the default), long. Modifiers, which may be \
-added: color, descriptive, epoch, monotonic, printable, uid, usec, nsec, UTC, year, zone, or a time zone's \
+Formats: brief, process, tag, thread, raw, time, threadtime (the default), long. Modifiers, which \
+may be \
+added: color, descriptive, epoch, monotonic, printable, uid, usec, nsec, UTC, year, zone, or a \
+time zone's \
 name. Without -v: $ANDROID_PRINTF_LOG.
 A TIME is 'MM-DD hh:mm:ss.mmm', 'YYYY-MM-DD hh:mm:ss.mmm' or seconds since 1970.")]
 pub struct LogcatArgs {
@@ -38,7 +42,8 @@ pub struct LogcatArgs {
     /// Show what is there, and end
     #[arg(short)]
     pub dump: bool,
-    /// Sleep until a buffer is about to overwrite what comes from now on, or for two hours; then show what is there, and end
+    /// Sleep until a buffer is about to overwrite what comes from now on, or for two hours; then
+    /// show what is there, and end
     #[arg(long, conflicts_with = "last")]
     pub wrap: bool,
     /// The last so many entries, or those since a time; and end
@@ -78,8 +83,12 @@ pub struct LogcatArgs {
     /// Entries, sizes and statistics as JSON, one object a line
     #[arg(long)]
     pub json: bool,
-    /// Write a trace for Perfetto (ui.perfetto.dev) or chrome://tracing to a file, of the time that -t, -T and -d tell
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["binary", "json", "proto", "file", "clear"])]
+    /// Write a trace for Perfetto (ui.perfetto.dev) or chrome://tracing to a file, of the time that
+    /// -t, -T and -d tell
+    #[arg(
+        long, value_name = "FILE",
+        conflicts_with_all = ["binary", "json", "proto", "file", "clear"]
+    )]
     pub trace: Option<PathBuf>,
     /// Append to a file; entries that it has are not repeated
     #[arg(short, long, value_name = "FILE")]
@@ -118,14 +127,18 @@ pub struct LogcatArgs {
     /// Show who logs how much, and end
     #[arg(short = 'S', long, conflicts_with = "file")]
     pub statistics: bool,
-    /// Show what was logged before the machine's last start: what the log's directory has of it, else what `logcat -B -f
-    /// /dev/pmsg0` has kept in pstore
-    #[arg(short = 'L', long, conflicts_with_all = ["clear", "size", "set_size", "buffer_size", "statistics"])]
+    /// Show what was logged before the machine's last start: what the log's directory has of it,
+    /// else what `logcat -B -f /dev/pmsg0` has kept in pstore
+    #[arg(
+        short = 'L', long,
+        conflicts_with_all = ["clear", "size", "set_size", "buffer_size", "statistics"]
+    )]
     pub last: bool,
     /// Where else -L looks: a file with entries in binary
     #[arg(long, value_name = "FILE", requires = "last")]
     pub last_file: Option<PathBuf>,
-    /// Names and descriptions of binary events [default: /etc/event-log-tags, else /system/etc/event-log-tags]
+    /// Names and descriptions of binary events [default: /etc/event-log-tags, else
+    /// /system/etc/event-log-tags]
     #[arg(long, value_name = "FILE")]
     pub event_log_tags: Option<PathBuf>,
     /// The log's directory [default: $BATON_LOG_DIR, else the system's or the user's one]
@@ -255,8 +268,10 @@ impl LogcatArgs {
         }
         match time::parse(text, now, zone) {
             Some((time, "")) => Ok(Some(From::Time(time))),
-            _ => Err(usage(format!("'{text}' is neither a count nor a time"))
-                .advice("a time is 'MM-DD hh:mm:ss.mmm', with a year before it or not, or seconds since 1970")),
+            _ => Err(usage(format!("'{text}' is neither a count nor a time")).advice(
+                "a time is 'MM-DD hh:mm:ss.mmm', with a year before it or not, or seconds \
+                    since 1970",
+            )),
         }
     }
 

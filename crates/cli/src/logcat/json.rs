@@ -1,6 +1,7 @@
 //! Entries as JSON: an object a line, and events of a trace for Perfetto or chrome://tracing.
 //!
-//! A trace is in the array form of the Trace Event Format, which may end anywhere: one that is cut off still loads.
+//! A trace is in the array form of the Trace Event Format, which may end anywhere: one that is cut
+//! off still loads.
 
 use baton_logcat::entry::{Body, Entry, Shown};
 use serde_json::{Value, json};

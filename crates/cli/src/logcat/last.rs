@@ -1,7 +1,7 @@
 //! `-L`: what was logged before the machine's last start.
 //!
-//! Where the log's directory is on a disk, its rings are still there. Else the kernel's pstore may have what `logcat -B -f /dev/pmsg0`
-//! wrote there.
+//! Where the log's directory is on a disk, its rings are still there. Else the kernel's pstore may
+//! have what `logcat -B -f /dev/pmsg0` wrote there.
 
 use super::args::{From, LogcatArgs};
 use super::session::{Session, Wanted};
@@ -50,7 +50,8 @@ fn rings(args: &LogcatArgs, buffers: &[Buffer]) -> Result<Option<Reader>, Failur
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| {
         Failure::new(format!("read {}", path.display()), error).advice(
-            "nothing was kept: let BATON_LOG_DIR be on a disk, or, with pstore's ramoops, run `baton logcat -B -f /dev/pmsg0`",
+            "nothing was kept: let BATON_LOG_DIR be on a disk, or, with pstore's ramoops, run \
+             `baton logcat -B -f /dev/pmsg0`",
         )
     })
 }

@@ -33,7 +33,8 @@ pub fn show(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
                 format!("{object}\n")
             }
             false => format!(
-                "{name}: ring buffer is {} ({} consumed, {} readable), max entry is {MAX_ENTRY_BYTES} B, \
+                "{name}: ring buffer is {} ({} consumed, {} readable), max entry is \
+                 {MAX_ENTRY_BYTES} B, \
                  max payload is {MAX_PAYLOAD_BYTES} B\n",
                 size::show(ring_bytes),
                 size::show(consumed),

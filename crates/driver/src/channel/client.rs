@@ -35,8 +35,8 @@ impl Channel {
         }
     }
 
-    /// Lanes whose real-time caller has gone, but whose looper has not left yet: it would serve the next caller at
-    /// the last one's priority, or be taken by that one for its own.
+    /// Lanes whose real-time caller has gone, but whose looper has not left yet: it would serve the
+    /// next caller at the last one's priority, or be taken by that one for its own.
     fn still_attended(&self) -> u64 {
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 {
@@ -124,8 +124,8 @@ impl Channel {
         false
     }
 
-    /// A looper that is just about to sleep is given the time for it: to wake it then is cheaper than
-    /// the doorbell.
+    /// A looper that is just about to sleep is given the time for it: to wake it then is cheaper
+    /// than the doorbell.
     fn ring(&self, elsewhere: &AtomicU32) -> Ring {
         let Some(bell) = self.bell() else { return Ring::Nobody };
         let mut ring = bell.ring(elsewhere);
@@ -182,8 +182,8 @@ impl Channel {
         self.head.double_word(header::NICED).fetch_xor(lanes, Ordering::Release);
     }
 
-    /// A request has been posted on the lane: the server hears of it, unless a thread of its own has its
-    /// eyes on the lane. `must_look` as in [`Channel::announce`].
+    /// A request has been posted on the lane: the server hears of it, unless a thread of its own
+    /// has its eyes on the lane. `must_look` as in [`Channel::announce`].
     #[inline(always)]
     pub fn tell_of_request(&self, lane: usize, reader: Reader, must_look: bool) {
         let expected = match reader {
@@ -199,8 +199,8 @@ impl Channel {
         self.set_progress(lane, if expected { Progress::Expected } else { Progress::Posted });
     }
 
-    /// Nobody has taken the lane's request in yet: the server's control thread can tell whether it will
-    /// be taken at all.
+    /// Nobody has taken the lane's request in yet: the server's control thread can tell whether it
+    /// will be taken at all.
     pub fn hurry(&self, lane: usize) {
         if self.lane(lane).is_ok_and(|lane| !lane.outbox().is_empty()) {
             self.set_ready(lane);

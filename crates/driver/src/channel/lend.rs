@@ -1,6 +1,7 @@
 //! Priority without a privilege: a caller that waits lends its own to the looper of its lane.
 //!
-//! Where the broker may not set priorities, the looper owns the lane's two priority-inheriting futexes:
+//! Where the broker may not set priorities, the looper owns the lane's two priority-inheriting
+//! futexes:
 //!
 //! ```text
 //!   caller                                    looper
@@ -12,14 +13,15 @@
 //!   posts the next one, with the other word
 //! ```
 //!
-//! Two, because at the next call the looper may not have run since the last one's end: the word that it let go of is
-//! nobody's then.
+//! Two, because at the next call the looper may not have run since the last one's end: the word
+//! that it let go of is nobody's then.
 //!
-//! **Invariant**: neither waits for the other longer than it would without: the looper takes a word only if it is
-//! nobody's, and the caller looks for its answer after each [`SLICE`]. A word is the other process's to write: it
-//! may name any thread, whom the caller's wait would raise. So the caller waits for a word only while it names one that it has
-//! found among the server's; what a server gains that names another between look and wait, it has anyway, as
-//! whatever its own looper does at that priority.
+//! **Invariant**: neither waits for the other longer than it would without: the looper takes a word
+//! only if it is nobody's, and the caller looks for its answer after each [`SLICE`]. A word is the
+//! other process's to write: it may name any thread, whom the caller's wait would raise. So the
+//! caller waits for a word only while it names one that it has found among the server's; what a
+//! server gains that names another between look and wait, it has anyway, as whatever its own looper
+//! does at that priority.
 
 use super::{Channel, Lane};
 use crate::thread;
@@ -59,8 +61,8 @@ impl Channel {
         self.lending.load(Ordering::Relaxed) >> lane & 1 == 1
     }
 
-    /// Client: the lane has its looper now, which wants to be lent a priority, or not. It is a thread of `pid`'s, or
-    /// nothing is lent to it.
+    /// Client: the lane has its looper now, which wants to be lent a priority, or not. It is a
+    /// thread of `pid`'s, or nothing is lent to it.
     pub fn see_looper(&self, lane: u32, pid: u32) {
         let named = self.owners(lane).map(|word| word.load(Ordering::Acquire) & !WAITERS).max();
         let looper = named.filter(|&tid| tid != 0 && thread::is_thread_of(pid, tid));
@@ -71,7 +73,8 @@ impl Channel {
         };
     }
 
-    /// Client: a request is about to be posted. Chooses the word on which its caller will wait, if it can.
+    /// Client: a request is about to be posted. Chooses the word on which its caller will wait, if
+    /// it can.
     #[inline(always)]
     pub fn begin_lending(&self, lane: u32) {
         if self.lends_any() {
@@ -91,8 +94,8 @@ impl Channel {
         self.waits_on(lane).store(chosen, Ordering::Relaxed);
     }
 
-    /// Client: waits for something on the lane, and lends the looper its priority meanwhile. `None` if that is over, or
-    /// cannot be: then it is to wait as others do.
+    /// Client: waits for something on the lane, and lends the looper its priority meanwhile. `None`
+    /// if that is over, or cannot be: then it is to wait as others do.
     #[inline(always)]
     pub fn lend(&self, number: u32, lane: Lane<'_>) -> Option<Seen> {
         if self.lends_any() { self.lend_on(number, lane) } else { None }
@@ -125,8 +128,8 @@ impl Channel {
         Some(lane.inbox().look()).filter(|seen| *seen != Seen::Nothing)
     }
 
-    /// Server: the calling thread is the lane's looper, and is to be lent its caller's priority. Before it
-    /// attends, and before it serves.
+    /// Server: the calling thread is the lane's looper, and is to be lent its caller's priority.
+    /// Before it attends, and before it serves.
     pub fn borrow(&self, lane: u32) {
         let tid = thread::tid();
         for word in self.owners(lane) {

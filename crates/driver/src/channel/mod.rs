@@ -86,7 +86,8 @@ pub struct Channel {
     free: AtomicU64,
     /// Client: lanes that are kept for a real-time thread, in use or not.
     reserved: AtomicU64,
-    /// Client: lanes that a thread keeps no longer, of which no other has seen yet that their looper has left.
+    /// Client: lanes that a thread keeps no longer, of which no other has seen yet that their
+    /// looper has left.
     left: AtomicU64,
     /// Client: lanes whose last request had another nice value than 0.
     niced: AtomicU64,

@@ -92,7 +92,8 @@ impl Channel {
         self.dwelling.load(Ordering::Relaxed) & !ASLEEP == lane + 1
     }
 
-    /// The looper that dwells at the lane is about to sleep there, unless `is_wanted` says otherwise.
+    /// The looper that dwells at the lane is about to sleep there, unless `is_wanted` says
+    /// otherwise.
     #[inline]
     pub fn sleep_dwelling(
         &self,
@@ -100,7 +101,8 @@ impl Channel {
         number: u32,
         is_wanted: impl FnOnce() -> bool,
     ) -> Result<Seen, Wait> {
-        // Relaxed: the mailbox has a fence between this and `is_wanted`, which pairs with that in `nudge_dweller`.
+        // Relaxed: the mailbox has a fence between this and `is_wanted`, which pairs with that in
+        // `nudge_dweller`.
         self.dwelling.store((number + 1) | ASLEEP, Ordering::Relaxed);
         let seen = lane.inbox().wait_unless(None, is_wanted);
         self.dwelling.store(number + 1, Ordering::Relaxed);
@@ -131,7 +133,8 @@ impl Channel {
         self.head.word(header::BOUND + 4 * lane as usize).load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// The lane is served by whoever looks, who finds there what has come meanwhile. True if something has.
+    /// The lane is served by whoever looks, who finds there what has come meanwhile. True if
+    /// something has.
     pub fn leave_lane(&self, lane: Lane<'_>, number: u32) -> bool {
         let mut ends = self.ends();
         self.attended.fetch_and(!(1 << number), Ordering::Relaxed);
@@ -164,8 +167,8 @@ impl Channel {
         word.fetch_and(!(1 << lane), Ordering::SeqCst) >> lane & 1 == 1
     }
 
-    /// A request stays where it is: whoever looks next finds it. `announced`: its client had told of
-    /// it, and the caller has claimed it.
+    /// A request stays where it is: whoever looks next finds it. `announced`: its client had told
+    /// of it, and the caller has claimed it.
     pub fn leave_ready(&self, lane: usize, announced: bool) {
         let mut ends = self.ends();
         ends.ready |= 1 << lane;

@@ -127,12 +127,14 @@ impl Device {
     }
 }
 
-/// Whether there is room for all that a plain exchange gives, as a read of several items asks for it.
+/// Whether there is room for all that a plain exchange gives, as a read of several items asks for
+/// it.
 fn has_room(exchange: &WriteRead) -> bool {
     exchange.read_consumed == 0 && exchange.read_size >= (8 + LARGEST_RETURN) as u64
 }
 
-/// The bytes of a transaction without objects, if what it leads to can be told in this very exchange.
+/// The bytes of a transaction without objects, if what it leads to can be told in this very
+/// exchange.
 fn plain(transaction: &TransactionData, exchange: &WriteRead) -> Option<Source> {
     let bytes = usize::try_from(transaction.data_size).ok()?;
     if transaction.offsets_size != 0 || !has_room(exchange) {

@@ -1,6 +1,8 @@
-//! At which levels the calling thread serves, between the read that brings a transaction and the reply.
+//! At which levels the calling thread serves, between the read that brings a transaction and the
+//! reply.
 //!
-//! A thread that serves nested ones goes down the same steps. Most are no steps at all, and are not kept here.
+//! A thread that serves nested ones goes down the same steps. Most are no steps at all, and are not
+//! kept here.
 
 use super::Device;
 use crate::level::{self, Before, Wanted};

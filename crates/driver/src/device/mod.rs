@@ -38,7 +38,8 @@ impl Device {
     }
 
     /// The file behind the receive buffer: a sealed memfd of 4 MiB. A duplicate of it is the
-    /// program's descriptor; a map of it (`PROT_READ`, at offset 0) is the program's receive buffer.
+    /// program's descriptor; a map of it (`PROT_READ`, at offset 0) is the program's receive
+    /// buffer.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.engine.memory_file()
     }
@@ -65,9 +66,9 @@ impl Device {
         self.engine.unlock(state);
     }
 
-    /// The program has unmapped its receive buffer, or a part of it: from now on nothing can be sent
-    /// to it, and it cannot map the device again. (By inline system calls it never says so, and is
-    /// sent to as before.)
+    /// The program has unmapped its receive buffer, or a part of it: from now on nothing can be
+    /// sent to it, and it cannot map the device again. (By inline system calls it never says so,
+    /// and is sent to as before.)
     pub fn unmapped(&self) {
         let mut state = self.engine.lock();
         state.unmap();
@@ -175,13 +176,14 @@ impl Drop for Device {
     }
 }
 
-/// The program has installed a signal handler with SA_RESTART. The kernel's driver ends its ioctls at
-/// every handler; waits that begin from now on do so too.
+/// The program has installed a signal handler with SA_RESTART. The kernel's driver ends its ioctls
+/// at every handler; waits that begin from now on do so too.
 pub fn handlers_restart() {
     baton_shm::futex::handlers_restart();
 }
 
-/// A thread of the program has got another scheduling policy, priority or nice value: its next call is made by that.
+/// A thread of the program has got another scheduling policy, priority or nice value: its next call
+/// is made by that.
 pub fn priorities_change() {
     if !crate::level::is_at_it() {
         crate::thread::ranks_changed();

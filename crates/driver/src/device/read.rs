@@ -64,7 +64,8 @@ impl Device {
         state.has_work(tid, process_work)
     }
 
-    /// What the state has, or will have. `called` is the handle by which the thread has just called.
+    /// What the state has, or will have. `called` is the handle by which the thread has just
+    /// called.
     fn read_state(
         &self,
         tid: Tid,

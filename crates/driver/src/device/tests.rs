@@ -94,7 +94,8 @@ fn serve(device: &Device, odd: &Odd) {
     }
 }
 
-/// A server, and a caller at a real-time priority of another process, for all that they know of each other.
+/// A server, and a caller at a real-time priority of another process, for all that they know of
+/// each other.
 struct Stage {
     server: Arc<Device>,
     odd: Arc<Odd>,
@@ -155,7 +156,8 @@ impl Stage {
     }
 }
 
-/// Nobody holds the state for long, but ordinary threads hold it for what strangers cause, and as often as those like.
+/// Nobody holds the state for long, but ordinary threads hold it for what strangers cause, and as
+/// often as those like.
 #[test]
 fn a_steady_real_time_call_waits_for_nobody_who_has_the_state() {
     let Some(stage) = stage() else { return };
@@ -236,7 +238,8 @@ fn a_thread_past_the_state_is_known_to_wait_after_a_read_that_was_interrupted() 
         })
         .expect("it waits by the general path");
     while !stage.odd.is_interrupted.load(Ordering::Acquire) {
-        // SAFETY: a signal for a thread of this process. One that comes before it sleeps changes nothing.
+        // SAFETY: a signal for a thread of this process. One that comes before it sleeps changes
+        // nothing.
         unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), tid, libc::SIGUSR2) };
         std::thread::yield_now();
     }

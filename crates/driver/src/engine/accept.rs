@@ -21,7 +21,8 @@ const MOST_GONE: u32 = 64;
 /// Messages at which a look lets others have the state: clients may post as fast as it takes in.
 pub(super) const MOST_AT_ONCE: usize = 256;
 
-/// Channels that are looked at whoever waits: with no more of them a look always comes to something.
+/// Channels that are looked at whoever waits: with no more of them a look always comes to
+/// something.
 const CHANNELS_AT_ONCE: usize = 16;
 
 /// What a channel can hold.

@@ -45,8 +45,8 @@ impl Engine {
         })
     }
 
-    /// Takes what has come back to threads that poll, who do not come by for it themselves. A thread
-    /// that sleeps on its lane does: nobody else may be on that word with it.
+    /// Takes what has come back to threads that poll, who do not come by for it themselves. A
+    /// thread that sleeps on its lane does: nobody else may be on that word with it.
     pub(super) fn accept_answers(&self, state: &mut State) {
         if self.is_polling() {
             for tid in state.callers() {
@@ -56,15 +56,17 @@ impl Engine {
     }
 
     /// Takes what a peer that is gone has answered: its death does not undo it. Nobody takes its
-    /// lanes again: their callers may be about to sleep there, and must be the only ones to hear the nudge.
+    /// lanes again: their callers may be about to sleep there, and must be the only ones to hear
+    /// the nudge.
     pub(super) fn accept_last_words(&self, state: &mut State, peer: ProcessId) {
         for tid in state.callers_of(peer) {
             self.accept_answer_on_lane(state, tid, |_, _| {});
         }
     }
 
-    /// Takes what has come back on the lane of the thread's innermost call. False if it has to
-    /// wait for an event. Of the thread itself, or while it does not wait there: the lane is free after it.
+    /// Takes what has come back on the lane of the thread's innermost call. False if it has to wait
+    /// for an event. Of the thread itself, or while it does not wait there: the lane is free after
+    /// it.
     pub fn accept_answer(&self, state: &mut State, tid: Tid) -> bool {
         self.accept_answer_on_lane(state, tid, Channel::give_lane)
     }

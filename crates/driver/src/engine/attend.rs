@@ -8,8 +8,9 @@
 //! taken in for a millisecond says so, and if the thread does not come for a [`ROUND`] more, the
 //! lane is the pool's.
 //!
-//! **Invariant**: of a thread that attends, the channel, the state and the thread's [`Watch`](super::fast) are changed
-//! by itself, or under the state's lock while it is not in its read.
+//! **Invariant**: of a thread that attends, the channel, the state and the thread's
+//! [`Watch`](super::fast) are changed by itself, or under the state's lock while it is not in its
+//! read.
 
 use super::Engine;
 use super::accept::Among;
@@ -34,7 +35,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// From one round to the next. A pool that serves longer without a look is one that may wait for somebody.
+/// From one round to the next. A pool that serves longer without a look is one that may wait for
+/// somebody.
 const ROUND: Duration = Duration::from_millis(20);
 
 /// When the control thread is to see whether the pool lacks those on duty.
@@ -114,8 +116,10 @@ impl Engine {
             self.wake_looper();
         }
         if !is_served && !self.duties.has_told_of_pool.swap(true, Ordering::Relaxed) {
-            tracing::warn!(target: "binder", "{}: real-time callers are served by the pool, at its loopers' own \
-                priority: it has no looper to spare, and its program wants no more of them, or polls", self.identity.pid);
+            tracing::warn!(target: "binder", "{}: real-time callers are served by the pool, at its \
+                loopers' own \
+                priority: it has no looper to spare, and its program wants no more of them, or \
+                polls", self.identity.pid);
         }
     }
 
@@ -141,11 +145,13 @@ impl Engine {
         }
     }
 
-    /// The calling thread comes to read: from a lane of which it has been relieved it is the pool's again.
+    /// The calling thread comes to read: from a lane of which it has been relieved it is the pool's
+    /// again.
     pub(crate) fn come_off_duty(&self, state: &mut State, tid: Tid) {
         let Some(via) = state.thread(tid).relieved_of.take() else { return };
         self.look_after(via);
-        // The broker sees to it too, but later: what the thread serves now is no real-time caller's.
+        // The broker sees to it too, but later: what the thread serves now is no real-time
+        // caller's.
         thread::become_ordinary();
         stay::go_free();
     }
@@ -163,7 +169,8 @@ impl Engine {
         self.wake_looper();
     }
 
-    /// The calling thread, a looper that comes to read and would wait, goes on duty if there is one for it.
+    /// The calling thread, a looper that comes to read and would wait, goes on duty if there is one
+    /// for it.
     pub(crate) fn go_on_duty<'a>(
         self: &'a Arc<Engine>,
         mut state: Guard<'a, State>,
@@ -196,7 +203,8 @@ impl Engine {
         self.attend_at_once(state, &duty)
     }
 
-    /// What lies on the lane already, of which others have been told, is this thread's if it is still there.
+    /// What lies on the lane already, of which others have been told, is this thread's if it is
+    /// still there.
     fn attend_at_once<'a>(&'a self, mut state: Guard<'a, State>, duty: &Duty) -> Guard<'a, State> {
         let Ok(areas) = duty.areas() else { return state };
         for _ in 0..2 {

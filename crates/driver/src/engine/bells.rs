@@ -143,7 +143,8 @@ impl Engine {
     /// to sleep.
     pub(super) fn see_loopers_off(&self) {
         let bells_are_left = || {
-            // Under the lock, as the close: it has been, or there is nothing that it could part with.
+            // Under the lock, as the close: it has been, or there is nothing that it could part
+            // with.
             let _state = self.lock();
             !self.channels.lock().incoming.is_empty() || self.repeats.ring_parting()
         };

@@ -232,7 +232,11 @@ impl Engine {
         unlogged.written = Some(Instant::now());
         drop(unlogged);
         let pid = self.identity.pid;
-        tracing::warn!(target: "binder", "{pid}: {count} channels refused, the last one with process {}: {errno}", peer.0);
+        tracing::warn!(
+            target: "binder",
+            "{pid}: {count} channels refused, the last one with process {}: {errno}",
+            peer.0
+        );
     }
 
     fn take_up(&self, channel: Arc<Channel>, peer: Identity) -> Result<(), Errno> {
@@ -288,7 +292,11 @@ impl Engine {
         for Grave { channel, why } in &graves {
             let _ = rustix::event::epoll::delete(&self.epoll, channel.socket());
             if let Some(why) = why {
-                tracing::warn!(target: "binder", "{}: channel {} with process {} ended: {why}", self.identity.pid, channel.id.0, channel.peer.0);
+                let (pid, id, peer) = (self.identity.pid, channel.id.0, channel.peer.0);
+                tracing::warn!(
+                    target: "binder",
+                    "{pid}: channel {id} with process {peer} ended: {why}"
+                );
             }
         }
         if !graves.is_empty() {

@@ -9,7 +9,8 @@
 //!   leave      what has come meanwhile is the pool's
 //! ```
 //!
-//! It never spins: at its priority it could keep from running whom it waits for. It stays with its caller instead: see `stay`.
+//! It never spins: at its priority it could keep from running whom it waits for. It stays with its
+//! caller instead: see `stay`.
 //!
 //! It may have to wait for a looper of the pool that serves the lane, which would never run below
 //! it on its processor. Such a wait is a short sleep.
@@ -41,7 +42,8 @@ type Provider = Box<dyn Fn(Option<Arc<Duty>>) + Send + Sync>;
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// What is promised nevertheless.
-const BORROWED: &str = ". They lend it while they wait; what a looper calls, or does for callers by the raw interface, \
+const BORROWED: &str = ". They lend it while they wait; what a looper calls, or does for callers \
+    by the raw interface, \
     is done as by an ordinary thread";
 
 /// All duties of the process.
@@ -158,7 +160,8 @@ impl Engine {
         self.duties.all.lock().iter().find(|duty| duty.via() == via).cloned()
     }
 
-    /// The broker says that a lane is a real-time caller's, and who attends it if somebody has waited for that.
+    /// The broker says that a lane is a real-time caller's, and who attends it if somebody has
+    /// waited for that.
     pub(super) fn begin_duty(&self, id: ChannelId, lane: u32, looper: Tid) {
         let channel = self.channel(id).filter(|channel| channel.end == End::Server);
         let Some(channel) = channel.filter(|_| (lane as usize) < LANES) else { return };
@@ -243,7 +246,8 @@ impl Engine {
         }
         if refused && !self.duties.has_warned.swap(true, Ordering::Relaxed) {
             let rest = if borrows { BORROWED } else { "" };
-            tracing::warn!(target: "binder", "{}: real-time callers have loopers of their own, but not their \
+            tracing::warn!(target: "binder", "{}: real-time callers have loopers of their own, but \
+                not their \
                 priority: the broker may not set it{rest}", self.identity.pid);
         }
     }

@@ -88,7 +88,11 @@ impl Engine {
     pub(crate) fn tell_failure(&self, error: ExtendedError, (data, offsets): (u64, u64)) {
         let ExtendedError { command, param, .. } = error;
         let pid = self.identity.pid;
-        tracing::debug!(target: "binder", "{pid}:{} transaction failed {command}/{param}, size {data}-{offsets}", tid());
+        tracing::debug!(
+            target: "binder",
+            "{pid}:{} transaction failed {command}/{param}, size {data}-{offsets}",
+            tid()
+        );
     }
 
     pub(super) fn publish(&self, state: &State) {

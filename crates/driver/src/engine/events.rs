@@ -20,7 +20,8 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Names in the control thread's epoll; those above are channels' ids, which begin at one, and four.
+/// Names in the control thread's epoll; those above are channels' ids, which begin at one, and
+/// four.
 pub(super) const EVENTS: u64 = 0;
 pub(super) const STOP: u64 = 1;
 pub(super) const GREETING: u64 = 2;
@@ -336,7 +337,8 @@ impl Engine {
 
     /// The same of a peer that has hung up.
     fn see_off(&self, channel: &Channel) -> Option<Candidate> {
-        tracing::debug!(target: "binder", "{}: process {} has hung up", self.identity.pid, channel.peer.0);
+        let (pid, peer) = (self.identity.pid, channel.peer.0);
+        tracing::debug!(target: "binder", "{pid}: process {peer} has hung up");
         let (mut state, later) = self.accept_posted_by(channel.peer);
         self.accept_answers(&mut state);
         self.gather_with(&mut state, channel.peer);

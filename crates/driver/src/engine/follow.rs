@@ -1,8 +1,8 @@
 //! Following: a looper with one caller, on another processor, moves to that processor.
 //!
-//! A wake of a thread that sleeps on the same processor takes a tenth of what one across two takes. Where a
-//! spin pays neither is needed, so only a looper that sleeps without one follows: service times or gaps
-//! longer than a spin, a real-time priority, spinning switched off.
+//! A wake of a thread that sleeps on the same processor takes a tenth of what one across two takes.
+//! Where a spin pays neither is needed, so only a looper that sleeps without one follows: service
+//! times or gaps longer than a spin, a real-time priority, spinning switched off.
 //!
 //! ```text
 //!   woken ENOUGH times in a row by one caller that stood still elsewhere
@@ -11,15 +11,15 @@
 //!     -> moving has helped: the pause is the shortest again
 //! ```
 //!
-//! It moves when it has been woken, not when it goes to sleep: its caller has just said where it is and
-//! now sleeps there, whereas one that has just been answered may be on its way here.
+//! It moves when it has been woken, not when it goes to sleep: its caller has just said where it is
+//! and now sleeps there, whereas one that has just been answered may be on its way here.
 //!
 //! The kernel has no call that moves a thread. So the thread is bound to the one processor, and at
-//! once to all those that it was bound to before: the scheduler leaves it where it is, until it has a reason.
-//! A looper that the program has bound to one processor stays there.
+//! once to all those that it was bound to before: the scheduler leaves it where it is, until it has
+//! a reason. A looper that the program has bound to one processor stays there.
 //!
-//! **Invariant**: where the client is, is the client's word. All that a false one gains is that the looper runs where the
-//! program lets it run anyway, as often as the pause allows.
+//! **Invariant**: where the client is, is the client's word. All that a false one gains is that the
+//! looper runs where the program lets it run anyway, as often as the pause allows.
 
 use super::Engine;
 use super::spin::may_spin;
@@ -95,8 +95,8 @@ impl Follower {
 }
 
 impl Engine {
-    /// The calling looper has been woken by one of these clients: the rest is done on that one's processor, if
-    /// that pays.
+    /// The calling looper has been woken by one of these clients: the rest is done on that one's
+    /// processor, if that pays.
     #[inline(always)]
     pub(super) fn follow(&self, hot: &[&Channel]) {
         let settings = &self.settings;

@@ -1,7 +1,8 @@
 //! Letting the peer by before a sleep, where both run on one processor.
 //!
-//! Two threads that sleep for each other make four system calls a round trip: each wakes the other, and waits. One that yields
-//! first gives the processor to the other as well, and has what it waits for when it is back:
+//! Two threads that sleep for each other make four system calls a round trip: each wakes the other,
+//! and waits. One that yields first gives the processor to the other as well, and has what it waits
+//! for when it is back:
 //!
 //! ```text
 //!   client                      looper               system calls
@@ -9,24 +10,26 @@
 //!   post, yield                 answer, yield        2, if both let each other by
 //! ```
 //!
-//! Whoever has let the other by and has nothing yet sleeps as ever: nobody yields twice in a row for one wait, and one who
-//! waits for long sleeps. That it pays is found out for each lane, in waits:
+//! Whoever has let the other by and has nothing yet sleeps as ever: nobody yields twice in a row
+//! for one wait, and one who waits for long sleeps. That it pays is found out for each lane, in
+//! waits:
 //!
 //! ```text
-//!   what it waits for is there           the next wait tries again, and half as many are left out after that
+//!   what it waits for is there           the next wait tries again; half as many are left out
 //!   it is not: the peer was away         one wait is left out, then two, four, ..., 64
-//!   it is, but has taken long:           one is for each 4096 counts, then twice as many, ..., 65,536
+//!   it is, but has taken long:           one is, for each 4096 counts, then 8192, ... 65,536
 //!     others want the processor, too
 //! ```
 //!
-//! The last kind is the one that costs: a thread that yields waits for its turn among all that are ready to run, where one that is
-//! woken comes soon. Fewer than one call in a thousand is to meet that.
+//! The last kind is the one that costs: a thread that yields waits for its turn among all that are
+//! ready to run, where one that is woken comes soon. Fewer than one call in a thousand is to meet
+//! that.
 //!
-//! **Invariant**: where the peer runs, and when it sent, is its word. All that a false one gains is that waits for it yield once
-//! in vain, or do not yield.
+//! **Invariant**: where the peer runs, and when it sent, is its word. All that a false one gains is
+//! that waits for it yield once in vain, or do not yield.
 //!
-//! At a real-time priority those of the same priority are let by, whom a sleep would let by too. SCHED_DEADLINE gives up what
-//! is left of its period by a yield, and does not.
+//! At a real-time priority those of the same priority are let by, whom a sleep would let by too.
+//! SCHED_DEADLINE gives up what is left of its period by a yield, and does not.
 
 use super::Engine;
 use super::manner::{Manner, Manners};
@@ -39,7 +42,8 @@ use std::sync::atomic::AtomicU32;
 const AWAY: u32 = 64;
 /// Most that are left out because others wanted the processor: to try may cost some milliseconds.
 const CROWDED: u32 = 1 << 16;
-/// So much later what has come should have. A counter of 2 to 4 GHz has counted so far in 130 to 260 us, the clock in 520.
+/// So much later what has come should have. A counter of 2 to 4 GHz has counted so far in 130 to
+/// 260 us, the clock in 520.
 const LONG: i64 = 1 << 19;
 
 /// Whether it has paid lately. Threads that share one may both be heard, or either.
@@ -52,7 +56,8 @@ pub struct Handoff {
 }
 
 impl Handoff {
-    /// How many of so many waits are to be left out, one after the other. If there is none, it is to be tried.
+    /// How many of so many waits are to be left out, one after the other. If there is none, it is
+    /// to be tried.
     pub(super) fn leave_out(&self, waits: u32) -> u32 {
         let left_out = self.left_out.load(Ordering::Relaxed);
         let now = left_out.min(waits);
@@ -77,16 +82,16 @@ impl Handoff {
     }
 }
 
-/// Fewest and most waits that are left out after one that has taken so long: one for each microsecond or two, by which others cost
-/// some tenths of a call.
+/// Fewest and most waits that are left out after one that has taken so long: one for each
+/// microsecond or two, by which others cost some tenths of a call.
 #[cold]
 fn crowded(taken: i64) -> (u32, u32) {
     ((taken >> 12).min(CROWDED.into()) as u32, CROWDED)
 }
 
 impl Engine {
-    /// Lets the other end's thread by, if that is the manner of this wait on the lane. `sent` says whether there is something
-    /// now, and since when it could have been. True if there is.
+    /// Lets the other end's thread by, if that is the manner of this wait on the lane. `sent` says
+    /// whether there is something now, and since when it could have been. True if there is.
     #[inline(always)]
     pub(super) fn lets_by(
         &self,
@@ -105,7 +110,8 @@ impl Engine {
             handoff.has_not_paid((1, AWAY));
             return false;
         };
-        // A stamp may be its sender's word: one that lies is slept for. One that is ahead of ours is not late.
+        // A stamp may be its sender's word: one that lies is slept for. One that is ahead of ours
+        // is not late.
         let taken = stamp(self.broker.stamps).wrapping_sub(sent).cast_signed();
         if taken > LONG {
             handoff.has_paid(manners.held());

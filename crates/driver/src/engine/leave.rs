@@ -4,9 +4,10 @@
 //! ```text
 //!   who leaves, innermost first     told at once              what comes later
 //!   owes                            Dead                      nothing
-//!   waits                           nobody                    the answer: its sender finds the inbox
-//!                                                             closed, and that its own call further
-//!                                                             out on this lane is dead with it
+//!   waits                           nobody                    the answer: its sender finds
+//!                                                             the inbox closed, and its own
+//!                                                             call further out on this lane
+//!                                                             is dead with it
 //!   waits, the answer was here      as without this half
 //!   waits, a call was here          Dead, to that call        the answer
 //! ```

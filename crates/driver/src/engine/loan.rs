@@ -1,8 +1,8 @@
 //! Lanes that are taken before their call is made, so that its bytes are written where they go.
 //!
-//! Where the data begins depends on the chain before it, and so on what the thread serves. A loan that
-//! was made for another chain than that of its call, or for another lane, is copied to where the
-//! call has to have it.
+//! Where the data begins depends on the chain before it, and so on what the thread serves. A loan
+//! that was made for another chain than that of its call, or for another lane, is copied to where
+//! the call has to have it.
 
 use super::Engine;
 use super::reserve::Purpose;

@@ -1,6 +1,8 @@
-//! In which manner a thread waits for the other end of a lane: by where the two run, found out once for several waits.
+//! In which manner a thread waits for the other end of a lane: by where the two run, found out once
+//! for several waits.
 //!
-//! Either end may come to run elsewhere in the meantime. One wait is then in vain: after it the thread sleeps, and finds out anew.
+//! Either end may come to run elsewhere in the meantime. One wait is then in vain: after it the
+//! thread sleeps, and finds out anew.
 
 use super::Engine;
 use super::spin::may_spin;
@@ -23,7 +25,8 @@ pub(super) enum Manner {
     Sleep,
 }
 
-/// That of one end's next waits on a lane. The other end is told every so often where this one runs.
+/// That of one end's next waits on a lane. The other end is told every so often where this one
+/// runs.
 #[derive(Debug)]
 pub(super) struct Manners {
     manner: Cell<Manner>,
@@ -93,7 +96,8 @@ impl Manners {
 }
 
 impl Engine {
-    /// That of the calling thread's next waits for something on a lane, and of how many, which is not more than `most`.
+    /// That of the calling thread's next waits for something on a lane, and of how many, which is
+    /// not more than `most`.
     fn manner(&self, channel: &Channel, lane: u32, most: u32) -> (Manner, u32) {
         // Who lends its priority does so, and hears of the answer by that.
         let may_let_by = || !channel.lends(lane) && may_yield();

@@ -108,7 +108,8 @@ impl Engine {
         self.ask_for_looper(channel, lane, rank);
     }
 
-    /// Whether the next call by this lane may be made like the last one, as the calling thread's rank has it.
+    /// Whether the next call by this lane may be made like the last one, as the calling thread's
+    /// rank has it.
     pub(super) fn is_served_by_rank(&self, channel: &Channel, lane: u32) -> bool {
         let Some(rank) = thread::rank_again() else { return true };
         // Another broker may have come since the call asked for its looper.
@@ -151,7 +152,11 @@ impl Engine {
             && !self.reservations.has_warned.swap(true, Ordering::Relaxed)
         {
             let pid = self.identity.pid;
-            tracing::warn!(target: "binder", "{pid}:{} is not served at its real-time priority: {errno}", tid());
+            tracing::warn!(
+                target: "binder",
+                "{pid}:{} is not served at its real-time priority: {errno}",
+                tid()
+            );
         }
     }
 
@@ -239,7 +244,8 @@ mod tests {
     use super::*;
     use crate::engine::tests::{broker, channel};
 
-    /// The broker had not known the lane's server, or it is another one by now: only a call that asks again changes that.
+    /// The broker had not known the lane's server, or it is another one by now: only a call that
+    /// asks again changes that.
     #[test]
     fn a_call_whose_looper_is_yet_to_be_asked_for_is_not_repeated_as_it_was() {
         let (broker, _directory) = broker();

@@ -1,7 +1,8 @@
-//! Memory that real-time calls touch stays in memory: a page that has to be fetched is a wait for a disk, and one that is
-//! touched for the first time is a wait for a lock of the kernel's.
+//! Memory that real-time calls touch stays in memory: a page that has to be fetched is a wait for a
+//! disk, and one that is touched for the first time is a wait for a lock of the kernel's.
 //!
-//! Of a lane that is as much as plain calls need. What a call carries past that is taken as it comes.
+//! Of a lane that is as much as plain calls need. What a call carries past that is taken as it
+//! comes.
 
 use super::Engine;
 use super::fast::INLINE_BYTES;
@@ -50,7 +51,8 @@ impl Engine {
         if let Err(errno) = kept
             && !self.residence.has_warned.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(target: "binder", "{}: memory of real-time callers' lanes may be paged out ({errno}): \
+            tracing::warn!(target: "binder", "{}: memory of real-time callers' lanes may be paged \
+                out ({errno}): \
                 RLIMIT_MEMLOCK is too low", self.identity.pid);
         }
     }

@@ -31,8 +31,8 @@ impl Settings {
     const DEFAULT: Settings =
         Settings { longest_spin_ns: SPIN_NS, follow: true, spin_real_time: false };
 
-    /// The environment's, as it was when this was first asked. A value that means nothing is told of
-    /// then, and the default holds.
+    /// The environment's, as it was when this was first asked. A value that means nothing is told
+    /// of then, and the default holds.
     pub fn of_environment() -> Settings {
         static SETTINGS: OnceLock<Settings> = OnceLock::new();
         *SETTINGS.get_or_init(|| {
@@ -81,8 +81,8 @@ impl Settings {
         self.spin_real_time = spin;
     }
 
-    /// What of them this machine allows: on one processor, who spins keeps its peer from running, and there
-    /// is nowhere to go.
+    /// What of them this machine allows: on one processor, who spins keeps its peer from running,
+    /// and there is nowhere to go.
     pub(super) fn here(self) -> Settings {
         self.on(processors())
     }

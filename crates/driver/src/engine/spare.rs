@@ -1,4 +1,5 @@
-//! The spare looper: a thread that waits to be the next real-time caller's looper, so that nobody has to start one then.
+//! The spare looper: a thread that waits to be the next real-time caller's looper, so that nobody
+//! has to start one then.
 //!
 //! It is an ordinary thread, of which the broker knows. A lane that is granted gives it the
 //! caller's rank, and the broker wakes it by a word of the tally page: it takes the event itself,
@@ -44,7 +45,8 @@ impl Engine {
         let word = self.tally.word(tally::LANES);
         let mut era = None;
         loop {
-            // Acquire pairs with the release of who changes it: then the event is there, or the duty.
+            // Acquire pairs with the release of who changes it: then the event is there, or the
+            // duty.
             let lanes = word.load(Ordering::Acquire);
             if self.is_closed() {
                 return None;

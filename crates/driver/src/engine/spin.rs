@@ -1,10 +1,10 @@
 //! Spinning before sleeping: whether it pays, and for how long.
 //!
 //! A wake from another processor takes some ten microseconds, a store that is seen there a tenth of
-//! one. So a thread that waits for a peer on another processor looks for a while before it
-//! sleeps, if what it waits for has come that soon lately. It never does where there is one
-//! processor, where the peer last ran on this one, or, unless the program asks for it, at a real-time priority,
-//! at which it could keep the very thread from running that it waits for.
+//! one. So a thread that waits for a peer on another processor looks for a while before it sleeps,
+//! if what it waits for has come that soon lately. It never does where there is one processor,
+//! where the peer last ran on this one, or, unless the program asks for it, at a real-time
+//! priority, at which it could keep the very thread from running that it waits for.
 
 use super::settings::Settings;
 use crate::clock::now_ns;

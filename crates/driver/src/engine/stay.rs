@@ -1,14 +1,16 @@
 //! Staying: the looper of a real-time caller that is bound to one processor is bound there, too.
 //!
-//! The kernel lets a real-time thread that wakes up run where what runs is less urgent. That is never its caller's
-//! processor, where the caller is still running: so each half of a call would wake another processor, 15 to 30 us
-//! in place of 3. A thread that is bound stays, and runs as soon as its caller sleeps.
+//! The kernel lets a real-time thread that wakes up run where what runs is less urgent. That is
+//! never its caller's processor, where the caller is still running: so each half of a call would
+//! wake another processor, 15 to 30 us in place of 3. A thread that is bound stays, and runs as
+//! soon as its caller sleeps.
 //!
-//! Only for callers that are bound themselves. Whatever could keep the looper from its processor then keeps its caller
-//! from there, as well; one that is free would go on elsewhere, and wait for a looper that cannot.
+//! Only for callers that are bound themselves. Whatever could keep the looper from its processor
+//! then keeps its caller from there, as well; one that is free would go on elsewhere, and wait for
+//! a looper that cannot.
 //!
-//! **Invariant**: where the caller is bound is the client's word. All that a false one gains is that the looper of its
-//! own lane runs where the program lets it run anyway.
+//! **Invariant**: where the caller is bound is the client's word. All that a false one gains is
+//! that the looper of its own lane runs where the program lets it run anyway.
 
 use super::Engine;
 use super::duty::Duty;

@@ -377,7 +377,8 @@ fn what_is_said_of_a_channel_that_ends_is_said_without_the_state() {
     server.close();
 }
 
-/// It has been relieved in its sleep, and another thread, which is with its program, attends the lane.
+/// It has been relieved in its sleep, and another thread, which is with its program, attends the
+/// lane.
 #[test]
 fn only_who_attends_a_lane_takes_what_comes_there() {
     let (broker, _directory) = broker();
@@ -411,7 +412,8 @@ fn only_who_attends_a_lane_takes_what_comes_there() {
     }
 }
 
-/// The pool's other looper is with its program while work waits: it lacks a processor, or waits for what that brings.
+/// The pool's other looper is with its program while work waits: it lacks a processor, or waits for
+/// what that brings.
 #[test]
 fn who_is_on_duty_is_relieved_if_the_others_wait_and_not_if_they_run() {
     for (waits, attends) in [(false, true), (true, false)] {

@@ -26,7 +26,8 @@ const UNTAKEN: std::time::Duration = std::time::Duration::from_millis(1);
 
 impl Engine {
     /// Waits until a read by this thread has something to return. `EAGAIN` if it would not wait,
-    /// `EINTR` after a signal. Meanwhile a looper's `server` may serve what the state need not know of.
+    /// `EINTR` after a signal. Meanwhile a looper's `server` may serve what the state need not know
+    /// of.
     pub(crate) fn await_work<'a>(
         &'a self,
         mut state: Guard<'a, State>,
@@ -344,7 +345,8 @@ fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Se
 
 #[inline(never)]
 fn sleep_untaken(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
-    // A looper that this call has kept from its processor comes by: to let it costs less than a timer.
+    // A looper that this call has kept from its processor comes by: to let it costs less than a
+    // timer.
     std::thread::yield_now();
     if lane.outbox().is_empty() {
         return lane.inbox().wait(None);

@@ -109,7 +109,8 @@ impl Engine {
             Arc::make_mut(&mut channels.warm).push(Arc::clone(channel));
             self.any_work.fetch_add(1, Ordering::SeqCst);
             channel.warm();
-            // A client that read COLD late, and SLEEPERS early, posted before the caller's next look.
+            // A client that read COLD late, and SLEEPERS early, posted before the caller's next
+            // look.
             fence(Ordering::SeqCst);
         }
     }

@@ -24,7 +24,8 @@ type Parcels = dyn Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync;
 
 type OnBytes = dyn Fn(u32, &[u8], &mut Short) -> Result<(), Errno> + Send + Sync;
 
-/// A function of a code and a value, of which it has the bytes. It puts those of its answer in their place.
+/// A function of a code and a value, of which it has the bytes. It puts those of its answer in
+/// their place.
 pub(super) struct Function {
     body: Box<OnBytes>,
     /// How many of those there are.

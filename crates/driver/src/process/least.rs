@@ -2,11 +2,11 @@
 
 use baton_abi::uapi::*;
 
-/// How urgently an object is served at least, whoever calls: at a nice value or at a real-time priority. A caller that is
-/// more urgent is served at its own level.
+/// How urgently an object is served at least, whoever calls: at a nice value or at a real-time
+/// priority. A caller that is more urgent is served at its own level.
 ///
-/// The thread that serves takes the level over in its process's own right (RLIMIT_NICE and RLIMIT_RTPRIO, or CAP_SYS_NICE), and
-/// has its own again afterwards. What it may not, it does not.
+/// The thread that serves takes the level over in its process's own right (RLIMIT_NICE and
+/// RLIMIT_RTPRIO, or CAP_SYS_NICE), and has its own again afterwards. What it may not, it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Least(u32);
 

@@ -11,8 +11,9 @@ use rustix::io::Errno;
 
 /// A thread's way to an object, for calls that carry one plain value there and one back.
 ///
-/// What [`Process::call`] does for every object, every parcel and every thread, a line does once: it knows who calls whom, by
-/// which lane, and how long the values are. Its calls are served like any others, by any object.
+/// What [`Process::call`] does for every object, every parcel and every thread, a line does once:
+/// it knows who calls whom, by which lane, and how long the values are. Its calls are served like
+/// any others, by any object.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,7 +32,8 @@ pub struct Line<'a> {
 }
 
 impl Process {
-    /// The calling thread's line to an object. `EINVAL` if the handle is another process's, `EBADF` after [`Process::close`].
+    /// The calling thread's line to an object. `EINVAL` if the handle is another process's, `EBADF`
+    /// after [`Process::close`].
     pub fn line<'a>(&'a self, handle: &'a Handle) -> Result<Line<'a>, CallError> {
         self.check_handle(handle)?;
         Ok(Line { process: self, engine: &self.inner.engine, handle, way: None })
@@ -39,8 +41,8 @@ impl Process {
 }
 
 impl Line<'_> {
-    /// A two-way transaction, as [`Process::call`]. `EPROTO` if the answer is not of the length of an `Answer`: its server's
-    /// fault. Objects in it are let go.
+    /// A two-way transaction, as [`Process::call`]. `EPROTO` if the answer is not of the length of
+    /// an `Answer`: its server's fault. Objects in it are let go.
     #[inline]
     pub fn call<Value: Pod, Answer: Pod>(
         &mut self,

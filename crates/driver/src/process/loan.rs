@@ -5,8 +5,8 @@
 //!   Loan:    program's memory           -> lane -> receive buffer
 //! ```
 //!
-//! The target can write that memory at any instant, too. So there is no slice of it to be had: bytes
-//! go in by copies, word by word, or through a raw pointer.
+//! The target can write that memory at any instant, too. So there is no slice of it to be had:
+//! bytes go in by copies, word by word, or through a raw pointer.
 
 use super::{CallError, Handle, Process, Received, failure};
 use crate::engine::fast::Body;
@@ -72,10 +72,10 @@ impl<'a> Loan<'a> {
         }
     }
 
-    /// Where the first byte lies, on an address that is a multiple of 16. Writing there is as sound as
-    /// writing to [`Loan::bytes`] bytes of memory shared with another process: by raw writes of this
-    /// process's, until the loan is called or dropped, never by a reference, and not in a child of
-    /// fork, which does not have the memory.
+    /// Where the first byte lies, on an address that is a multiple of 16. Writing there is as sound
+    /// as writing to [`Loan::bytes`] bytes of memory shared with another process: by raw writes of
+    /// this process's, until the loan is called or dropped, never by a reference, and not in a
+    /// child of fork, which does not have the memory.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         let (map, at) = self.lane.place();
         map.at(at, self.bytes())
@@ -83,8 +83,8 @@ impl<'a> Loan<'a> {
 
     /// Makes the call, as [`Process::call`] does with a parcel of these bytes.
     ///
-    /// Its bytes are copied once, by the receiver. They are copied once more if the loan was made by
-    /// another thread, or while this one served something else, or if it calls back into the
+    /// Its bytes are copied once, by the receiver. They are copied once more if the loan was made
+    /// by another thread, or while this one served something else, or if it calls back into the
     /// process that it serves.
     ///
     /// `Dead` also if the target's process has gone since, `EBADF` if this one has been closed;

@@ -281,7 +281,8 @@ fn handle(handler: &Arc<Handler>, request: &Request<'_>) -> Result<Parcel, Errno
 /// without an answer nor the pool with a looper that is gone.
 #[inline(always)]
 fn caught(body: impl FnOnce()) -> Result<(), Panicked> {
-    // AssertUnwindSafe: what the body shares with others is the program's, which chose locks or not.
+    // AssertUnwindSafe: what the body shares with others is the program's, which chose locks or
+    // not.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).map_err(ManuallyDrop::new)
 }
 

@@ -221,7 +221,8 @@ impl Process {
         self.await_reply(tid(), handle.number)
     }
 
-    /// Puts the answer in the place of one that is awaited. False if the call is not one for the fast path.
+    /// Puts the answer in the place of one that is awaited. False if the call is not one for the
+    /// fast path.
     #[inline(always)]
     fn call_fast<'a>(
         &'a self,

@@ -40,22 +40,24 @@ impl Options {
         self
     }
 
-    /// How long a thread looks, at most, for a peer on another processor before it sleeps: 50 us unless set,
-    /// zero for never, a second at most. It looks only as long as answers have come that soon lately.
+    /// How long a thread looks, at most, for a peer on another processor before it sleeps: 50 us
+    /// unless set, zero for never, a second at most. It looks only as long as answers have come
+    /// that soon lately.
     pub fn longest_spin(mut self, longest: Duration) -> Options {
         self.settings.set_longest_spin(longest);
         self
     }
 
-    /// Whether threads at a real-time priority look as well: no unless set. A spinning one keeps every
-    /// thread of a lower priority from its processor, and may so wait for one that cannot run.
+    /// Whether threads at a real-time priority look as well: no unless set. A spinning one keeps
+    /// every thread of a lower priority from its processor, and may so wait for one that cannot
+    /// run.
     pub fn spin_real_time(mut self, spin: bool) -> Options {
         self.settings.set_spin_real_time(spin);
         self
     }
 
-    /// Whether a looper that sleeps for one caller only moves to that caller's processor: yes unless set. It
-    /// moves among those processors only to which it is bound.
+    /// Whether a looper that sleeps for one caller only moves to that caller's processor: yes
+    /// unless set. It moves among those processors only to which it is bound.
     pub fn follow(mut self, follow: bool) -> Options {
         self.settings.set_follow(follow);
         self

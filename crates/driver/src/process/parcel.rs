@@ -49,7 +49,8 @@ impl Parcel {
         Some(bytemuck::pod_read_unaligned(object))
     }
 
-    /// The object with this index as the reference that was written. `None` if it is something else.
+    /// The object with this index as the reference that was written. `None` if it is something
+    /// else.
     pub fn handle(&self, index: usize) -> Option<Handle> {
         let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_HANDLE)?;
         let is_it = |handle: &&Handle| u64::from(handle.number) == object.binder;

@@ -5,11 +5,13 @@ use crate::engine::tid;
 use std::time::Duration;
 
 impl Process {
-    /// Does what the calling thread's first call by this handle would do: it opens a channel, takes a lane and, for a
-    /// thread of a real-time policy, waits until the server has a looper for that lane, at most `longest`. A first
-    /// call waits for it too, but shorter. If the thread's priority has changed, that is seen here.
+    /// Does what the calling thread's first call by this handle would do: it opens a channel, takes
+    /// a lane and, for a thread of a real-time policy, waits until the server has a looper for that
+    /// lane, at most `longest`. A first call waits for it too, but shorter. If the thread's
+    /// priority has changed, that is seen here.
     ///
-    /// True if the server has a looper that waits for this thread alone; whether that has the thread's priority
+    /// True if the server has a looper that waits for this thread alone; whether that has the
+    /// thread's priority
     /// `baton ps` tells. Not so for an ordinary thread, for a server that does not serve
     /// yet, and for one that has no such loopers.
     /// Errors are those of [`Process::call`].

@@ -29,8 +29,9 @@ impl Urgency {
 }
 
 impl Request<'_> {
-    /// At which this transaction is to be served: its caller's, its object's least, or the serving thread's own,
-    /// whichever is the most urgent. The thread may not have got it, for want of a right. For the thread that serves.
+    /// At which this transaction is to be served: its caller's, its object's least, or the serving
+    /// thread's own, whichever is the most urgent. The thread may not have got it, for want of a
+    /// right. For the thread that serves.
     pub fn urgency(&self) -> Urgency {
         match &self.received.place {
             Place::Buffer(incoming) => Urgency::of(Some(incoming.wanted())),

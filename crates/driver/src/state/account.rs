@@ -2,11 +2,11 @@
 //!
 //! | resource | limit, all users together | beyond a user's share |
 //! |---|---|---|
-//! | `Channels`, as server | a quarter of RLIMIT_NOFILE | the channel is refused: its first call fails |
-//! | `Descriptors` that wait for their message | a quarter of RLIMIT_NOFILE | they stay in their socket |
+//! | `Channels`, as server | a quarter of RLIMIT_NOFILE | its first call fails |
+//! | `Descriptors` before their message | a quarter of RLIMIT_NOFILE | they stay in their socket |
 //! | `Tickets` without their message | 16,384 | the references go back, the message fails |
 //! | `Objects` in such tickets | 32,768 | likewise |
-//! | `Disowned` tickets, dropped before they came | 4,096 | a late one stays among its user's `Tickets` |
+//! | `Disowned` tickets, dropped before they came | 4,096 | a late one stays in `Tickets` |
 //! | `Sent` descriptors that a peer has not read | half of RLIMIT_NOFILE | the send fails |
 //! | `Lanes` of others that are mapped | 32,768 | the channel ends |
 //!

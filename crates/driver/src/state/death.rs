@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!              request              owner dies           read              BC_DEAD_BINDER_DONE
-//!   (none) ------------> Armed ----------------> Queued ------> Delivered --------------------> over
+//!   (none) ------------> Armed --------------> Queued ------> Delivered -----------------> over
 //!                          | clear                 | clear         | clear
 //!                          v                       v               v
 //!                    DeathCleared            (both told: dead, and after its done, cleared)

@@ -9,8 +9,8 @@
 //! one that is on duty and has nothing to do. So it is the other way round: a lane whose caller has
 //! waited for a round for a thread that is out of the driver is the pool's.
 //!
-//! **Invariant**: of the loopers that are there, at most half are on duty. Ordinary callers so have one,
-//! whenever there is one.
+//! **Invariant**: of the loopers that are there, at most half are on duty. Ordinary callers so have
+//! one, whenever there is one.
 
 use super::thread::Thread;
 use super::transaction::Via;
@@ -18,7 +18,8 @@ use super::work::Tid;
 use super::{Effect, State};
 use rustc_hash::FxHashMap;
 
-/// So many rounds on end those on duty are spared because others seem to be at work: one may be so for ever, and wait.
+/// So many rounds on end those on duty are spared because others seem to be at work: one may be so
+/// for ever, and wait.
 const MOST_SPARED: u32 = 50;
 
 /// What a round of the patrol came to.
@@ -28,7 +29,8 @@ pub enum Round {
     Last,
     /// There is to be another one.
     Another,
-    /// The same, and work waits of which none of these loopers has come for since the last one: see [`State::end_round`].
+    /// The same, and work waits of which none of these loopers has come for since the last one: see
+    /// [`State::end_round`].
     Missed(Vec<Tid>),
 }
 
@@ -45,7 +47,8 @@ pub struct Duties {
     is_over: bool,
     /// How often loopers of the pool have come by.
     visits: u64,
-    /// Lanes whose callers wait for a thread that is out of the driver, since before the next round.
+    /// Lanes whose callers wait for a thread that is out of the driver, since before the next
+    /// round.
     absent: Vec<Via>,
     /// The visits up to the last round of a patrol that goes on.
     patrol: Option<u64>,

@@ -20,9 +20,9 @@ const MAX_OVERDRAWN: usize = 1024;
 const NOBODY: u32 = u32::MAX;
 
 impl State {
-    /// One event of the broker's stream. Channels and who serves a lane are the runner's, and `Barrier` is its own
-    /// question; before `References` that take a holder away and before `Dead`, the runner has
-    /// taken in what that process had sent.
+    /// One event of the broker's stream. Channels and who serves a lane are the runner's, and
+    /// `Barrier` is its own question; before `References` that take a holder away and before
+    /// `Dead`, the runner has taken in what that process had sent.
     pub fn event(&mut self, event: Event) {
         match event {
             Event::Ticket { from, ticket, objects } => {

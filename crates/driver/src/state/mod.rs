@@ -51,7 +51,8 @@ pub enum Effect {
     EndSending(u32),
     /// This thread attends the lane no longer, and is no real-time one for it.
     Unattended(Via, Tid),
-    /// A thread has left that may have been woken for what has come on a lane, and attends it no longer.
+    /// A thread has left that may have been woken for what has come on a lane, and attends it no
+    /// longer.
     LookAfter(Via),
     /// No looper of the pool waits, and some are on duty: a round of the patrol, a while later.
     Patrol,
@@ -276,7 +277,8 @@ impl State {
         self.todo.take_if(matches);
     }
 
-    /// A thread that owes nothing, has nothing of its own and attends no lane takes the process's work.
+    /// A thread that owes nothing, has nothing of its own and attends no lane takes the process's
+    /// work.
     pub fn takes_process_work(&mut self, tid: Tid) -> bool {
         let thread = self.thread(tid);
         thread.is_available() && thread.attends.is_none()

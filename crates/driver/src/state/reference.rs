@@ -192,7 +192,8 @@ impl State {
             .is_some_and(|reference| strength == Strength::Weak || reference.counts.strong > pinned)
     }
 
-    /// Whose node's the handle is, if it may not be held strongly any more when up to so many counts go.
+    /// Whose node's the handle is, if it may not be held strongly any more when up to so many
+    /// counts go.
     pub fn owner_of_last(&self, handle: u32, counts: usize) -> Option<ProcessId> {
         let pinned = self.pinned(handle, Strength::Strong) as usize;
         let is_last = |held: &&Reference| held.counts.strong as usize <= pinned + counts;

@@ -111,8 +111,8 @@ pub struct Thread {
     pub standing: Arc<Standing>,
     /// The real-time caller's lane that it attends.
     pub attends: Option<Via>,
-    /// The one that it attended, until it comes back: it has a priority that is not its own, and may have been woken for
-    /// what nobody else has been told of.
+    /// The one that it attended, until it comes back: it has a priority that is not its own, and
+    /// may have been woken for what nobody else has been told of.
     pub relieved_of: Option<Via>,
     /// It has served a one-way transaction at a level that is not its own.
     pub is_off_level: bool,

@@ -50,7 +50,8 @@ pub struct Obituary {
     pub cookie: u64,
 }
 
-/// The place of a call among others that wait: the best nice value first, and of the same the oldest.
+/// The place of a call among others that wait: the best nice value first, and of the same the
+/// oldest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
     nice: i8,
@@ -106,8 +107,8 @@ impl Todo {
         self.urgent = true;
     }
 
-    /// Adds a call, before those at the end of worse nice values. Whoever calls waits for an answer, so none of these
-    /// was made because of another one; what is no call keeps its place.
+    /// Adds a call, before those at the end of worse nice values. Whoever calls waits for an
+    /// answer, so none of these was made because of another one; what is no call keeps its place.
     pub fn push_call(&mut self, incoming: Incoming) {
         let lets_by = |work: &mut Work| match work {
             Work::Transaction(older) if older.serving.is_some() => {

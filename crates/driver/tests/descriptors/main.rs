@@ -94,7 +94,9 @@ fn descriptors_for_messages_that_never_come(
     let line = stranger.open_channel().expect("a channel");
     let null = std::fs::File::open("/dev/null").expect("it is there");
     let many = [null.as_fd(); 16];
-    let sent = (1..=62).take_while(|&number| line.send(number, 16, &many).is_ok()).count();
+    // What an ordinary user has in flight counts for all of the user's processes, the newcomer too.
+    let most = if rustix::process::geteuid().is_root() { 62 } else { DESCRIPTORS as u32 / 16 + 1 };
+    let sent = (1..=most).take_while(|&number| line.send(number, 16, &many).is_ok()).count();
     assert!(sent > DESCRIPTORS as usize / 16, "{sent} packets fill no table");
     let mut newcomer = Child::start("client", socket);
     for _ in 0..CALLS {

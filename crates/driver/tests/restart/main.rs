@@ -2,8 +2,8 @@
 //!
 //! A service manages the context; two clients hold it and an object of its, and it holds an object
 //! of each. While there is no broker, calls go on, and one client is killed. Then everything is as
-//! it was, but for that one's death; and a liar, who says that it was somebody else and held what it
-//! did not, gets nothing.
+//! it was, but for that one's death; and a liar, who says that it was somebody else and held what
+//! it did not, gets nothing.
 
 mod child;
 #[path = "../simulation/rng.rs"]

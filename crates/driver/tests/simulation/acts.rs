@@ -168,7 +168,8 @@ impl World {
             local: true,
             ..Object::default()
         });
-        // While it is asked whether it may manage, nothing is told of it, refused or not in the end.
+        // While it is asked whether it may manage, nothing is told of it, refused or not in the
+        // end.
         (object.is_alive() && !object.asks_to_manage).then_some(ptr)
     }
 

@@ -1,5 +1,5 @@
-//! A program of the raw interface, in this process: command buffers in, command buffers out. It maps nothing:
-//! what lies in its receive buffer it reads from the file behind it.
+//! A program of the raw interface, in this process: command buffers in, command buffers out. It
+//! maps nothing: what lies in its receive buffer it reads from the file behind it.
 #![allow(dead_code, reason = "each test has a use for a part of it")]
 
 use baton_abi::uapi::*;

@@ -8,7 +8,8 @@
 //! tracing::info!(target: "sensors", found = 3, "done");
 //! ```
 //!
-//! An event's text is its message and fields, behind the spans that it is in: `request{id=7}: done found=3`.
+//! An event's text is its message and fields, behind the spans that it is in: `request{id=7}: done
+//! found=3`.
 
 use super::{Words, put};
 use crate::{Buffer, Priority};

@@ -1,7 +1,8 @@
 //! Which start of the machine a file is of.
 //!
-//! On a disk files outlive the start that they were made in. Their stamps, times of CLOCK_MONOTONIC and processes mean nothing
-//! later, so a reader of what is written now passes them over, and who asks for what was written before gets them alone.
+//! On a disk files outlive the start that they were made in. Their stamps, times of CLOCK_MONOTONIC
+//! and processes mean nothing later, so a reader of what is written now passes them over, and who
+//! asks for what was written before gets them alone.
 
 use crate::files::layout::Header;
 use crate::files::opened::Opened;
@@ -38,8 +39,9 @@ impl Boot {
         Some(Boot(number.to_be_bytes()))
     }
 
-    /// The last one before this of which a directory has files: the one whose file was changed last. The directory's owner's files
-    /// decide, if there are any, so nobody else can make up a start that hides it.
+    /// The last one before this of which a directory has files: the one whose file was changed
+    /// last. The directory's owner's files decide, if there are any, so nobody else can make up a
+    /// start that hides it.
     pub fn last(directory: &Directory, current: Boot) -> Result<Option<Boot>, Errno> {
         let mut found = BTreeMap::<Boot, (bool, Changed)>::new();
         for entry in Dir::read_from(&directory.file)? {

@@ -1,7 +1,8 @@
 //! Until when each buffer has been cleared: the `cleared` file, which the directory's owner writes.
 //!
-//! A line for each buffer, `main 123456789`: what was logged before that time of CLOCK_MONOTONIC is not read any more. One says in which
-//! start of the machine that was, `boot 4a...`. The rings stay as they are, because they are their writers' alone.
+//! A line for each buffer, `main 123456789`: what was logged before that time of CLOCK_MONOTONIC is
+//! not read any more. One says in which start of the machine that was, `boot 4a...`. The rings stay
+//! as they are, because they are their writers' alone.
 
 use crate::buffer::{Buffer, N_BUFFERS};
 use crate::files::boot::Boot;
@@ -14,7 +15,8 @@ use std::path::Path;
 const NAME: &str = "cleared";
 const BOOT: &str = "boot";
 
-/// Has readers that are opened from now on pass over what is in these buffers. Only the directory's owner can: `EPERM`.
+/// Has readers that are opened from now on pass over what is in these buffers. Only the directory's
+/// owner can: `EPERM`.
 pub fn clear(path: &Path, buffers: &[Buffer]) -> Result<(), Errno> {
     let boot = Boot::current();
     let mut cleared = read(&Directory::open_to_read(path)?, boot);

@@ -43,7 +43,8 @@ impl File {
         for _ in 0..ATTEMPTS {
             let name = layout::name_of_file(process, number);
             match File::make_as(directory, source, process, &name) {
-                // The name is taken; or somebody took the file for a dead one's, before it was locked.
+                // The name is taken; or somebody took the file for a dead one's, before it was
+                // locked.
                 Err(Errno::EXIST | Errno::NOENT) => number += 1,
                 done => return done,
             }
@@ -158,7 +159,8 @@ impl Drop for File {
     }
 }
 
-/// Gives the file to those who may read the directory. For the group's bit to mean the same group, the file must be of it.
+/// Gives the file to those who may read the directory. For the group's bit to mean the same group,
+/// the file must be of it.
 pub(crate) fn share(directory: &Directory, file: &OwnedFd) -> Result<(), Errno> {
     let mut mode = directory.mode_of_files();
     if mode.contains(Mode::RGRP) && rustix::fs::fstat(file)?.st_gid != directory.group() {

@@ -1,7 +1,8 @@
 //! This process's own files of logs: who they are, and what its children do with them.
 //!
-//! A child of fork has the parent's descriptors, and would keep the parent's files alive. It closes them at once, if it is made
-//! by the C library's fork; one that is made by a system call alone keeps them until it executes another program.
+//! A child of fork has the parent's descriptors, and would keep the parent's files alive. It closes
+//! them at once, if it is made by the C library's fork; one that is made by a system call alone
+//! keeps them until it executes another program.
 
 use crate::files::lock;
 use rustix::fd::{BorrowedFd, RawFd};
@@ -38,7 +39,8 @@ extern "C" fn close_in_child() {
     for place in &FILES {
         let file = place.swap(NONE, Ordering::AcqRel);
         if file != NONE {
-            // SAFETY: a descriptor of the parent's log, which nobody in this process uses: its owner is forgotten.
+            // SAFETY: a descriptor of the parent's log, which nobody in this process uses: its
+            // owner is forgotten.
             unsafe { libc::close(file) };
         }
     }
@@ -62,6 +64,7 @@ pub(crate) fn hold_again() {
 
 fn with_files(mut look: impl FnMut(BorrowedFd<'_>) -> bool) -> bool {
     let open = FILES.iter().map(|place| place.load(Ordering::Acquire)).filter(|&file| file != NONE);
-    // SAFETY: open, but for the instant in which its owner closes it: then a call fails, or asks about another file.
+    // SAFETY: open, but for the instant in which its owner closes it: then a call fails, or asks
+    // about another file.
     open.into_iter().any(|file| look(unsafe { BorrowedFd::borrow_raw(file) }))
 }

@@ -1,8 +1,8 @@
 //! A process's file, native byte order:
 //!
 //! ```text
-//!   0        header: what it is, who says to have made it and in which start of the machine, how many rings there are, what
-//!            found no ring
+//!   0        header: what it is, who says to have made it and in which start of the machine,
+//!            how many rings there are, what found no ring
 //!   4096     table: 128 bytes for each ring; what its writer changes in a line of its own
 //!   135168   rings, each at a page
 //! ```

@@ -1,9 +1,12 @@
-//! What the kernel says of a file's process, by locks on two bytes of the file that mean nothing else.
+//! What the kernel says of a file's process, by locks on two bytes of the file that mean nothing
+//! else.
 //!
-//! - *Alive*: a lock of the open file description. Only who may write the file can hold it, so only its owner's user. It
-//!   ends with the last descriptor, which a child of fork that never executes another program may keep: see `fork`.
-//! - *Process*: a lock of the process. The kernel names its holder, in the asker's numbers. The process loses it when it
-//!   closes any descriptor of the file; who reads their own log takes it again ([`hold_process`]).
+//! - *Alive*: a lock of the open file description. Only who may write the file can hold it, so only
+//!   its owner's user. It ends with the last descriptor, which a child of fork that never executes
+//!   another program may keep: see `fork`.
+//! - *Process*: a lock of the process. The kernel names its holder, in the asker's numbers. The
+//!   process loses it when it closes any descriptor of the file; who reads their own log takes it
+//!   again ([`hold_process`]).
 
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
@@ -23,14 +26,16 @@ fn lock_of(kind: i32, at: i64) -> libc::flock {
 
 fn control(file: impl AsFd, command: i32, lock: &mut libc::flock) -> Result<(), Errno> {
     let file = file.as_fd();
-    // SAFETY: an open descriptor, and a structure of ours that the command reads, and writes if it asks.
+    // SAFETY: an open descriptor, and a structure of ours that the command reads, and writes if it
+    // asks.
     match unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(lock)) } {
         -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
         _ => Ok(()),
     }
 }
 
-/// Says that the file's process is alive, as long as this descriptor or a copy of it is open. Waits for nobody.
+/// Says that the file's process is alive, as long as this descriptor or a copy of it is open. Waits
+/// for nobody.
 pub(crate) fn hold_alive(file: impl AsFd) -> Result<(), Errno> {
     control(file, libc::F_OFD_SETLK, &mut lock_of(libc::F_WRLCK, ALIVE_AT))
 }

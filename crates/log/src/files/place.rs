@@ -1,7 +1,7 @@
 //! The directory in which the log is: one for the system, or one for each user.
 //!
-//! Its permissions are the log's: who may write into it may log, who may read it may read the log. Files in it get the
-//! directory's own bits for reading, and with its set-group-id bit, its group.
+//! Its permissions are the log's: who may write into it may log, who may read it may read the log.
+//! Files in it get the directory's own bits for reading, and with its set-group-id bit, its group.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, Stat};
@@ -17,8 +17,9 @@ pub const SYSTEM_DIRECTORY: &str = "/run/baton/log";
 const SYSTEM_DIRECTORY_IN_MEMORY: &str = "/dev/shm/baton/log";
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// `$BATON_LOG_DIR`; for root the system's; else that of `$XDG_RUNTIME_DIR` or the user's own in /dev/shm, unless only the
-/// system's exists and may be written. Whatever is on a disk and not named by the variable is passed over for /dev/shm.
+/// `$BATON_LOG_DIR`; for root the system's; else that of `$XDG_RUNTIME_DIR` or the user's own in
+/// /dev/shm, unless only the system's exists and may be written. Whatever is on a disk and not
+/// named by the variable is passed over for /dev/shm.
 pub fn directory() -> PathBuf {
     let variable =
         |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -50,7 +51,8 @@ fn may_write(directory: &Path) -> bool {
         .is_ok()
 }
 
-/// Makes the log's directory, for this user alone, if there is none: for who waits for the first record.
+/// Makes the log's directory, for this user alone, if there is none: for who waits for the first
+/// record.
 pub fn make_directory(path: &Path) -> Result<(), Errno> {
     Directory::open_to_write(path).map(drop)
 }
@@ -67,8 +69,8 @@ pub(crate) struct Directory {
 impl Directory {
     /// Opens it, or makes it for this user alone.
     ///
-    /// `EPERM` if somebody else could put their files in place of ours: it belongs to another user than root or this one, or several
-    /// may write there and it is not sticky.
+    /// `EPERM` if somebody else could put their files in place of ours: it belongs to another user
+    /// than root or this one, or several may write there and it is not sticky.
     pub fn open_to_write(path: &Path) -> Result<Directory, Errno> {
         let directory = match Directory::open(path, OFlags::PATH) {
             Err(Errno::NOENT) => {
@@ -118,7 +120,8 @@ impl Directory {
         self.owner == rustix::process::geteuid().as_raw()
     }
 
-    /// Puts a short file in place of the one of that name, for everybody to read. Only the directory's owner does: `EPERM`.
+    /// Puts a short file in place of the one of that name, for everybody to read. Only the
+    /// directory's owner does: `EPERM`.
     pub fn write(&self, name: &str, text: &str) -> Result<(), Errno> {
         if !self.is_ours() {
             return Err(Errno::PERM);
@@ -135,7 +138,8 @@ impl Directory {
         rustix::fs::rename(&aside, self.path.join(name))
     }
 
-    /// Reads a short file that the directory's owner has made. `None` if there is none, or it may be of another.
+    /// Reads a short file that the directory's owner has made. `None` if there is none, or it may
+    /// be of another.
     pub fn read(&self, name: &str) -> Option<String> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = rustix::fs::openat(&self.file, name, flags, Mode::empty()).ok()?;

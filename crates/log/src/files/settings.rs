@@ -1,6 +1,8 @@
-//! How large rings are, and how much the dead may keep: the `settings` file, which the directory's owner writes.
+//! How large rings are, and how much the dead may keep: the `settings` file, which the directory's
+//! owner writes.
 //!
-//! A line for each thing: `main 262144`, `budget 16777216`. What is not there, or means nothing, is as it is without the file.
+//! A line for each thing: `main 262144`, `budget 16777216`. What is not there, or means nothing, is
+//! as it is without the file.
 
 use crate::buffer::{Buffer, N_BUFFERS};
 use crate::files::layout::is_ring_size;
@@ -39,7 +41,8 @@ impl Settings {
         directory.read(NAME).map_or_else(Settings::default, |text| Settings::parse(&text))
     }
 
-    /// Makes them those of a directory, for rings that come into being from now on. Only its owner can.
+    /// Makes them those of a directory, for rings that come into being from now on. Only its owner
+    /// can.
     pub fn write(&self, path: &Path) -> Result<(), Errno> {
         Directory::open_to_write(path)?.write(NAME, &self.text())
     }

@@ -1,12 +1,13 @@
 //! Whether somebody waits for news: a page that readers write and every writer looks at.
 //!
-//! The page is a System V segment, because that is the one kind of shared memory with an owner and permissions that nobody can
-//! shrink: a file that readers may write they may truncate, and each writer that looks at it then would end by SIGBUS. Its
-//! number stands in the directory's `watch` file, which belongs to the directory's owner, whose process makes
-//! the segment. Of a private directory it goes when the last process that has it ends; else it stays.
+//! The page is a System V segment, because that is the one kind of shared memory with an owner and
+//! permissions that nobody can shrink: a file that readers may write they may truncate, and each
+//! writer that looks at it then would end by SIGBUS. Its number stands in the directory's `watch`
+//! file, which belongs to the directory's owner, whose process makes the segment. Of a private
+//! directory it goes when the last process that has it ends; else it stays.
 //!
-//! What stands there is explained in `bell`. A writer rings at most once in `QUIET_NS`, so whatever readers do there
-//! costs it one wake in so long.
+//! What stands there is explained in `bell`. A writer rings at most once in `QUIET_NS`, so whatever
+//! readers do there costs it one wake in so long.
 
 use crate::bell::{LEASE_NS, Until, Words};
 use crate::files::place::Directory;
@@ -45,8 +46,8 @@ pub(crate) enum Role {
 }
 
 impl Watch {
-    /// Attaches the directory's page, or makes it if it is ours to make. Without one, readers have to look
-    /// from time to time.
+    /// Attaches the directory's page, or makes it if it is ours to make. Without one, readers have
+    /// to look from time to time.
     pub fn attach(directory: &Directory, role: Role) -> Watch {
         let known = || directory.read(NAME).and_then(|text| Watch::named(&text, role));
         let page =
@@ -63,7 +64,8 @@ impl Watch {
     #[inline]
     pub fn words(&self) -> &Words {
         match self.page {
-            // SAFETY: within the page, which is attached as long as we live; double words, of which `Words` is made.
+            // SAFETY: within the page, which is attached as long as we live; double words, of which
+            // `Words` is made.
             Some(page) => unsafe { page.add(WORDS_AT).cast().as_ref() },
             None => &NEVER,
         }
@@ -88,7 +90,8 @@ impl Watch {
         let (id, token) = (id.parse().ok()?, token.parse().ok()?);
         let page = attach(id, role)?;
         let watch = Watch { page: Some(page) };
-        // Of a segment that has its number by accident, the size is not known either; it has a page at least.
+        // Of a segment that has its number by accident, the size is not known either; it has a page
+        // at least.
         let same = watch.token()?.load(Ordering::Relaxed) == token;
         same.then(|| {
             std::mem::forget(watch);

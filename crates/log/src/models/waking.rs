@@ -1,7 +1,7 @@
 //! A reader that goes to sleep, and a writer that may be looking at the word just then.
 //!
-//! What a millisecond does is modelled as what follows from it: whatever a writer was doing at its beginning is over at its end,
-//! and can be seen.
+//! What a millisecond does is modelled as what follows from it: whatever a writer was doing at its
+//! beginning is over at its end, and can be seen.
 
 use super::{look, memory, write};
 use crate::bell::{Asked, QUIET_NS, Rest, Rung, Until, is_asked};

@@ -25,7 +25,8 @@ pub(crate) enum Manner {
     Late,
     /// For everything.
     Whole,
-    /// For everything, again and again: a real-time writer that is too fast to be read is left alone for a while.
+    /// For everything, again and again: a real-time writer that is too fast to be read is left
+    /// alone for a while.
     Sparing,
 }
 
@@ -59,7 +60,8 @@ pub(crate) struct Formerly {
 }
 
 impl Author {
-    /// Opens the file. `ENODATA`, `EPERM` and `EINVAL` for one that no writer of ours made, or could have.
+    /// Opens the file. `ENODATA`, `EPERM` and `EINVAL` for one that no writer of ours made, or
+    /// could have.
     pub fn open(directory: &Directory, name: &CStr) -> Result<Author, Errno> {
         let opened = Opened::open(directory, name)?;
         let header = read_header(&opened)?;
@@ -123,7 +125,8 @@ impl Author {
         self.is_silent && lock::is_alive(&self.opened)
     }
 
-    /// Looks for rings and counts that are new, and for records on every track that has none. What cannot be read is not there.
+    /// Looks for rings and counts that are new, and for records on every track that has none. What
+    /// cannot be read is not there.
     pub fn look(&mut self, wanted: [bool; N_BUFFERS], manner: Manner) {
         if !self.look_for_rings(wanted, manner) {
             return;
@@ -167,7 +170,8 @@ impl Author {
         true
     }
 
-    /// Whether a ring is about to overwrite what was written to it behind where its track has come to.
+    /// Whether a ring is about to overwrite what was written to it behind where its track has come
+    /// to.
     pub fn is_about_to_wrap(&mut self, wanted: [bool; N_BUFFERS]) -> bool {
         self.look_for_rings(wanted, Manner::Whole)
             && self.tracks.iter().any(|track| track.is_about_to_wrap(self.opened.as_fd()))

@@ -1,8 +1,9 @@
 //! Waiting for news.
 //!
-//! A reader that is awake looks by itself; before it sleeps it asks to be rung for: see `bell`. The directory is watched by inotify, which tells of
-//! new files, of files whose process has ended, and of writers that ring: they write to their own file, which the kernel tells every
-//! reader. Where a reader cannot ask, or where somebody writes who never rings, it looks every so often.
+//! A reader that is awake looks by itself; before it sleeps it asks to be rung for: see `bell`. The
+//! directory is watched by inotify, which tells of new files, of files whose process has ended, and
+//! of writers that ring: they write to their own file, which the kernel tells every reader. Where a
+//! reader cannot ask, or where somebody writes who never rings, it looks every so often.
 
 use crate::bell::{LEASE_NS, QUIET_NS, RENEW_NS, Rest, Step, Until};
 use crate::files::place::Directory;
@@ -25,7 +26,8 @@ use std::time::Duration;
 const LOOK_NS: u64 = 10_000_000;
 /// A reader that is awake spends at most such a part of its time with looks that find nothing.
 const N_LOOKS_IN_PAUSE: u64 = 20;
-/// The counter's rate is taken over this: to a thousandth, which is enough for a time that is renewed.
+/// The counter's rate is taken over this: to a thousandth, which is enough for a time that is
+/// renewed.
 const RATE_NS: u64 = 2_000_000;
 
 pub(crate) struct Follow {
@@ -101,7 +103,8 @@ impl Follow {
         })
     }
 
-    /// Sleeps until there may be something new, or for so long. `is_unrung` if somebody writes who never rings.
+    /// Sleeps until there may be something new, or for so long. `is_unrung` if somebody writes who
+    /// never rings.
     pub fn wait(
         &mut self,
         timeout: Option<Duration>,

@@ -76,8 +76,8 @@ pub enum Loss {
         /// How many.
         n_records: u64,
     },
-    /// There was no ring for them: no memory, no room in the log's directory, too many threads; or a signal handler wrote while its
-    /// thread did.
+    /// There was no ring for them: no memory, no room in the log's directory, too many threads; or
+    /// a signal handler wrote while its thread did.
     Unlogged {
         /// How many.
         n_records: u64,

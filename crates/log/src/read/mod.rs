@@ -1,5 +1,5 @@
-//! Reading: [`reader`], which merges what [`track`]s have, the rings of each [`author`]; [`follow`], which waits.
-//! [`item`] and [`origin`]: what comes of it.
+//! Reading: [`reader`], which merges what [`track`]s have, the rings of each [`author`];
+//! [`follow`], which waits. [`item`] and [`origin`]: what comes of it.
 
 pub(crate) mod author;
 pub(crate) mod follow;

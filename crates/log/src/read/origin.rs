@@ -17,7 +17,8 @@ pub enum Voucher {
 /// A process that wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// The user that the file belongs to, which is what the process's effective user was when it began to log: the kernel says so.
+    /// The user that the file belongs to, which is what the process's effective user was when it
+    /// began to log: the kernel says so.
     pub user: u32,
     /// The process's number, here if the kernel vouches for it, else where it was given.
     pub process: u32,

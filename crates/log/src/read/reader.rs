@@ -28,7 +28,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-/// Files of one user that a reader has open at once. Who has more keeps nobody else's from being read.
+/// Files of one user that a reader has open at once. Who has more keeps nobody else's from being
+/// read.
 const MAX_FILES_OF_A_USER: usize = 1024;
 
 /// Files that have been read and are gone, of which a reader knows that they were read when they
@@ -144,7 +145,8 @@ impl Reader {
         }
     }
 
-    /// What comes next, `None` if there is nothing now. Within what one look has found, in the order of time.
+    /// What comes next, `None` if there is nothing now. Within what one look has found, in the
+    /// order of time.
     ///
     /// From the first [`Reader::wait`] on, `None` if there was nothing after the last one.
     pub fn next_item(&mut self) -> Option<Item<'_>> {
@@ -210,7 +212,8 @@ impl Reader {
         }
     }
 
-    /// Sleeps until there may be something new, or for so long. May return for no reason: look by [`Reader::next_item`].
+    /// Sleeps until there may be something new, or for so long. May return for no reason: look by
+    /// [`Reader::next_item`].
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
         self.refill();
         self.may_look = true;
@@ -342,7 +345,8 @@ impl Reader {
         !self.unlogged.is_empty() || self.fronts.peek().is_some_and(in_sight)
     }
 
-    /// Copies what all rings have. Who follows hears first which files are new: a log that never rests is not waited for.
+    /// Copies what all rings have. Who follows hears first which files are new: a log that never
+    /// rests is not waited for.
     fn look(&mut self) {
         if let Some(Ok(news)) = self.follow.as_mut().map(Follow::told) {
             // What could not be found now is there at the next look.

@@ -7,8 +7,9 @@ use crate::moment::{Moment, Sample};
 use crate::record::Header;
 use rustix::fd::BorrowedFd;
 
-/// How long a real-time writer is left alone that a reader cannot keep up with: its lines would come back to it one by one, and what the reader
-/// took with them would be few of many. Then it is copied from once, whatever it does.
+/// How long a real-time writer is left alone that a reader cannot keep up with: its lines would
+/// come back to it one by one, and what the reader took with them would be few of many. Then it is
+/// copied from once, whatever it does.
 const LEAVE_ALONE_NS: u64 = 40_000_000;
 
 pub(crate) struct Track {
@@ -31,8 +32,8 @@ pub(crate) struct Track {
     speed: Speed,
 }
 
-/// How fast its writer was found to be, if that one is not to be kept from writing. A copy takes all its lines from it, a look at
-/// its positions one.
+/// How fast its writer was found to be, if that one is not to be kept from writing. A copy takes
+/// all its lines from it, a look at its positions one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Speed {
     /// It is read as it writes.
@@ -85,7 +86,8 @@ impl Track {
         View { file, bounds_at, bytes_at: self.place.offset, capacity: self.place.capacity }
     }
 
-    /// From the next record on that will be written. What was there before tells what that one's time is.
+    /// From the next record on that will be written. What was there before tells what that one's
+    /// time is.
     pub fn skip(&mut self, file: BorrowedFd<'_>, now: Sample) {
         // Enough for what there is now. A fast writer's go on to be read from wherever this ends.
         for _ in 0..=self.place.capacity / BATCH_BYTES {
@@ -123,8 +125,9 @@ impl Track {
         }
     }
 
-    /// When the last record was that was copied, if nobody can say what time it is by the ring's clock: on the line through the last two
-    /// samples, or at the last sample, which it is near if it is the only one.
+    /// When the last record was that was copied, if nobody can say what time it is by the ring's
+    /// clock: on the line through the last two samples, or at the last sample, which it is near if
+    /// it is the only one.
     pub fn end(&self) -> Sample {
         let samples = self.batch.pieces.iter().filter_map(|piece| match piece {
             Piece::Sample(sample) => Some(*sample),
@@ -143,15 +146,15 @@ impl Track {
         before.unwrap_or(last).beyond(last, stamps.next_back().unwrap_or(last.stamp))
     }
 
-    /// Whether what was written behind this track will soon be overwritten: there is room for one part more, and one that is being
-    /// written.
+    /// Whether what was written behind this track will soon be overwritten: there is room for one
+    /// part more, and one that is being written.
     pub fn is_about_to_wrap(&self, file: BorrowedFd<'_>) -> bool {
         let written = self.view(file).bounds().map_or(0, |bounds| self.cursor.behind(bounds.head));
         written >= self.place.capacity / 4 * 3
     }
 
-    /// Whether to look at what a writer has that is not to be kept from writing. One that has overwritten what was not read may be
-    /// about to overwrite the rest: the next look tells.
+    /// Whether to look at what a writer has that is not to be kept from writing. One that has
+    /// overwritten what was not read may be about to overwrite the rest: the next look tells.
     pub fn may_look(&mut self, file: BorrowedFd<'_>, now_ns: u64) -> bool {
         if self.front().is_some()
             || matches!(self.speed, Speed::Outrun { until_ns } if now_ns < until_ns)
@@ -182,7 +185,8 @@ impl Track {
         matches!(self.speed, Speed::Ahead { .. })
     }
 
-    /// Records between two samples lie on the line between them; those after the last one, on the line to now.
+    /// Records between two samples lie on the line between them; those after the last one, on the
+    /// line to now.
     fn date(&mut self, now: Sample) {
         let mut undated = 0;
         for piece in &self.batch.pieces {
@@ -310,7 +314,8 @@ mod tests {
         assert_eq!(found, [moment(2000, 51_000), moment(3000, 20_000), moment(3500, 20_500)]);
     }
 
-    /// Looks of a reader that spares the writer: how much is written before each, when it comes, and what it copies.
+    /// Looks of a reader that spares the writer: how much is written before each, when it comes,
+    /// and what it copies.
     fn check_sparing(looks: &[(usize, u64, usize)]) {
         let (file, mut ring) = ring();
         ring.take_sample(sample(0, 0, 0));

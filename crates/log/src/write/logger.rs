@@ -61,7 +61,8 @@ impl Options {
         self
     }
 
-    /// Opens the log. Nothing is made on the way: that begins with the first record, and if it fails, records are counted.
+    /// Opens the log. Nothing is made on the way: that begins with the first record, and if it
+    /// fails, records are counted.
     pub fn open(self) -> Logger {
         Logger { shared: Arc::new(Shared::new(self)) }
     }
@@ -74,7 +75,8 @@ pub struct Logger {
 }
 
 impl Logger {
-    /// What the calling thread writes with. It may go to another thread, and its rings go to the next writer when it is dropped.
+    /// What the calling thread writes with. It may go to another thread, and its rings go to the
+    /// next writer when it is dropped.
     pub fn writer(&self) -> Writer {
         Writer::new(Arc::clone(&self.shared))
     }
@@ -89,7 +91,8 @@ impl Logger {
         self.shared.source
     }
 
-    /// How many records of this process found no ring, in a buffer. Readers are told, as soon as there is a file to tell it in.
+    /// How many records of this process found no ring, in a buffer. Readers are told, as soon as
+    /// there is a file to tell it in.
     pub fn unlogged(&self, buffer: Buffer) -> u64 {
         self.shared.process().unlogged[buffer as usize].load(Ordering::Relaxed)
     }
@@ -171,7 +174,8 @@ impl Shared {
         }
     }
 
-    /// A ring for a thread: one whose thread has ended, or a new one. `None` if there is none to be had now.
+    /// A ring for a thread: one whose thread has ended, or a new one. `None` if there is none to be
+    /// had now.
     pub fn take_lane(&self, buffer: Buffer) -> Option<Lane> {
         let process = self.process();
         if clock::now_ns() < process.retry_at_ns.load(Ordering::Relaxed) {

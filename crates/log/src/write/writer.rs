@@ -1,8 +1,8 @@
 //! What a thread writes with.
 //!
-//! The fast path takes a stamp, sees that the record fits below the limit, copies it, and shows it. Everything else leaves it by
-//! one comparison: a limit is zero for a buffer without a ring, and in a child of fork, to which the rings do not
-//! belong.
+//! The fast path takes a stamp, sees that the record fits below the limit, copies it, and shows it.
+//! Everything else leaves it by one comparison: a limit is zero for a buffer without a ring, and in
+//! a child of fork, to which the rings do not belong.
 
 use crate::bell::{Rung, is_asked};
 use crate::buffer::{Buffer, N_BUFFERS, Priority};
@@ -58,22 +58,22 @@ impl Writer {
         }
     }
 
-    /// Writes a text. What exceeds [`MAX_TEXT_BYTES`] with its tag is cut off. A zero byte in it ends the text for those who
-    /// read it as Android's.
+    /// Writes a text. What exceeds [`MAX_TEXT_BYTES`] with its tag is cut off. A zero byte in it
+    /// ends the text for those who read it as Android's.
     #[inline]
     pub fn write(&self, buffer: Buffer, priority: Priority, tag: &[u8], message: &[u8]) {
         self.put(buffer, Words { kind: Kind::Text(priority), tag, message });
     }
 
-    /// Writes an event: its tag's number, and a payload in Android's form. What exceeds [`MAX_PAYLOAD_BYTES`] with the
-    /// number is cut off.
+    /// Writes an event: its tag's number, and a payload in Android's form. What exceeds
+    /// [`MAX_PAYLOAD_BYTES`] with the number is cut off.
     #[inline]
     pub fn write_event(&self, buffer: Buffer, tag: u32, payload: &[u8]) {
         self.put(buffer, Words { kind: Kind::Event, tag: &tag.to_le_bytes(), message: payload });
     }
 
-    /// Gets a ring for this buffer now, and not with the first record. `false` if there is none to be had: records will be
-    /// counted, and a ring be asked for again.
+    /// Gets a ring for this buffer now, and not with the first record. `false` if there is none to
+    /// be had: records will be counted, and a ring be asked for again.
     pub fn prepare(&self, buffer: Buffer) -> bool {
         self.lanes[buffer as usize].try_borrow_mut().is_ok_and(|mut slot| {
             self.leave_what_is_the_parents(&mut slot);
@@ -99,7 +99,8 @@ impl Writer {
         };
         let (lane, stamp, words) = match slot.as_mut().filter(|lane| fits(lane)) {
             Some(lane) => (lane, stamp, words),
-            // The record's way from here on is the same as ever: what the processor has learnt of it holds.
+            // The record's way from here on is the same as ever: what the processor has learnt of
+            // it holds.
             None => match self.make_way(buffer, &mut slot, stamp, words.cut_bytes()) {
                 Some((lane, stamp)) => (lane, stamp, words.cut()),
                 None => return self.shared.count_unlogged(buffer),
@@ -113,7 +114,8 @@ impl Writer {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Makes room for a record of so many bytes, and says what to stamp it with. `None` if there is no ring.
+    /// Makes room for a record of so many bytes, and says what to stamp it with. `None` if there is
+    /// no ring.
     #[cold]
     fn make_way<'a>(
         &self,
@@ -147,8 +149,8 @@ impl Writer {
         }
         let lane = slot.as_mut()?;
         let source = self.source;
-        // Clocks can be slow, so most records are content with one reading. But stamps in a ring only grow: another thread may have
-        // written here since, and a sample is younger.
+        // Clocks can be slow, so most records are content with one reading. But stamps in a ring
+        // only grow: another thread may have written here since, and a sample is younger.
         let stamp = if had_ring { stamp } else { source.stamp() };
         if !lane.ring.wants_sample(stamp) {
             return Some(stamp);
@@ -170,9 +172,11 @@ impl Writer {
         slot.is_some()
     }
 
-    /// In a child of fork the rings are another process's. Their memory is not mapped, their files are closed.
+    /// In a child of fork the rings are another process's. Their memory is not mapped, their files
+    /// are closed.
     fn leave_what_is_the_parents(&self, slot: &mut Option<Lane>) {
-        // No exchange: the processor would wait here for every line that a reader has just looked at.
+        // No exchange: the processor would wait here for every line that a reader has just looked
+        // at.
         if self.limits[MINE].load(Ordering::Relaxed) == 0 {
             self.limits[MINE].store(1, Ordering::Relaxed);
             self.thread.set(this_thread());

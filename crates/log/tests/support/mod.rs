@@ -134,7 +134,8 @@ impl Drop for Process {
     }
 }
 
-/// In such a process: until it is told to end. Takes no lock, which a child of fork could find taken.
+/// In such a process: until it is told to end. Takes no lock, which a child of fork could find
+/// taken.
 pub fn wait_to_be_ended() {
     // SAFETY: standard input is open as long as this program runs.
     let input = unsafe { rustix::fd::BorrowedFd::borrow_raw(0) };

@@ -17,8 +17,8 @@ pub enum Style {
     Descriptive,
 }
 
-/// The text of a payload (without the event's number), at most `room` bytes; one that is longer ends
-/// in `^`. `None` if the payload is broken.
+/// The text of a payload (without the event's number), at most `room` bytes; one that is longer
+/// ends in `^`. `None` if the payload is broken.
 pub fn print(payload: &[u8], style: Style, format: &[u8], room: usize) -> Option<Vec<u8>> {
     if payload.is_empty() {
         return Some(Vec::new());

@@ -3,12 +3,13 @@
 //! | it | then |
 //! |---|---|
 //! | sleeps in the system | a descriptor becomes readable |
-//! | runs a thread | its `pending` is set: it looks when the thread enters or leaves it, as for a signal |
+//! | runs a thread | its `pending` is set: the thread looks at entry and exit, as for a signal |
 //! | runs, and has threads that are preemptible | the signal is sent as well |
 //!
 //! **Invariant**: a kernel that lies down says so and then asks whether there are letters
-//! (`Inbox::is_empty_at_rest`); who sends one puts it there and then looks whether the kernel sleeps. Both
-//! use read-modify-writes of the inbox, so the later one sees what the other has done before.
+//! (`Inbox::is_empty_at_rest`); who sends one puts it there and then looks whether the kernel
+//! sleeps. Both use read-modify-writes of the inbox, so the later one sees what the other has done
+//! before.
 
 use super::lent::Lent;
 use crate::sync::{AtomicU32, Ordering};
@@ -32,7 +33,8 @@ pub(crate) struct Knocker {
 
 impl Knocker {
     pub(crate) fn knock(&self) {
-        // Release: pairs with the swap in `take_interrupts`, which is followed by a look into the inbox.
+        // Release: pairs with the swap in `take_interrupts`, which is followed by a look into the
+        // inbox.
         if self.pending.swap(1, Ordering::AcqRel) != 0 || self.n_preemptible.load(Relaxed) == 0 {
             return;
         }
@@ -61,7 +63,8 @@ impl Sleep {
     }
 
     pub(crate) fn lie_down(&self) {
-        // After whatever a late `disturb` does: it changes nothing any more, and is not seen instead.
+        // After whatever a late `disturb` does: it changes nothing any more, and is not seen
+        // instead.
         self.0.swap(1, Ordering::AcqRel);
     }
 

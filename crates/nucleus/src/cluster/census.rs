@@ -1,8 +1,8 @@
 //! Which kernels of a cluster can still be woken by something: if all of them rest, and no letter
 //! is on its way, none can ever.
 //!
-//! **Invariant**: a kernel that is written down as resting sends nothing: it says here that it has risen
-//! before it does anything else. So what is found while all rest stays as it is.
+//! **Invariant**: a kernel that is written down as resting sends nothing: it says here that it has
+//! risen before it does anything else. So what is found while all rest stays as it is.
 
 use crate::sync::Mutex;
 

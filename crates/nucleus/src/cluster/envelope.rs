@@ -1,4 +1,5 @@
-//! What a thread and the kernels of its partners share: its message to one of them, or theirs to it.
+//! What a thread and the kernels of its partners share: its message to one of them, or theirs to
+//! it.
 //!
 //! ```text
 //!             offer                          taken, and nothing more is wanted
@@ -15,18 +16,19 @@
 //!    |   Answering -----> Answered --------------------------------------------+
 //! ```
 //!
-//! And from `Waiting` to `Copying` and back, while the partner reaches memory that was granted; if the
-//! wait is to end meanwhile, to `Revoking`, and to `Revoked` when the partner is done.
+//! And from `Waiting` to `Copying` and back, while the partner reaches memory that was granted; if
+//! the wait is to end meanwhile, to `Revoking`, and to `Revoked` when the partner is done.
 //!
-//! The thread's own kernel goes from `Idle` and to it; its partner's does the rest. Where both may go on
-//! from, they compare and exchange: a wait ends in one way. A message is copied before it is
+//! The thread's own kernel goes from `Idle` and to it; its partner's does the rest. Where both may
+//! go on from, they compare and exchange: a wait ends in one way. A message is copied before it is
 //! taken: if the exchange succeeds, nobody has touched the words since they were offered, since
 //! every offer has a number of its own.
 //!
-//! `Answering` and `Copying` are the states in which the thread's own kernel must wait for another's: it
-//! copies at most 64 words, or 4 KiB.
+//! `Answering` and `Copying` are the states in which the thread's own kernel must wait for
+//! another's: it copies at most 64 words, or 4 KiB.
 //!
-//! **Invariant**: words, tag and partner are written by who may: the thread's own kernel while it is
+//! **Invariant**: words, tag and partner are written by who may: the thread's own kernel while it
+//! is
 //! `Idle`, and the partner's while it is `Answering`.
 
 use crate::grant::RawGrant;
@@ -106,7 +108,8 @@ impl Terms {
     pub(crate) const SEND: Terms = Terms(0);
     /// And then an answer by the same thread.
     pub(crate) const CALL: Terms = Terms(1);
-    /// Or only what is there when its message is taken: until then it lends its priority all the same.
+    /// Or only what is there when its message is taken: until then it lends its priority all the
+    /// same.
     pub(crate) const POLL: Terms = Terms(1 << 3);
     /// Only if its partner waits for it.
     pub(crate) const AT_ONCE: Terms = Terms(1 << 1);
@@ -203,13 +206,14 @@ impl Envelope {
         RawGrant { address, bytes, access }
     }
 
-    /// The partner has copied, and the thread waits on. `false`: its wait has been ended meanwhile, and
-    /// its kernel is to be told.
+    /// The partner has copied, and the thread waits on. `false`: its wait has been ended meanwhile,
+    /// and its kernel is to be told.
     pub(crate) fn end_copy(&self) -> bool {
         let copying = Mark(self.mark.load(Ordering::Relaxed));
         let goes_on = copying.stage() == Stage::Copying && self.exchange(copying, Stage::Waiting);
         if !goes_on {
-            // Nobody else goes on from `Revoking`. Release: the copy is made before its owner goes on.
+            // Nobody else goes on from `Revoking`. Release: the copy is made before its owner goes
+            // on.
             self.mark.store(copying.with(Stage::Revoked).0, Ordering::Release);
         }
         goes_on
@@ -249,8 +253,8 @@ impl Envelope {
     /// Goes from one stage to another, unless it has changed.
     pub(crate) fn exchange(&self, from: Mark, to: Stage) -> bool {
         let to = from.with(to).0;
-        // Acquire: the other side's copy of the words ends before they are written again. Release: what
-        // this side has copied was there until now.
+        // Acquire: the other side's copy of the words ends before they are written again. Release:
+        // what this side has copied was there until now.
         self.mark.compare_exchange(from.0, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -295,8 +299,8 @@ impl Envelope {
         let owner = u64::from(to.raw()) << 32;
         let mut old = place.load(Ordering::Acquire);
         loop {
-            // Looked at after what is there was read: who has put a later thread's notices there has
-            // seen its name, and they are not overwritten.
+            // Looked at after what is there was read: who has put a later thread's notices there
+            // has seen its name, and they are not overwritten.
             if self.name() != Some(to) {
                 return false;
             }

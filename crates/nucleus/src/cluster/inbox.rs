@@ -101,8 +101,8 @@ impl Inbox {
         self.senders.load(Ordering::Relaxed) == 0
     }
 
-    /// Asked by the reader after it has said that it sleeps. A read-modify-write: a letter that is put
-    /// there later is put by somebody who sees that.
+    /// Asked by the reader after it has said that it sleeps. A read-modify-write: a letter that is
+    /// put there later is put by somebody who sees that.
     pub(crate) fn is_empty_at_rest(&self) -> bool {
         self.senders.fetch_or(0, Ordering::AcqRel) == 0
     }

@@ -1,8 +1,8 @@
 //! A place that is lent to other OS threads until its owner takes it back.
 //!
-//! **Invariant**: the place is used only between a user's count and its end, and the owner waits, after it
-//! has hidden the place, until there are no users. It asks by a read-modify-write: a user that counts
-//! itself after that sees what was before it, and finds the place hidden.
+//! **Invariant**: the place is used only between a user's count and its end, and the owner waits,
+//! after it has hidden the place, until there are no users. It asks by a read-modify-write: a user
+//! that counts itself after that sees what was before it, and finds the place hidden.
 
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, give_way};
 use std::ptr;

@@ -1,5 +1,5 @@
-//! Kernels of one process whose threads reach each other: what they share, and nothing else of one is
-//! ever touched by another.
+//! Kernels of one process whose threads reach each other: what they share, and nothing else of one
+//! is ever touched by another.
 //!
 //! ```text
 //!   kernel 0                        kernel 1
@@ -59,8 +59,8 @@ pub struct Seat {
 }
 
 impl Cluster {
-    /// Places for this many kernels, from 1 to 64, with so many threads each, rounded up to a power of
-    /// two. There are 65,535 threads in a cluster at most, and 4,096 in a kernel.
+    /// Places for this many kernels, from 1 to 64, with so many threads each, rounded up to a power
+    /// of two. There are 65,535 threads in a cluster at most, and 4,096 in a kernel.
     ///
     /// # Errors
     /// `InvalidInput` if that is too many; the system's, if it has no descriptors for us.

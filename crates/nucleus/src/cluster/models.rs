@@ -128,8 +128,8 @@ fn take(envelope: &Envelope) -> Option<[u64; 2]> {
     envelope.exchange(mark, next).then_some([words[0], words[1]])
 }
 
-/// A sender gives up and offers another message, while its partner takes one: what is taken is whole,
-/// and taken by nobody's leave but the sender's.
+/// A sender gives up and offers another message, while its partner takes one: what is taken is
+/// whole, and taken by nobody's leave but the sender's.
 #[test]
 fn an_offer_is_taken_or_withdrawn() {
     loom::model(|| {
@@ -154,8 +154,8 @@ fn an_offer_is_taken_or_withdrawn() {
     });
 }
 
-/// A call is taken and answered while the caller gives up: it gets the whole answer, or its partner is
-/// told that nobody waits.
+/// A call is taken and answered while the caller gives up: it gets the whole answer, or its partner
+/// is told that nobody waits.
 #[test]
 fn an_answer_comes_whole_or_not_at_all() {
     loom::model(|| {
@@ -188,8 +188,8 @@ fn an_answer_comes_whole_or_not_at_all() {
     });
 }
 
-/// Notices that are left while the thread ends and another one gets its number are nobody else's, and
-/// those of the later one are not lost.
+/// Notices that are left while the thread ends and another one gets its number are nobody else's,
+/// and those of the later one are not lost.
 #[test]
 fn notices_are_for_one_thread() {
     loom::model(|| {
@@ -232,8 +232,8 @@ fn a_place_that_was_taken_back_is_not_used() {
     });
 }
 
-/// Two kernels rest, one of which sends the other a letter before: neither goes home while the letter
-/// has not been read.
+/// Two kernels rest, one of which sends the other a letter before: neither goes home while the
+/// letter has not been read.
 #[test]
 fn all_is_over_when_all_rest_and_no_letter_is_left() {
     loom::model(|| {

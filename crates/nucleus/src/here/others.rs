@@ -1,5 +1,5 @@
-//! What a thread does with others by address: it grants memory and reaches theirs, and lets them go on
-//! elsewhere.
+//! What a thread does with others by address: it grants memory and reaches theirs, and lets them go
+//! on elsewhere.
 
 use super::{Here, Message};
 use crate::grant::{Access, CHUNK_BYTES, Grant, GrantError, Part, RawGrant};
@@ -12,8 +12,9 @@ use crate::thread_id::{Sender, ThreadId};
 use std::io;
 
 impl Here {
-    /// Any IPC, with memory that the partner may reach while this thread waits for it and for nobody else:
-    /// in a call, from when the message was received until it is answered, or the call is given up.
+    /// Any IPC, with memory that the partner may reach while this thread waits for it and for
+    /// nobody else: in a call, from when the message was received until it is answered, or the call
+    /// is given up.
     #[inline]
     pub fn ipc_granting(
         &mut self,
@@ -43,7 +44,8 @@ impl Here {
     /// Copies from the memory that a thread has granted which waits for this one.
     ///
     /// # Errors
-    /// `NotGranted` also if that thread gives up between two parts of 4 KiB: the first are copied then.
+    /// `NotGranted` also if that thread gives up between two parts of 4 KiB: the first are copied
+    /// then.
     pub fn copy_from(
         &mut self,
         owner: ThreadId,
@@ -117,15 +119,16 @@ impl Here {
         })
     }
 
-    /// Another thread of this kernel goes on elsewhere. If it is blocked its IPC is aborted, if it has
-    /// been suspended it stays so, and it is not preemptible. Says where it would have gone on.
-    /// `None`: there is no such thread, it is this one, or what it waits for is just being written by
-    /// another kernel.
+    /// Another thread of this kernel goes on elsewhere. If it is blocked its IPC is aborted, if it
+    /// has been suspended it stays so, and it is not preemptible. Says where it would have gone on.
+    /// `None`: there is no such thread, it is this one, or what it waits for is just being written
+    /// by another kernel.
     ///
     /// # Safety
-    /// The new registers are what this has said of the same thread, which has not run since; or there is
-    /// code that expects message registers and no return address, on a stack that nobody else uses.
-    /// What the thread leaves on a stack that is used again is needed by nobody: it is not dropped.
+    /// The new registers are what this has said of the same thread, which has not run since; or
+    /// there is code that expects message registers and no return address, on a stack that nobody
+    /// else uses. What the thread leaves on a stack that is used again is needed by nobody: it is
+    /// not dropped.
     pub unsafe fn exchange_registers(&mut self, id: ThreadId, new: Registers) -> Option<Registers> {
         match self.wish(Wish::Exchange { id: id.raw(), new }) {
             Wish::Exchanged(old) => old,
@@ -133,10 +136,10 @@ impl Here {
         }
     }
 
-    /// Another thread of this kernel does this from now on, on a new stack. If it is blocked its IPC is
-    /// aborted, if it has been suspended or not been started it stays so. Says whether it does: not if
-    /// there is no such thread, it is this one, or what it waits for is just being written by another
-    /// kernel.
+    /// Another thread of this kernel does this from now on, on a new stack. If it is blocked its
+    /// IPC is aborted, if it has been suspended or not been started it stays so. Says whether it
+    /// does: not if there is no such thread, it is this one, or what it waits for is just being
+    /// written by another kernel.
     ///
     /// What is on its old stack is not dropped, and stays there for ever.
     ///

@@ -1,12 +1,12 @@
 //! Threads of this kernel whose partner is another kernel's: they block as any other, and how their
 //! wait stands is in their envelope (`cluster::envelope`), where the partner's kernel changes it.
 //!
-//! A message to a thread that waits for just this one is handed over at once, whatever the other kernel
-//! does. Any other is offered, and the other kernel looks when it gets the letter: to it a timeout
-//! of zero means that the message is refused if its receiver does not wait then.
+//! A message to a thread that waits for just this one is handed over at once, whatever the other
+//! kernel does. Any other is offered, and the other kernel looks when it gets the letter: to it a
+//! timeout of zero means that the message is refused if its receiver does not wait then.
 //!
-//! **Invariant**: an envelope is `Idle` exactly while its thread does not wait abroad, and between a wait's
-//! end there and this kernel's look at it the thread's TCB says what it said.
+//! **Invariant**: an envelope is `Idle` exactly while its thread does not wait abroad, and between
+//! a wait's end there and this kernel's look at it the thread's TCB says what it said.
 
 use super::State;
 use crate::cluster::Cluster;
@@ -170,7 +170,8 @@ impl<K: Variant> State<K> {
         Posted::Offered
     }
 
-    /// If a thread that is to receive waits for one of another kernel, its envelope says so from here on.
+    /// If a thread that is to receive waits for one of another kernel, its envelope says so from
+    /// here on.
     #[cold]
     pub(super) fn wait_abroad(&mut self, me: Slot, terms: Terms) {
         let from = ThreadId::from_raw(self.tcbs[me].partner).filter(|&id| self.is_foreign(id));
@@ -202,8 +203,8 @@ impl<K: Variant> State<K> {
         matches!(stage, Stage::Waiting | Stage::Answering | Stage::Copying | Stage::Revoking)
     }
 
-    /// Brings the TCB of a thread that waits abroad up to date. Says whether its wait is over; what is
-    /// to be done then is the caller's: it can run.
+    /// Brings the TCB of a thread that waits abroad up to date. Says whether its wait is over; what
+    /// is to be done then is the caller's: it can run.
     pub(super) fn catch_up(&mut self, slot: Slot) -> bool {
         let Some(abroad) = &self.abroad else { return false };
         let envelope = abroad.own(slot);

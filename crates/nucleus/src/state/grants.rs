@@ -1,4 +1,5 @@
-//! Which memory a thread may reach, and when: that of who waits for it and nobody else. The copying is
+//! Which memory a thread may reach, and when: that of who waits for it and nobody else. The copying
+//! is
 //! `kernel`'s.
 
 use super::State;
@@ -10,7 +11,8 @@ use crate::thread_id::ThreadId;
 use crate::variant::Variant;
 
 impl<K: Variant> State<K> {
-    /// Where a part of a thread's grant is. If that is known, the memory is there until `close_grant`.
+    /// Where a part of a thread's grant is. If that is known, the memory is there until
+    /// `close_grant`.
     pub(crate) fn open_grant(
         &mut self,
         me: Slot,

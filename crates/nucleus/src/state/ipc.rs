@@ -80,8 +80,8 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// The rest of an IPC whose first half another kernel has. The priority that its partner has lent
-    /// is gone.
+    /// The rest of an IPC whose first half another kernel has. The priority that its partner has
+    /// lent is gone.
     #[cold]
     fn receive_after_abroad(&mut self, me: Slot, to: u32) {
         if self.utcbs[me.index()].receive as u32 == raw::NOBODY {

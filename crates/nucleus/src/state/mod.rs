@@ -11,9 +11,9 @@
 //!  UTCBs        time, notices, threads -----+
 //! ```
 //!
-//! **Invariants**, whatever the variant: a thread that is `Ready` and not suspended runs or is on the
-//! ready queue; a thread is in the send queue of its partner exactly while it is `Sending`; a strict
-//! kernel's `current` is no lower than any thread that could run.
+//! **Invariants**, whatever the variant: a thread that is `Ready` and not suspended runs or is on
+//! the ready queue; a thread is in the send queue of its partner exactly while it is `Sending`; a
+//! strict kernel's `current` is no lower than any thread that could run.
 
 mod abroad;
 mod grants;
@@ -42,7 +42,8 @@ use abroad::Abroad;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Decision {
-    /// Who runs. While a thread is outside of the kernel, or in a fast path, `Doors::current_tcb` says it.
+    /// Who runs. While a thread is outside of the kernel, or in a fast path, `Doors::current_tcb`
+    /// says it.
     pub(crate) current: Slot,
     /// No thread that could run, the current one apart, is above this priority; -1 if there is
     /// none. Exact in kernels whose queue is.

@@ -1,9 +1,9 @@
-//! Threads of other kernels that send to one of this, or call it and wait for its answer: each has a
-//! proxy among the TCBs, which stands in send queues and lends its priority as a thread does. It
+//! Threads of other kernels that send to one of this, or call it and wait for its answer: each has
+//! a proxy among the TCBs, which stands in send queues and lends its priority as a thread does. It
 //! never runs, and it may be late: its thread may have given up.
 //!
-//! **Invariant**: a proxy that is not `Free` stands for the offer whose mark it has; whether there still
-//! is such an offer is decided by the exchange that takes it.
+//! **Invariant**: a proxy that is not `Free` stands for the offer whose mark it has; whether there
+//! still is such an offer is decided by the exchange that takes it.
 
 use super::State;
 use super::abroad::End;
@@ -80,7 +80,8 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// A thread can run. The priorities that others have lent may still change before this look is over.
+    /// A thread can run. The priorities that others have lent may still change before this look is
+    /// over.
     pub(super) fn wake_later(&mut self, slot: Slot) {
         match K::INHERITANCE {
             Inheritance::None => self.wake(slot),
@@ -211,8 +212,8 @@ impl<K: Variant> State<K> {
         Some(terms)
     }
 
-    /// The current thread takes the message of a proxy that waits in its send queue. Says whether it was
-    /// still there.
+    /// The current thread takes the message of a proxy that waits in its send queue. Says whether
+    /// it was still there.
     pub(super) fn take_from_proxy(&mut self, proxy: Slot, me: Slot) -> bool {
         let Some(terms) = self.take_offer(proxy, me) else {
             self.dismiss(proxy);

@@ -10,9 +10,9 @@
 //! | both | `swap` | `swap_schedule` |
 //! | | | `schedule` |
 //!
-//! **The ceiling** (section 3.3.3): no thread on the queue that could run is above it. It rises with
-//! each thread that is put there, and comes down when the queue is searched. Who is not below it is
-//! the highest, and the queue need not be searched.
+//! **The ceiling** (section 3.3.3): no thread on the queue that could run is above it. It rises
+//! with each thread that is put there, and comes down when the queue is searched. Who is not below
+//! it is the highest, and the queue need not be searched.
 
 use super::State;
 use crate::list::Slot;

@@ -55,8 +55,8 @@ pub(crate) unsafe fn ipc(
     words: &mut [u64; 8],
 ) {
     let [w0, w1, w2, w3, w4, w5, w6, w7] = words;
-    // SAFETY: the kernel switches stacks and comes back with this one as it was. x19 and x29 are on it;
-    // everything else is an operand or a clobber.
+    // SAFETY: the kernel switches stacks and comes back with this one as it was. x19 and x29 are on
+    // it; everything else is an operand or a clobber.
     unsafe {
         asm!(
             "stp x29, x19, [sp, #-16]!",

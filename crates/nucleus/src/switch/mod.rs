@@ -10,11 +10,11 @@
 //!  at `begin`     it has not run yet
 //! ```
 //!
-//! Whoever switches to a thread loads its message registers, its stack, and jumps to `resume`: never
-//! by a return, which the processor would predict to go elsewhere.
+//! Whoever switches to a thread loads its message registers, its stack, and jumps to `resume`:
+//! never by a return, which the processor would predict to go elsewhere.
 //!
-//! **Invariants**: kernel code runs on the stack of `Kernel::run`, never on a thread's; `in_kernel` is
-//! 1 from the first instruction of an entry until a thread's stack is there again, and what the
+//! **Invariants**: kernel code runs on the stack of `Kernel::run`, never on a thread's; `in_kernel`
+//! is 1 from the first instruction of an entry until a thread's stack is there again, and what the
 //! TCB says of a thread is read before it becomes 0.
 
 #[cfg(target_arch = "aarch64")]
@@ -48,8 +48,8 @@ pub(crate) struct Doors {
     /// Where a thread enters for an IPC, and where for having been interrupted.
     pub(crate) entry: usize,
     pub(crate) preempt_entry: usize,
-    /// Signals do nothing but set `pending` while this is 1. It is the OS thread's own: its order is
-    /// that of the program.
+    /// Signals do nothing but set `pending` while this is 1. It is the OS thread's own: its order
+    /// is that of the program.
     pub(crate) in_kernel: AtomicU32,
     /// `pending` is set by signals, and by other kernels of a cluster.
     pub(crate) knocker: Knocker,

@@ -22,11 +22,11 @@
 //!  r15  where to go on
 //! ```
 //!
-//! rbx and rbp are the kernel's while it runs: rbp is the TCB of who entered, rbx of who leaves. All
-//! other registers are saved by the compiler around the entry, as around a call, if they hold
-//! anything. MXCSR and the x87 control word belong to the thread and are loaded only if they differ:
-//! loading takes longer than everything else here. Even to store MXCSR takes a quarter of an IPC, so
-//! what the TCBs say is compared (`Here::float_control_changed`).
+//! rbx and rbp are the kernel's while it runs: rbp is the TCB of who entered, rbx of who leaves.
+//! All other registers are saved by the compiler around the entry, as around a call, if they hold
+//! anything. MXCSR and the x87 control word belong to the thread and are loaded only if they
+//! differ: loading takes longer than everything else here. Even to store MXCSR takes a quarter of
+//! an IPC, so what the TCBs say is compared (`Here::float_control_changed`).
 
 use super::Doors;
 use crate::kernel;
@@ -60,8 +60,9 @@ pub(crate) unsafe fn ipc(
     words: &mut [u64; 8],
 ) {
     let [w0, w1, w2, w3, w4, w5, w6, w7] = words;
-    // SAFETY: the kernel switches stacks and comes back with this one as it was. rbx and rbp are on it;
-    // everything else is an operand or a clobber. The red zone is not used around it (no `nostack`).
+    // SAFETY: the kernel switches stacks and comes back with this one as it was. rbx and rbp are on
+    // it; everything else is an operand or a clobber. The red zone is not used around it (no
+    // `nostack`).
     unsafe {
         asm!(
             "push rbp",

@@ -4,8 +4,8 @@
 //! The model does not know lazy from eager queueing, nor one kind of priority queue from another:
 //! those must not be seen.
 //!
-//! Threads of several kernels may be in one model. Then it says what becomes of every thread, but not
-//! who runs: its kernels are asked.
+//! Threads of several kernels may be in one model. Then it says what becomes of every thread, but
+//! not who runs: its kernels are asked.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -249,8 +249,8 @@ impl Model {
         self.schedule()
     }
 
-    /// Another kernel takes the message: the sender is not the current thread then, and looks for what it
-    /// is to receive as one does whose message was waited with.
+    /// Another kernel takes the message: the sender is not the current thread then, and looks for
+    /// what it is to receive as one does whose message was waited with.
     fn send_abroad(&mut self, me: ThreadId, to: ThreadId) -> Choice {
         let Ipc { send: Some((_, timeout)), receive } = self.threads[&me].ipc else {
             unreachable!()

@@ -1,8 +1,8 @@
 //! Kernels of a cluster that look at their letters late, at random: what cannot be said of every
 //! step is said of every message, and of how all stand when everybody has looked.
 //!
-//! - A message is received once, whole, by whom it was sent to, if its sender was told that it was sent;
-//!   and by nobody else, and not if its sender was told that it was not.
+//! - A message is received once, whole, by whom it was sent to, if its sender was told that it was
+//!   sent; and by nobody else, and not if its sender was told that it was not.
 //! - A notice is received once for each time that it was left, at most.
 //! - Nobody waits for one who waits for just that, or who is not there.
 //! - Nobody has a priority that is neither its own nor a caller's.

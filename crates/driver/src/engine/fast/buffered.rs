@@ -1,8 +1,8 @@
 //! Plain messages that come to lie in the receive buffer: the uapi front end's.
 //!
-//! Room, copy and what the thread is told of itself are one hold of the state's lock. Nobody gathers
-//! meanwhile, so a cell that is entered or left then is so for good. What a thread on duty takes in lies in its berth, and needs
-//! none of it: see [`super::watch`].
+//! Room, copy and what the thread is told of itself are one hold of the state's lock. Nobody
+//! gathers meanwhile, so a cell that is entered or left then is so for good. What a thread on duty
+//! takes in lies in its berth, and needs none of it: see [`super::watch`].
 
 use super::serve::DATA_AT;
 use super::watch::Past;

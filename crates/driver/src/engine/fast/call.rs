@@ -25,7 +25,8 @@ use bytemuck::bytes_of;
 pub(crate) enum Outcome {
     /// It has been answered.
     Answered,
-    /// It is the state's: wait for its answer there. With it how the wait for that has ended so far.
+    /// It is the state's: wait for its answer there. With it how the wait for that has ended so
+    /// far.
     Adopted(Result<Seen, Wait>),
     /// It was not made.
     No,

@@ -86,8 +86,8 @@ impl Cell {
         self.token.store(token, Ordering::Relaxed);
     }
 
-    /// Begins a call on the lane to which the thread has come, and is inside from then on. False if a gate has been shut since
-    /// the epoch: see [`Cell::leave`].
+    /// Begins a call on the lane to which the thread has come, and is inside from then on. False if
+    /// a gate has been shut since the epoch: see [`Cell::leave`].
     #[inline(always)]
     pub fn begin_call(&self, (way, epoch): (Way<'_>, u64), handle: u32, token: u64) -> bool {
         self.note(handle, token);
@@ -106,8 +106,8 @@ impl Cell {
         self.pass.come_out();
     }
 
-    /// Begins to serve on the lane to which the thread has come. False if a gate has been shut since the epoch: see
-    /// [`Cell::leave`].
+    /// Begins to serve on the lane to which the thread has come. False if a gate has been shut
+    /// since the epoch: see [`Cell::leave`].
     #[inline(always)]
     pub fn begin_service(
         &self,
@@ -180,7 +180,8 @@ mod tests {
         assert!(!cell.begin_call((way, known), 4, 5));
         let seized = cell.seize();
         assert!(
-            matches!(&seized, Some(Errand::Calling(calling)) if (calling.via, calling.token) == (via, 5)),
+            matches!(&seized, Some(Errand::Calling(calling))
+                if (calling.via, calling.token) == (via, 5)),
             "{seized:?}"
         );
         assert!(!cell.leave(), "it is the state's");

@@ -2,8 +2,9 @@
 //! and answers by a later ioctl; in between its cell has the transaction, and the thread keeps here
 //! where it came from.
 //!
-//! **Invariant**: a thread that owes an answer here either gives it by [`Engine::answer_fast`], or makes
-//! it the state's by [`Engine::settle`] before it does anything else on the device, or when it ends.
+//! **Invariant**: a thread that owes an answer here either gives it by [`Engine::answer_fast`], or
+//! makes it the state's by [`Engine::settle`] before it does anything else on the device, or when
+//! it ends.
 
 use super::watch::Watch;
 use super::{Brought, Buffered, INLINE_BYTES, Seats, Served, Server, Taken, Warm};
@@ -136,7 +137,8 @@ impl Engine {
                 return None;
             }
             let wants_looper = match &mut desk.watch {
-                // As it applies no events before it takes something in, so it does before it answers.
+                // As it applies no events before it takes something in, so it does before it
+                // answers.
                 Some(watch) => self.answer_watch(tid, watch, named, source)?,
                 None if self.has_events() => return None,
                 None => {

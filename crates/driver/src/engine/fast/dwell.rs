@@ -1,5 +1,5 @@
-//! A looper with one caller dwells at that caller's lane: it sleeps on the lane's own word, which the caller's post
-//! wakes without more ado.
+//! A looper with one caller dwells at that caller's lane: it sleeps on the lane's own word, which
+//! the caller's post wakes without more ado.
 //!
 //! ```text
 //!             a looper of the pool                    one that dwells at a lane
@@ -9,12 +9,14 @@
 //!             claims the READY bit, marks the lane
 //! ```
 //!
-//! Nobody is sent away: whoever else wants a looper finds one that sleeps elsewhere, and rings the doorbell as for any
-//! such. With each request that it takes the looper looks for others'. It dwells only while there is one warm channel,
-//! after so many requests in a row on that lane, and until anything else is to be done.
+//! Nobody is sent away: whoever else wants a looper finds one that sleeps elsewhere, and rings the
+//! doorbell as for any such. With each request that it takes the looper looks for others'. It
+//! dwells only while there is one warm channel, after so many requests in a row on that lane, and
+//! until anything else is to be done.
 //!
-//! **Invariant**: whoever dwells at a lane serves it, whether there is a request or not: nobody else takes one there, nor
-//! attends it. See [ADR 0036](../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
+//! **Invariant**: whoever dwells at a lane serves it, whether there is a request or not: nobody
+//! else takes one there, nor attends it. See [ADR
+//! 0036](../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
 
 use super::seats::{Client, Known};
 use super::serve::{Posted, Taken};
@@ -48,7 +50,8 @@ pub(crate) struct Dwelling<'a, T> {
 const FOLLOWS_EVERY: u32 = 8;
 
 impl<'a, T> Dwelling<'a, T> {
-    /// By what holds while the client's epoch and `any_work` stand. `None` if somebody is at the lane.
+    /// By what holds while the client's epoch and `any_work` stand. `None` if somebody is at the
+    /// lane.
     pub(super) fn begin(
         engine: &'a Engine,
         at: Taken<'a>,
@@ -113,8 +116,8 @@ impl<'a, T> Dwelling<'a, T> {
         self.spins
     }
 
-    /// The message that has come, and what serves it. `None` if it is not a transaction of the one shape, or there is
-    /// anything else.
+    /// The message that has come, and what serves it. `None` if it is not a transaction of the one
+    /// shape, or there is anything else.
     #[inline(always)]
     pub fn find(&self) -> Option<(Posted<'a>, &'a T)> {
         if self.is_wanted() || self.has_others() {

@@ -7,7 +7,8 @@ use crate::engine::Engine;
 use crate::token::Stock;
 use std::sync::Arc;
 
-/// The way, as the thread's last call by the handle went. It keeps the lane, of which the thread's other calls make use, too.
+/// The way, as the thread's last call by the handle went. It keeps the lane, of which the thread's
+/// other calls make use, too.
 pub(crate) struct Line {
     cell: Arc<Cell>,
     route: Route,

@@ -1,16 +1,18 @@
 //! The fast path: a plain call, and nothing that the state would have to know.
 //!
-//! It has one shape: a two-way transaction of at most [`INLINE_BYTES`], without objects, by a handle that this
-//! thread has called by before; at the other end a looper that has served this client and this
-//! node before. Neither takes a lock nor allocates; whatever else there is goes the long way.
+//! It has one shape: a two-way transaction of at most [`INLINE_BYTES`], without objects, by a
+//! handle that this thread has called by before; at the other end a looper that has served this
+//! client and this node before. Neither takes a lock nor allocates; whatever else there is goes the
+//! long way.
 //!
 //! What the long way has checked is remembered with the gates' epoch, and holds while that
 //! stands: [`Engine::gather`] shuts the gate before the state learns anything that could change it
 //! (an event of the broker, an end), and makes of every call under way
 //! the frame on its thread's stack that it would have been. From then on it is the long way's.
 //!
-//! What concerns one peer alone (its channels, its references, its death) shuts the gates of that peer's channels, and leaves
-//! what threads know of others as it is ([`Engine::gather_with`]): any process can cause such a thing as often as it likes.
+//! What concerns one peer alone (its channels, its references, its death) shuts the gates of that
+//! peer's channels, and leaves what threads know of others as it is ([`Engine::gather_with`]): any
+//! process can cause such a thing as often as it likes.
 //!
 //! **Invariant**: a transaction is known to the state, or to exactly one [`Cell`], until it
 //! is answered; and to the front page in either case.
@@ -56,8 +58,8 @@ use std::sync::Weak;
 /// Most bytes of data that the fast path carries.
 pub const INLINE_BYTES: usize = 64 << 10;
 
-/// Where plain messages go: to memory of the thread's own, or to the receive buffer. Either makes the
-/// message the thread's, and is false if it leaves it where it is.
+/// Where plain messages go: to memory of the thread's own, or to the receive buffer. Either makes
+/// the message the thread's, and is false if it leaves it where it is.
 pub(crate) trait Receiver {
     /// Whether there is a place for it.
     #[inline(always)]
@@ -79,11 +81,13 @@ pub(crate) struct Fast {
     cells: Lock<Vec<Weak<Cell>>>,
 }
 
-/// Whether a message is of the one shape, whatever its length, of this kind and with so many callers in its chain.
+/// Whether a message is of the one shape, whatever its length, of this kind and with so many
+/// callers in its chain.
 #[inline(always)]
 fn is_plain(message: &Message, kind: Kind, chain: u16) -> bool {
     let shape = Message { chain, ..Message::default() };
-    // What counts objects and callers is one word, whose comparison is one with those of what must be nothing.
+    // What counts objects and callers is one word, whose comparison is one with those of what must
+    // be nothing.
     let words = |message: &Message| bytemuck::cast::<Message, [u64; 8]>(*message);
     const COUNTS: usize = offset_of!(Message, buffers_bytes) / 8;
     let counts = words(message)[COUNTS] ^ words(&shape)[COUNTS];
@@ -100,15 +104,16 @@ impl Engine {
         state.seize_berths_of(None);
     }
 
-    /// The same of what is under way with one peer, before the state changes what calls from it or to it were checked by.
+    /// The same of what is under way with one peer, before the state changes what calls from it or
+    /// to it were checked by.
     pub(crate) fn gather_with(&self, state: &mut State, peer: ProcessId) {
         self.shut_ways_with(peer);
         self.seize_if(state, |cell| cell.is_with(peer));
         state.seize_berths_of(Some(peer));
     }
 
-    /// Makes calls of ours known to the state that have led to one with these callers. They wait: none begins meanwhile that
-    /// could have.
+    /// Makes calls of ours known to the state that have led to one with these callers. They wait:
+    /// none begins meanwhile that could have.
     pub(crate) fn gather_callers(&self, state: &mut State, chain: &[ChainEntry]) {
         let ours = || chain.iter().filter(|entry| entry.process == self.identity.process.0);
         if ours().next().is_some() {
@@ -135,7 +140,8 @@ impl Engine {
         Way(&self.fast.gate, &channel.gate)
     }
 
-    /// Whether a thread may use a channel that is on no list any more, and that nobody keeps for it.
+    /// Whether a thread may use a channel that is on no list any more, and that nobody keeps for
+    /// it.
     pub(super) fn is_used(&self, channel: &Channel) -> bool {
         self.fast
             .cells

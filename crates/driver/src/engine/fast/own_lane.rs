@@ -1,12 +1,12 @@
 //! A lane that is a thread's as long as it has a route by it.
 //!
-//! It keeps no channel: one whose peer is gone must not stay for a thread that calls no more. Nor does a call count itself
-//! among those who do, which would be two atomic operations. It is inside the gate meanwhile, and the channel goes
-//! when nobody is:
+//! It keeps no channel: one whose peer is gone must not stay for a thread that calls no more. Nor
+//! does a call count itself among those who do, which would be two atomic operations. It is inside
+//! the gate meanwhile, and the channel goes when nobody is:
 //!
 //! ```text
 //!   caller                                   engine
-//!   enters by the epoch of its route         the channel is on no list      (under the state's lock)
+//!   enters by the epoch of its route         the channel is on no list  (under the state's lock)
 //!   uses the channel                         shuts a gate on the way
 //!   comes out                                control thread: is anybody inside who uses it?
 //!                                              yes: asks again later        no: lets it go
@@ -79,12 +79,14 @@ impl OwnLane {
         Way(&engine.fast.gate, &self.gate)
     }
 
-    /// Whether something has been shut on its way since it was taken: nobody can enter by it any more.
+    /// Whether something has been shut on its way since it was taken: nobody can enter by it any
+    /// more.
     pub fn is_stale(&self, engine: &Engine) -> bool {
         self.way(engine).epoch() != self.epoch.get()
     }
 
-    /// Begins a call on one of its channel's lanes. `None` if it is stale: see [`cell::Cell::leave`].
+    /// Begins a call on one of its channel's lanes. `None` if it is stale: see
+    /// [`cell::Cell::leave`].
     #[inline(always)]
     pub fn enter<'a>(
         &'a self,
@@ -95,7 +97,8 @@ impl OwnLane {
     ) -> Option<Inside<'a>> {
         cell.come_to(Via { channel: self.via.channel, lane: number }, self.peer);
         let entered = cell.begin_call((self.way(engine), self.epoch.get()), handle, token);
-        // Not `then_some`: one that is dropped comes out, and what a keeper has made of the call is lost.
+        // Not `then_some`: one that is dropped comes out, and what a keeper has made of the call is
+        // lost.
         entered.then(|| Inside { cell, lane: self })
     }
 
@@ -114,8 +117,9 @@ impl Inside<'_> {
     /// The channel, and the lane's areas.
     #[inline(always)]
     pub fn channel(&self) -> (&Channel, Lane<'_>) {
-        // SAFETY: at the epoch by which it has entered the engine had the channel on its lists. Off them it keeps it until no
-        // cell says that its thread is inside for this channel (`Engine::bury`), and nobody enters by that epoch any more.
+        // SAFETY: at the epoch by which it has entered the engine had the channel on its lists. Off
+        // them it keeps it until no cell says that its thread is inside for this channel
+        // (`Engine::bury`), and nobody enters by that epoch any more.
         (unsafe { self.lane.at.as_ref() }, self.lane.areas)
     }
 

@@ -70,7 +70,8 @@ pub(super) struct Client<T> {
 }
 
 impl<T> Client<T> {
-    /// Remembers what the state has admitted, in the client's seat, at this epoch of its channel's way.
+    /// Remembers what the state has admitted, in the client's seat, at this epoch of its channel's
+    /// way.
     pub fn learn(
         seat: &mut Option<Client<T>>,
         epoch: u64,
@@ -236,7 +237,8 @@ impl<T: Clone> Seats<T> {
         };
         let (channel, number) = (&*warm[place], number as usize);
         let Ok(lane) = channel.lane(number) else { return Err(Served::Look) };
-        // Announced before that, or by a client that was in a hurry: the general path leaves it alone.
+        // Announced before that, or by a client that was in a hurry: the general path leaves it
+        // alone.
         if channel.is_attended(number) {
             return Err(Served::Look);
         }
@@ -264,7 +266,8 @@ impl<T: Clone> Seats<T> {
     }
 
     /// The lane that is next: of those with a request the first after the last that was served, so
-    /// that all come in turn; if some have other nice values than 0, mostly the best of them. An error if there is anything but requests.
+    /// that all come in turn; if some have other nice values than 0, mostly the best of them. An
+    /// error if there is anything but requests.
     #[inline(always)]
     fn choose(&self, warm: &[Arc<Channel>], posted: bool) -> Result<Option<Chosen>, OneWay> {
         let last = self.last.filter(|_| posted);
@@ -358,7 +361,8 @@ impl<T> Client<T> {
         (receiver.fits(&posted.message) && receiver.take_request(engine, &posted)).then_some(object)
     }
 
-    /// The message on a lane, if it is a request of the one shape, and what serves it: `known` has the client's nodes.
+    /// The message on a lane, if it is a request of the one shape, and what serves it: `known` has
+    /// the client's nodes.
     #[inline(always)]
     pub fn find<'a, 'b: 'a>(
         &'b self,

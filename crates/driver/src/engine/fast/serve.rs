@@ -16,18 +16,19 @@ pub(crate) type Warm = Arc<Vec<Arc<Channel>>>;
 
 /// What serves: the front end's part.
 pub(crate) trait Server {
-    /// Before a sleep: what it knows of clients no longer holds if the gate has been shut. It looks at these
-    /// channels from now on.
+    /// Before a sleep: what it knows of clients no longer holds if the gate has been shut. It looks
+    /// at these channels from now on.
     fn forget_stale(&mut self, warm: &Warm);
 
     /// The lane that it served last: the place of its channel among these, and its number.
     fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)>;
 
-    /// Dwells at the lane that it served last, if that pays, until there is anything else to do. `None` if it does not.
+    /// Dwells at the lane that it served last, if that pays, until there is anything else to do.
+    /// `None` if it does not.
     fn dwell(&mut self, warm: &Warm, any_work: u32) -> Option<Wait>;
 
-    /// Serves one transaction of these channels, if there is one that it can; `posted` if there is one
-    /// on [`Server::last_lane`].
+    /// Serves one transaction of these channels, if there is one that it can; `posted` if there is
+    /// one on [`Server::last_lane`].
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served;
 }
 
@@ -93,7 +94,8 @@ impl Posted<'_> {
         begun
     }
 
-    /// Its data, if that is at most so long: all that lies there, and how many of these bytes it is. Its code with it.
+    /// Its data, if that is at most so long: all that lies there, and how many of these bytes it
+    /// is. Its code with it.
     #[inline(always)]
     pub fn short<const BYTES: usize>(&self) -> Option<(u32, [u8; BYTES], usize)> {
         let bytes = self.message.data_bytes as usize;
@@ -143,8 +145,8 @@ impl Taken<'_> {
         Answered::Yes
     }
 
-    /// The same for a looper that goes back to its program. Nothing is posted if this is false: then
-    /// the transaction is the state's.
+    /// The same for a looper that goes back to its program. Nothing is posted if this is false:
+    /// then the transaction is the state's.
     #[inline(always)]
     pub fn leave(&self, engine: &Engine) -> bool {
         let is_ours = self.cell.leave();

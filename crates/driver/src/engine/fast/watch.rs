@@ -1,11 +1,12 @@
 //! A looper of the uapi front end that attends a real-time caller's lane, on the fast path.
 //!
-//! From its second transaction on it takes no lock, which ordinary threads may hold for what strangers cause: what it takes in lies in
-//! its [`Berth`], and what others change of it, its [`Standing`] says. It is then *past* the state, until it has news or its
-//! program wants anything else of the device: [`Engine::settle`].
+//! From its second transaction on it takes no lock, which ordinary threads may hold for what
+//! strangers cause: what it takes in lies in its [`Berth`], and what others change of it, its
+//! [`Standing`] says. It is then *past* the state, until it has news or its program wants anything
+//! else of the device: [`Engine::settle`].
 //!
-//! **Invariant**: the state says that a thread is past ([`State::go_past`]) as long as its watch does, but for one whose transaction has been
-//! seized, which finds that with its answer.
+//! **Invariant**: the state says that a thread is past ([`State::go_past`]) as long as its watch
+//! does, but for one whose transaction has been seized, which finds that with its answer.
 
 use super::cell::Cell;
 use super::desk::{Attended, Subject};
@@ -116,7 +117,8 @@ impl Watch {
         }
     }
 
-    /// Frees what lies in the thread's berth. False if that is another buffer, or the state's to do.
+    /// Frees what lies in the thread's berth. False if that is another buffer, or the state's to
+    /// do.
     #[inline]
     pub fn free(&self, buffer: Offset) -> bool {
         let own = self.past.berth.as_ref().filter(|berth| berth.buffer == buffer);

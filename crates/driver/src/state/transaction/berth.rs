@@ -1,10 +1,13 @@
-//! Room that is set aside for the next plain message of a real-time caller's, so that its looper takes it in without the state.
+//! Room that is set aside for the next plain message of a real-time caller's, so that its looper
+//! takes it in without the state.
 //!
-//! It is the state's to give to others at any time: to a message for which there is no room else, or when what the looper goes by is
-//! over. A message that lies there then is a buffer like others from there on.
+//! It is the state's to give to others at any time: to a message for which there is no room else,
+//! or when what the looper goes by is over. A message that lies there then is a buffer like others
+//! from there on.
 //!
-//! **Invariant**: what lies in a berth is for a node that the caller's process holds strongly, as long as the gates on its way have not
-//! been shut: whoever shuts them seizes the berths of that peer before the state changes, and the buffer holds the node.
+//! **Invariant**: what lies in a berth is for a node that the caller's process holds strongly, as
+//! long as the gates on its way have not been shut: whoever shuts them seizes the berths of that
+//! peer before the state changes, and the buffer holds the node.
 
 use super::Buffer;
 use crate::state::State;
@@ -18,8 +21,8 @@ use baton_shm::standing::Standing;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most bytes of a message that comes in without the state: what real-time callers send is short, and as many berths as
-/// there are loopers on duty are room that others do not see.
+/// Most bytes of a message that comes in without the state: what real-time callers send is short,
+/// and as many berths as there are loopers on duty are room that others do not see.
 pub const BERTH_BYTES: usize = 4096;
 
 /// One thread's.
@@ -36,7 +39,8 @@ pub struct Berth {
 }
 
 impl Berth {
-    /// Its thread: a message for this node is to lie there. False if one does, or the berth has gone.
+    /// Its thread: a message for this node is to lie there. False if one does, or the berth has
+    /// gone.
     #[inline(always)]
     pub fn begin(&self, node: NodeId) -> bool {
         if !self.word.is_free() {
@@ -80,7 +84,8 @@ impl State {
         Some(berth)
     }
 
-    /// Berths, all or a peer's, are berths no more. To be called after the gates have been shut by which messages come to lie there.
+    /// Berths, all or a peer's, are berths no more. To be called after the gates have been shut by
+    /// which messages come to lie there.
     pub fn seize_berths_of(&mut self, peer: Option<ProcessId>) {
         self.seize_berths(|berth| peer.is_none_or(|peer| berth.peer == peer));
     }
@@ -146,7 +151,8 @@ impl State {
         }
     }
 
-    /// What of the receive buffer peers see: allocated bytes, buffers, and the largest range that a message may find.
+    /// What of the receive buffer peers see: allocated bytes, buffers, and the largest range that a
+    /// message may find.
     pub fn room(&self) -> (usize, usize, usize) {
         let (used, buffers) = self.buffers.used();
         let berths = self.berths.len();
@@ -155,8 +161,9 @@ impl State {
         (used - set_aside, buffers - berths, self.buffers.largest_free() + set_aside)
     }
 
-    /// The thread, which has nothing to do but what comes on the lane that it attends, goes on past the state, until it
-    /// has [news](Standing::tell) or waits for something else. `None` if it has.
+    /// The thread, which has nothing to do but what comes on the lane that it attends, goes on past
+    /// the state, until it has [news](Standing::tell) or waits for something else. `None` if it
+    /// has.
     pub fn go_past(&mut self, tid: Tid, via: Via) -> Option<Arc<Standing>> {
         if self.attends(tid) != Some(via) || !self.is_free(tid) {
             return None;

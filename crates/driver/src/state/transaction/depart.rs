@@ -144,7 +144,8 @@ impl State {
                     let known = self.nodes.get_mut(node).expect("just found").cookie;
                     if known != cookie {
                         self.complain(format!(
-                            "sending u{ptr:016x} node, cookie mismatch {cookie:016x} != {known:016x}"
+                            "sending u{ptr:016x} node, cookie mismatch {cookie:016x} != \
+                             {known:016x}"
                         ));
                         return Err(Errno::INVAL);
                     }

@@ -1,5 +1,5 @@
-//! Messages of the fast path in the receive buffer. They come in and are the program's at once: they
-//! never wait in a to-do list.
+//! Messages of the fast path in the receive buffer. They come in and are the program's at once:
+//! they never wait in a to-do list.
 
 use super::Buffer;
 use crate::state::State;
@@ -56,8 +56,8 @@ impl State {
         }
     }
 
-    /// The thread has sent something past the state: what it can ask for of its last failure is that
-    /// there was none.
+    /// The thread has sent something past the state: what it can ask for of its last failure is
+    /// that there was none.
     pub fn has_sent(&mut self, tid: Tid) {
         let id = self.next_number() as u32;
         self.thread(tid).error = ExtendedError { id, ..ExtendedError::default() };

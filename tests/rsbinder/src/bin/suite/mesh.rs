@@ -63,8 +63,8 @@ fn check_posts(own: &dyn IPeer, number: usize, n_processes: usize) -> Outcome {
     equal("messages", received, wanted)
 }
 
-/// Role `mesh NUMBER PROCESSES KILLED`: says `called` when it called all others and was called by them, and `told`
-/// when it was told of as many deaths as there are to be.
+/// Role `mesh NUMBER PROCESSES KILLED`: says `called` when it called all others and was called by
+/// them, and `told` when it was told of as many deaths as there are to be.
 pub fn serve(arguments: &[String]) -> Outcome {
     child::open(Loopers::Pool)?;
     let [number, n_processes, n_killed] = [0, 1, 2].map(|at| arguments[at].parse::<usize>());

@@ -30,7 +30,8 @@ fn become_real_time() -> Outcome<bool> {
     Ok(command.args(["--fifo", "--pid", &PRIORITY.to_string(), &tid]).status()?.success())
 }
 
-/// `None` without a real-time priority; else whether some call was served at it, and many in a row then.
+/// `None` without a real-time priority; else whether some call was served at it, and many in a row
+/// then.
 fn call(service: &dyn IPeer) -> Outcome<Option<bool>> {
     if !become_real_time()? {
         return Ok(None);

@@ -194,7 +194,8 @@ fn reversed<T: Clone + Default + PartialEq + Debug>(
 
 fn strings() -> Vec<String> {
     let long = "long ".repeat(1000);
-    ["", "a", "four", "naïve", "日本語", "\u{1f980}", "with\0nul", &long].map(String::from).to_vec()
+    let all = ["", "a", "four", "naïve", "日本語", "\u{1f980}", "with\0nul", &long];
+    all.map(String::from).to_vec()
 }
 
 fn scalars(service: &dyn ITypes) -> Outcome {
