@@ -26,29 +26,28 @@ svg { width: 100%; } svg text { fill: var(--ink); font-size: 10px; }
 svg text.minor { opacity: 0.55; } svg line { stroke: var(--faint); }
 svg line.minor { stroke-dasharray: 2 3; }
 .curve { fill: none; stroke: currentColor; stroke-width: 1.4; stroke-linejoin: round; }
-.curve.baton-typed, .curve.baton-line, .curve.baton-hosted, .curve.baton-hosted-leaving,
+.curve.baton-typed, .curve.baton-hosted, .curve.baton-hosted-leaving,
 .curve.baton-loan, .curve.baton-uapi-libc, .curve.baton-uapi-trap { stroke-width: 2.6; }
 .legend span { margin-right: 1.2em; white-space: nowrap; }
 .legend i { display: inline-block; width: 1.6em; height: 0.28em; margin-right: 0.4em;
   vertical-align: middle; background: currentColor; }
-.baton-typed { color: #d1351b; } .baton-uapi-libc { color: #ef8a17; } .baton-line { color: \
-#e75480; }
+.baton-typed { color: #d1351b; } .baton-uapi-libc { color: #ef8a17; }
 .baton-hosted { color: #9c4a1a; } .baton-hosted-leaving { color: #b58863; }
-.zeromq { color: #0b6e4f; } .iceoryx2 { color: #00a6a6; } .grpc { color: #3949ab; } .capnp { \
-color: #5e8c31; }
+.zeromq { color: #0b6e4f; } .iceoryx2 { color: #00a6a6; } .grpc { color: #3949ab; }
+.capnp { color: #5e8c31; }
 .dbus-daemon { color: #5c6bc0; } .dbus-broker { color: #9fa8da; } .zenoh { color: #26c6da; }
 .baton-uapi-trap { color: #c9a400; } .futex { color: #6b7280; } .futex-spin { color: #9aa3ad; }
 .pipe { color: #12875c; } .unix { color: #1f66c1; } .unix-seqpacket { color: #55a8e8; }
 .level { fill: none; stroke: currentColor; stroke-width: 1; stroke-dasharray: 6 4; }
-.mqueue { color: #12875c; } .mqueue-bound { color: #55a868; } .thesis-standard { color: #6b7280; } \
+.mqueue { color: #12875c; } .mqueue-bound { color: #55a868; } .thesis-standard { color: #6b7280; }
 .thesis-inheriting { color: #c9a400; }
-.baton-typed-without { color: #ef8a17; } .rsbinder-rpc { color: #8448b8; } .kernel-binder { color: \
-#2a2a8c; }
+.baton-typed-without { color: #ef8a17; } .rsbinder-rpc { color: #8448b8; }
+.kernel-binder { color: #2a2a8c; }
 .baton-latency, .call { color: #d1351b; } .cyclictest, .return { color: #1f66c1; }
 .lanes-2 { color: #ef8a17; } .lanes-256 { color: #d1351b; }
 .follows { color: #0e7c7b; } .follows-not { color: #8d6b94; }
 .whisker { stroke: currentColor; stroke-width: 1; } .dot { fill: currentColor; }
-.pages-4k { color: #1f66c1; } .pages-2m { color: #d1351b; } .baton-loan { color: #a8174d; } \
+.pages-4k { color: #1f66c1; } .pages-2m { color: #d1351b; } .baton-loan { color: #a8174d; }
 .memcpy { color: #6b7280; }
 ";
 

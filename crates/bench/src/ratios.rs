@@ -93,8 +93,6 @@ fn of_times() -> Vec<Definition> {
         definition("typed_diff_over_spin", typed(Different), spin, Some(Bar::AtMost(2.0))),
         definition("unix_diff_over_typed", unix_apart, typed(Different), Some(Bar::AtLeast(10.0))),
         definition("typed_124_over_4", common, typed(Same), Some(Bar::AtMost(1.1))),
-        definition("line_same_over_futex", small(BatonLine, Same), futex, None),
-        definition("line_diff_over_spin", small(BatonLine, Different), spin, None),
         definition("uapi_libc_same_over_futex", libc, futex, None),
         definition("uapi_trap_same_over_futex", trap, futex, None),
     ];

@@ -32,7 +32,6 @@ impl Stage {
         // The broker makes its socket's directory for one user; memory is found by a link in it.
         let directory = tempfile::tempdir().map_err(BenchError::Directory)?;
         let apart = [
-            System::BatonLine,
             System::BatonHosted,
             System::BatonHostedLeaving,
             System::BatonUapiLibc,

@@ -1,9 +1,9 @@
 //! What can be measured.
 
 use crate::processors::Placement;
-use crate::ratios::{LARGE_BYTES, SMALL_BYTES};
+use crate::ratios::LARGE_BYTES;
 use crate::service::Service;
-use crate::systems::{futex, hosted, line, loan, pipe, typed, uapi, unix};
+use crate::systems::{futex, hosted, loan, pipe, typed, uapi, unix};
 use baton_host::Stays;
 use std::io;
 use std::path::Path;
@@ -35,8 +35,6 @@ pub type Accept = Box<dyn FnOnce() -> io::Result<Box<dyn Server>>>;
 pub enum System {
     /// Baton's typed API.
     BatonTyped,
-    /// A call of a function of the typed API, by a line.
-    BatonLine,
     /// The same call as the first, to a service that is a thread of a host's kernel.
     BatonHosted,
     /// The same of a service that may call others outside, and is so always served by the kernel's
@@ -82,9 +80,8 @@ pub enum System {
 
 impl System {
     /// All, ours first.
-    pub const ALL: [System; 22] = [
+    pub const ALL: [System; 21] = [
         System::BatonTyped,
-        System::BatonLine,
         System::BatonHosted,
         System::BatonHostedLeaving,
         System::BatonLoan,
@@ -120,7 +117,6 @@ impl System {
     pub fn name(self) -> &'static str {
         match self {
             System::BatonTyped => "baton-typed",
-            System::BatonLine => "baton-line",
             System::BatonHosted => "baton-hosted",
             System::BatonHostedLeaving => "baton-hosted-leaving",
             System::BatonLoan => "baton-loan",
@@ -154,7 +150,6 @@ impl System {
         !matches!(
             self,
             System::BatonTyped
-                | System::BatonLine
                 | System::BatonHosted
                 | System::BatonHostedLeaving
                 | System::BatonLoan
@@ -189,7 +184,6 @@ impl System {
     pub fn carries(self, payload_bytes: usize) -> bool {
         match self {
             System::BatonLoan | System::Memcpy => payload_bytes >= LARGE_BYTES,
-            System::BatonLine => payload_bytes == SMALL_BYTES,
             _ => true,
         }
     }
@@ -207,7 +201,6 @@ impl System {
     pub fn connect(self, directory: &Path, broker: &Path) -> io::Result<Box<dyn Client>> {
         Ok(match self {
             System::BatonTyped => Box::new(typed::connect(broker)?),
-            System::BatonLine => Box::new(line::connect(broker)?),
             System::BatonHosted | System::BatonHostedLeaving => {
                 Box::new(typed::connect_in(broker, self.name())?)
             }
@@ -255,7 +248,6 @@ impl System {
         }
         Ok(match self {
             System::BatonTyped => ready(typed::listen(broker, service, 1)?),
-            System::BatonLine => ready(line::listen(broker)?),
             System::BatonHosted => ready(hosted::listen(broker, self.name(), Stays(hosted::echo))?),
             System::BatonHostedLeaving => ready(hosted::listen(broker, self.name(), hosted::echo)?),
             System::BatonLoan => ready(loan::listen(broker)?),

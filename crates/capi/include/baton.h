@@ -239,8 +239,8 @@ int baton_received_handle(const baton_received *received, size_t index, baton_ha
 // `received` is null or from this library, `out` is valid.
 int baton_received_object(const baton_received *received, size_t index, baton_object **out);
 
-// A duplicate of the descriptor with this index, close-on-exec and the caller's to close. `-ENOENT`
-// also if the process has no number left for it.
+// A duplicate of the descriptor with this index, close-on-exec and the caller's to close.
+// `-ENOENT` also if the process has no number left for it.
 //
 // Requires:
 // `received` is null or from this library.

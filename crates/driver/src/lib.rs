@@ -29,6 +29,7 @@ mod level;
 mod maps;
 pub mod observer;
 pub mod parcel;
+mod payload;
 pub mod process;
 mod send;
 pub mod state;

@@ -3,16 +3,15 @@
 use crate::channel::{Channel, Progress, duplicate};
 use crate::clock::{stamp, stamp_in_order};
 use crate::engine::Engine;
-use crate::engine::loan::LoanedLane;
 use crate::engine::reserve::Purpose;
 use crate::level;
 use crate::parcel::Sent;
+use crate::payload::Payload;
 use crate::state::buffer::allocation_bytes;
 use crate::state::transaction::{Departure, Refusal, Target, Via};
 use crate::state::work::{Completion, Tid};
 use crate::thread;
 use crate::token;
-use crate::user::Source;
 use baton_abi::control::{ProcessId, Reply, Request, TicketId};
 use baton_abi::lane::*;
 use baton_shm::mailbox::Reader;
@@ -28,39 +27,11 @@ pub struct Outgoing<'a> {
     /// `binder_transaction_data.flags`.
     pub flags: u32,
     /// The data.
-    pub data: Data<'a>,
+    pub data: Payload<'a>,
     /// Offsets of objects in the data.
     pub offsets: &'a [u64],
     /// What the objects are.
     pub sent: Sent,
-}
-
-/// Bytes to copy into the lane.
-pub enum Data<'a> {
-    /// Ours.
-    Bytes(&'a [u8]),
-    /// The program's.
-    Program(Source),
-    /// In a lane already.
-    Loan(&'a LoanedLane),
-}
-
-impl Data<'_> {
-    fn bytes(&self) -> usize {
-        match self {
-            Data::Bytes(data) => data.len(),
-            Data::Program(source) => source.bytes(),
-            Data::Loan(loan) => loan.bytes(),
-        }
-    }
-
-    fn copy_to(&self, map: View<'_>, at: usize) {
-        match *self {
-            Data::Bytes(data) => map.write(at, data),
-            Data::Program(source) => source.copy_to(map, at),
-            Data::Loan(loan) => loan.copy_to(map, at),
-        }
-    }
 }
 
 /// How often a sender looks, 50 us apart, whether a full target has made room after all.
@@ -371,7 +342,7 @@ impl Engine {
             return Ok((channel, via, prepared, token, chain));
         }
         let loaned = match outgoing.data {
-            Data::Loan(loan) => loan.take(departure.peer),
+            Payload::Loan(loan) => loan.take(departure.peer),
             _ => None,
         };
         let (channel, lane) = loaned.map_or_else(

@@ -30,7 +30,6 @@ struct Had<'a> {
 
 /// Of one child: what it drops is its copy of the parent's.
 struct Left<'a> {
-    line: baton_driver::process::Line<'a>,
     loan: Loan<'a>,
     reply: Received<'a>,
     parcel: Parcel,
@@ -38,20 +37,17 @@ struct Left<'a> {
 
 type Operation = (&'static str, fn(&Had<'_>, Left<'_>) -> bool);
 
-const OPERATIONS: [Operation; 13] = [
+const OPERATIONS: [Operation; 11] = [
     ("a call", |had, _| is_closed(had.client.call(had.manager, 0, &Parcel::new()))),
     ("a call with an object", |had, left| is_closed(had.client.call(had.manager, 0, &left.parcel))),
-    ("a call by a line", |_, mut left| is_closed(left.line.call::<u32, u32>(0, &1))),
-    ("a new line", |had, _| is_closed(had.client.line(had.manager))),
     ("a one-way transaction", |had, left| {
         is_closed(had.client.one_way(had.manager, 0, &Parcel::new()))
             && is_closed(had.client.one_way(had.manager, 0, &left.parcel))
     }),
     ("objects", |had, _| {
         let object = had.client.add_object(|_| Ok(Parcel::new()));
-        let function = had.client.add_function(|_, value: u32| Ok(value));
         let mut parcel = Parcel::new();
-        parcel.write_object(object).write_object(function);
+        parcel.write_object(object);
         had.client.become_context_manager(object) == Err(Errno::BADF)
             && is_closed(had.client.call(had.manager, 0, &parcel))
     }),
@@ -155,13 +151,15 @@ fn whatever_a_child_does_fails_and_the_parent_goes_on() {
             let had =
                 Had { server: &server, client: &client, manager: &manager, socket: &broker.socket };
             for _ in 0..CHILDREN {
-                let mut line = client.line(&manager).unwrap();
-                (0..MANY).for_each(|value| assert_eq!(line.call(0, &value), Ok(value)));
+                for value in (0..MANY).map(u32::to_ne_bytes) {
+                    let answer = client.call(&manager, 0, &Parcel::from(&value[..])).unwrap();
+                    assert_eq!(answer.data(), value);
+                }
                 let reply = client.call(&manager, OBJECT, &Parcel::new()).unwrap();
                 let mut parcel = Parcel::new();
                 parcel.write_handle(&reply.handle(0).expect("it has one"));
                 let loan = client.loan(&manager, 64).unwrap();
-                let left = Left { line, loan, reply, parcel };
+                let left = Left { loan, reply, parcel };
                 if let Err(status) = in_child(|| operation(&had, left)) {
                     failed.push(format!("{name}: {status}"));
                     break;

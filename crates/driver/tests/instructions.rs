@@ -1,5 +1,5 @@
 //! How many instructions a call of four bytes takes in user space, client and server together,
-//! where neither waits: counted by valgrind's callgrind. Typed calls, calls by a line, calls by the
+//! where neither waits: counted by valgrind's callgrind. Typed calls, calls by the
 //! raw interface with its program's own part, and the two mailboxes alone by which a call goes.
 //!
 //! Each end runs alone, beside a peer that one thread plays along with it ([`Peer`]): what it waits
@@ -16,7 +16,7 @@ use baton_abi::control::End;
 use baton_abi::lane::{AREA_BYTES, ChainEntry, Kind, Message, area_at, header};
 use baton_abi::uapi::BC_ENTER_LOOPER;
 use baton_broker::{Config, Running};
-use baton_driver::process::{Handle, Object, Parcel, Process};
+use baton_driver::process::{Parcel, Process};
 use baton_shm::mailbox::{Mailbox, Seen};
 use program::{Commands, Program};
 use rustix::thread::CpuSet;
@@ -28,9 +28,8 @@ use std::thread;
 
 /// Ways to call, the instructions that a call may take without the peers', and how many more calls
 /// the longer run makes.
-const WAYS: [Way; 4] = [
+const WAYS: [Way; 3] = [
     (MAILBOXES, post_and_take, 130, 100_000),
-    ("line", call_by_line, 500, 400_000),
     ("typed", call, 800, 400_000),
     ("raw", exchange, 11_000, 50_000),
 ];
@@ -225,21 +224,6 @@ impl Stage {
     }
 }
 
-/// Counts what `count` does with a client of a server and its only object.
-fn count_typed(add: impl FnOnce(&Process) -> Object, count: impl FnOnce(&Process, &Handle)) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let broker = Running::start(Config::at(directory.path().join("broker.sock"))).expect("broker");
-    let server = Process::open("binder", broker.socket()).expect("open");
-    server.become_context_manager(add(&server)).expect("nobody else is");
-    let serving = server.clone();
-    let looper = thread::spawn(move || serving.serve());
-    let client = Process::open("binder", broker.socket()).expect("open");
-    let manager = client.context_manager().expect("there is one");
-    count(&client, &manager);
-    server.close();
-    looper.join().expect("it ends");
-}
-
 /// The peers alone, in memory in which nobody is.
 fn play(calls: u64) {
     let lane = vec![0_u64; 2 * AREA_BYTES / 8].leak().as_ptr().addr();
@@ -254,39 +238,29 @@ fn play(calls: u64) {
     }
 }
 
-/// A function called by a line.
-fn call_by_line(calls: u64) {
-    let stage = Stage::new(calls);
-    let handler = Arc::clone(&stage);
-    let add = |server: &Process| {
-        server.add_function(move |_, value: u32| {
-            handler.handle(value);
-            Ok(value)
-        })
-    };
-    count_typed(add, |client, manager| {
-        let mut line = client.line(manager).expect("its own handle");
-        stage.count(|value| line.call(1, &value).expect("answered"));
-    });
-}
-
-/// An object called with parcels.
+/// An object of the typed API.
 fn call(calls: u64) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let broker = Running::start(Config::at(directory.path().join("broker.sock"))).expect("broker");
+    let server = Process::open("binder", broker.socket()).expect("open");
     let stage = Stage::new(calls);
     let handler = Arc::clone(&stage);
-    let add = |server: &Process| {
-        server.add_object(move |request| {
-            handler.handle(value_of(request.data()));
-            Ok(Parcel::from(request.data()))
-        })
-    };
-    count_typed(add, |client, manager| {
-        stage.count(|value| {
-            let request = value.to_ne_bytes();
-            let reply = client.call(manager, 1, &Parcel::from(&request[..])).expect("answered");
-            value_of(reply.data())
-        });
+    let object = server.add_object(move |request| {
+        handler.handle(value_of(request.data()));
+        Ok(Parcel::from(request.data()))
     });
+    server.become_context_manager(object).expect("nobody else is");
+    let serving = server.clone();
+    let looper = thread::spawn(move || serving.serve());
+    let client = Process::open("binder", broker.socket()).expect("open");
+    let manager = client.context_manager().expect("there is one");
+    stage.count(|value| {
+        let request = value.to_ne_bytes();
+        let reply = client.call(&manager, 1, &Parcel::from(&request[..])).expect("answered");
+        value_of(reply.data())
+    });
+    server.close();
+    looper.join().expect("it ends");
 }
 
 fn value_of(data: &[u8]) -> u32 {

@@ -2,7 +2,6 @@
 
 pub mod futex;
 pub mod hosted;
-pub mod line;
 pub mod loan;
 pub mod pipe;
 pub mod stream;

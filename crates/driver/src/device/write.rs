@@ -4,7 +4,8 @@ use super::{Device, Written};
 use crate::channel::duplicate;
 use crate::engine::tid;
 use crate::parcel;
-use crate::send::{Data, Outgoing};
+use crate::payload::Payload;
+use crate::send::Outgoing;
 use crate::state::State;
 use crate::state::transaction::Target;
 use crate::state::work::Tid;
@@ -211,7 +212,7 @@ fn gather<'a>(
     let address = transaction.buffer as usize;
     let (code, flags) = (transaction.code, transaction.flags);
     if offsets_bytes == 0 && buffers_size == 0 {
-        let data = Data::Program(Source::new(address, bytes)?);
+        let data = Payload::Program(Source::new(address, bytes)?);
         let sent = parcel::Sent::default();
         return Ok(Outgoing { code, flags, data, offsets: &[], sent });
     }
@@ -225,5 +226,5 @@ fn gather<'a>(
     sent.bad_fd = sent.fds.iter().position(|fd| duplicate(*fd).is_err());
     // The receiver's buffer has the room that was asked for, used or not.
     sent.buffers.resize(buffers_size, 0);
-    Ok(Outgoing { code, flags, data: Data::Bytes(data), offsets, sent })
+    Ok(Outgoing { code, flags, data: Payload::Bytes(data), offsets, sent })
 }

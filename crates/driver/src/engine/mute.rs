@@ -145,7 +145,8 @@ mod tests {
     use crate::engine::tests::{broker, channel, other_end};
     use crate::engine::tid;
     use crate::parcel::Sent;
-    use crate::send::{Data, Outgoing};
+    use crate::payload::Payload;
+    use crate::send::Outgoing;
     use crate::state::transaction::Target;
     use baton_abi::lane::MAX_PAYLOAD_BYTES;
     use baton_abi::uapi::TF_ONE_WAY;
@@ -167,7 +168,7 @@ mod tests {
     }
 
     fn send(client: &Engine) {
-        let (data, sent) = (Data::Bytes(&[]), Sent::default());
+        let (data, sent) = (Payload::Bytes(&[]), Sent::default());
         let outgoing = Outgoing { code: 1, flags: TF_ONE_WAY, data, offsets: &[], sent };
         client.send(tid(), Target::Handle(0), TF_ONE_WAY, (0, 0), Ok(outgoing));
     }

@@ -4,7 +4,8 @@ use super::accept::{Among, Look, MOST_AT_ONCE};
 use super::{Engine, tid};
 use crate::channel::Channel;
 use crate::parcel::Sent;
-use crate::send::{Data, Outgoing};
+use crate::payload::Payload;
+use crate::send::Outgoing;
 use crate::state::thread::{Calling, Waiting};
 use crate::state::transaction::{Target, Via};
 use crate::state::work::{Tid, Work};
@@ -260,7 +261,7 @@ fn a_look_ends_however_much_there_is() {
     state.buffers.map(MAX_PAYLOAD_BYTES);
     server.carry_out(&mut state);
     for _ in 0..POSTED {
-        let (data, sent) = (Data::Bytes(&[]), Sent::default());
+        let (data, sent) = (Payload::Bytes(&[]), Sent::default());
         let outgoing = Outgoing { code: 1, flags: TF_ONE_WAY, data, offsets: &[], sent };
         client.send(tid(), Target::Handle(0), TF_ONE_WAY, (0, 0), Ok(outgoing));
     }
@@ -399,7 +400,7 @@ fn only_who_attends_a_lane_takes_what_comes_there() {
         let mut state = server.lock();
         assert_eq!(state.go_on_duty(attends), Some(via));
         assert!(theirs.attend(areas, 0));
-        let (data, sent) = (Data::Bytes(&[]), Sent::default());
+        let (data, sent) = (Payload::Bytes(&[]), Sent::default());
         let outgoing = Outgoing { code: 1, flags: 0, data, offsets: &[], sent };
         client.send(tid(), Target::Handle(0), 0, (0, 0), Ok(outgoing));
         assert!(!areas.inbox().is_empty());

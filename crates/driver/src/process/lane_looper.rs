@@ -1,7 +1,6 @@
 //! The looper of one real-time caller.
 
-use super::handler::Handler;
-use super::{Inner, Process, Received, Request};
+use super::{Handler, Inner, Process, Received, Request};
 use crate::engine::duty::Duty;
 use crate::engine::fast::{Answered, Seat};
 use crate::engine::tid;

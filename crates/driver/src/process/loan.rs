@@ -9,11 +9,11 @@
 //! bytes go in by copies, word by word, or through a raw pointer.
 
 use super::{CallError, Handle, Process, Received, failure};
-use crate::engine::fast::Body;
 use crate::engine::loan::LoanedLane;
 use crate::engine::tid;
 use crate::parcel::Sent;
-use crate::send::{Data, Outgoing};
+use crate::payload::Payload;
+use crate::send::Outgoing;
 use crate::state::transaction::Target;
 use baton_abi::uapi::TF_ACCEPT_FDS;
 
@@ -93,12 +93,12 @@ impl<'a> Loan<'a> {
         let Loan { process, handle, lane } = self;
         process.check_handle(handle)?;
         let mut answer = Ok(Received::awaited(&process.inner));
-        if process.call_fast(handle.number, code, Body::Loan(&lane), &mut answer) {
+        if process.call_fast(handle.number, code, Payload::Loan(&lane), &mut answer) {
             return answer;
         }
         let (tid, flags) = (tid(), TF_ACCEPT_FDS);
         let sizes = (lane.bytes() as u64, 0);
-        let (data, sent) = (Data::Loan(&lane), Sent::default());
+        let (data, sent) = (Payload::Loan(&lane), Sent::default());
         let outgoing = Outgoing { code, flags, data, offsets: &[], sent };
         process.inner.engine.send(tid, Target::Handle(handle.number), flags, sizes, Ok(outgoing));
         // Where the call has gone another way, it is free for those that the call causes.

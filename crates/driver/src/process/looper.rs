@@ -1,8 +1,7 @@
 //! Threads that serve: all day as a looper, or for as long as their own call has no answer.
 
-use super::handler::{Given, Handler, SHORT_BYTES};
 use super::received::Place;
-use super::{Parcel, Process, Received, Request};
+use super::{Handler, Parcel, Process, Received, Request};
 use crate::engine::fast::{
     Answered, Dwelling, INLINE_BYTES, Seats, Served, Server, Taken, Warm, while_serving,
 };
@@ -123,7 +122,7 @@ impl Process {
         let (mut is_ours, mut answered) = (false, Answered::No);
         let ended = while_serving(|| {
             caught(|| {
-                let answer = handler.serve(request);
+                let answer = handler(request);
                 is_ours = true;
                 answered = self.answer_taken(taken, &answer);
             })
@@ -152,30 +151,11 @@ impl Process {
                 Err(ended) => return ended,
             }
             let Some((posted, handler)) = dwelling.find() else { return Wait::Woken };
-            if let Handler::Function(function) = &**handler
-                && let Some((code, data, bytes)) = posted.short()
-            {
-                if !dwelling.take(&posted, &mut Given) {
-                    return Wait::Woken;
-                }
-                let mut short = [0; SHORT_BYTES];
-                serves.set(true);
-                let answer = while_serving(|| function.call((code, &data, bytes), &mut short));
-                serves.set(false);
-                match answer {
-                    Ok(()) if dwelling.answer(&short, function.answer_bytes) == Answered::Yes => {
-                        continue;
-                    }
-                    Ok(()) => self.reply(&Ok(Parcel::from(&short[..function.answer_bytes]))),
-                    Err(errno) => _ = self.answer_taken(dwelling.taken(), &Err(errno)),
-                }
-                return Wait::Woken;
-            }
             if !dwelling.take(&posted, request.received.here()) {
                 return Wait::Woken;
             }
             serves.set(true);
-            let answer = while_serving(|| handler.serve(request));
+            let answer = while_serving(|| handler(request));
             serves.set(false);
             if self.answer_taken(dwelling.taken(), &answer) == Answered::No {
                 return Wait::Woken;
@@ -273,7 +253,7 @@ fn at_level<T>(wanted: Wanted, body: impl FnOnce() -> T) -> T {
 
 fn handle(handler: &Arc<Handler>, request: &Request<'_>) -> Result<Parcel, Errno> {
     let mut answer = Err(Errno::FAULT);
-    let _ = while_serving(|| caught(|| answer = handler.serve(request)));
+    let _ = while_serving(|| caught(|| answer = handler(request)));
     answer
 }
 
@@ -288,3 +268,56 @@ fn caught(body: impl FnOnce()) -> Result<(), Panicked> {
 
 /// What a panic said: its program's, and dropping that may panic again.
 type Panicked = ManuallyDrop<Box<dyn Any + Send>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tests::broker;
+    use std::sync::Barrier;
+
+    /// At either end or at both, in the middle of a call for which the ends know each other.
+    #[test]
+    fn a_call_that_the_state_takes_over_is_answered() {
+        const HOLD: u32 = 1;
+        const MANY: u32 = 200;
+        let (broker, _directory) = broker();
+        let [server, client] = [(); 2].map(|()| Process::open("binder", broker.socket()).unwrap());
+        let held = Arc::new([(); 2].map(|()| Barrier::new(2)));
+        let holds = Arc::clone(&held);
+        let object = server.add_object(move |request| {
+            if request.code() == HOLD {
+                holds.iter().for_each(|barrier| _ = barrier.wait());
+            }
+            Ok(Parcel::from(request.data()))
+        });
+        server.become_context_manager(object).unwrap();
+        let serving = server.clone();
+        let looper = std::thread::spawn(move || serving.serve());
+        let manager = client.context_manager().unwrap();
+        let call = |code, value: u32| {
+            let request = value.to_ne_bytes();
+            let answer = client.call(&manager, code, &Parcel::from(&request[..])).unwrap();
+            assert_eq!(answer.data(), request);
+        };
+        for ends in [[false, true], [true, false], [true, true]] {
+            (0..MANY).for_each(|value| call(0, value));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    held[0].wait();
+                    for (process, _) in [&server, &client].into_iter().zip(ends).filter(|end| end.1)
+                    {
+                        let engine = &process.inner.engine;
+                        let mut state = engine.lock();
+                        engine.gather(&mut state);
+                        engine.unlock(state);
+                    }
+                    held[1].wait();
+                });
+                call(HOLD, 7);
+            });
+        }
+        (0..MANY).for_each(|value| call(0, value));
+        server.close();
+        looper.join().unwrap();
+    }
+}

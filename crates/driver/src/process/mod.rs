@@ -8,10 +8,8 @@
 //! been sent cannot be taken back, and its late answer must not be taken for the next one's.
 
 mod handle;
-mod handler;
 mod lane_looper;
 mod least;
-mod line;
 mod loan;
 mod looper;
 mod options;
@@ -21,9 +19,7 @@ mod received;
 mod urgency;
 
 pub use handle::Handle;
-pub use handler::SHORT_BYTES;
 pub use least::Least;
-pub use line::Line;
 pub use loan::Loan;
 pub use options::Options;
 pub use parcel::Parcel;
@@ -31,10 +27,11 @@ pub use received::{Received, Request};
 pub use urgency::Urgency;
 
 use crate::device::OpenError;
-use crate::engine::fast::{Body, Outcome};
+use crate::engine::fast::Outcome;
 use crate::engine::{Engine, tid};
 use crate::parcel::Sent;
-use crate::send::{Data, Outgoing};
+use crate::payload::Payload;
+use crate::send::Outgoing;
 use crate::state::Return;
 use crate::state::transaction::Target;
 use crate::state::work::Tid;
@@ -43,8 +40,6 @@ use baton_abi::control::Strength;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
 use baton_shm::lock::Lock;
-use bytemuck::Pod;
-use handler::{Function, Handler};
 use received::Place;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -54,6 +49,8 @@ use std::sync::Arc;
 /// Size of the receive buffer, as libbinder has it.
 pub const RECEIVE_BYTES: usize = (1 << 20) - 8192;
 
+/// What serves an object: the program's code.
+type Handler = dyn Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync;
 type Recipient = Box<dyn FnOnce() + Send>;
 type Recipients = HashMap<u64, Vec<Recipient>>;
 
@@ -128,30 +125,6 @@ impl Process {
         least: Least,
         handler: impl Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync + 'static,
     ) -> Object {
-        self.add(least, Handler::Parcels(Box::new(handler)))
-    }
-
-    /// An object that is a function of one plain value: `function` has the call's code and the
-    /// value, which is all that the call brings; one of another size it never sees (`EINVAL`). Its
-    /// answer has at most [`SHORT_BYTES`]. Anybody may call it, and [`Line::call`] does so with the
-    /// least ado. Errors and panics are as those of [`Process::add_object`].
-    pub fn add_function<Value: Pod, Answer: Pod>(
-        &self,
-        function: impl Fn(u32, Value) -> Result<Answer, Errno> + Send + Sync + 'static,
-    ) -> Object {
-        self.add_function_at(Least::default(), function)
-    }
-
-    /// The same, of a function that asks for a level at least at which it is served.
-    pub fn add_function_at<Value: Pod, Answer: Pod>(
-        &self,
-        least: Least,
-        function: impl Fn(u32, Value) -> Result<Answer, Errno> + Send + Sync + 'static,
-    ) -> Object {
-        self.add(least, Handler::Function(Function::new(function)))
-    }
-
-    fn add(&self, least: Least, handler: Handler) -> Object {
         if self.inner.engine.is_inherited() {
             return Object { ptr: 0, flags: 0 };
         }
@@ -202,8 +175,8 @@ impl Process {
         let is_plain = parcel.objects.is_none() && Arc::ptr_eq(&handle.process.inner, &self.inner);
         // The one variable that is returned: it is filled where it stays.
         let mut answer = Ok(Received::awaited(&self.inner));
-        let body = Body::Bytes(&parcel.data);
-        if !is_plain || !self.call_fast(handle.number, code, body, &mut answer) {
+        let payload = Payload::Bytes(&parcel.data);
+        if !is_plain || !self.call_fast(handle.number, code, payload, &mut answer) {
             answer = self.call_by_state(handle, code, parcel);
         }
         answer
@@ -228,11 +201,11 @@ impl Process {
         &'a self,
         handle: u32,
         code: u32,
-        body: Body<'_>,
+        payload: Payload<'_>,
         answer: &mut Result<Received<'a>, CallError>,
     ) -> bool {
         let Ok(awaited) = answer else { return false };
-        match self.inner.engine.call_fast(handle, (code, TF_ACCEPT_FDS), body, awaited.here()) {
+        match self.inner.engine.call_fast(handle, (code, TF_ACCEPT_FDS), payload, awaited.here()) {
             Outcome::Answered => true,
             Outcome::Adopted(_) => {
                 *answer = self.await_reply(tid(), handle);
@@ -366,7 +339,7 @@ impl Process {
             if data.len() > MAX_PAYLOAD_BYTES {
                 return Err(Errno::NOSPC);
             }
-            let (data, offsets) = (Data::Bytes(data), parcel.offsets());
+            let (data, offsets) = (Payload::Bytes(data), parcel.offsets());
             Ok(Outgoing { code, flags, data, offsets, sent })
         });
         let sizes = parcel.map_or((0, 0), |parcel| {

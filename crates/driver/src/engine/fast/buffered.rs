@@ -6,8 +6,9 @@
 
 use super::serve::DATA_AT;
 use super::watch::Past;
-use super::{Body, Outcome, Plain, Posted, Receiver};
+use super::{Outcome, Plain, Posted, Receiver};
 use crate::engine::Engine;
+use crate::payload::Payload;
 use crate::state::buffer::Offset;
 use crate::state::thread::Waiting;
 use crate::state::transaction::{BERTH_BYTES, Lying};
@@ -136,7 +137,7 @@ impl Engine {
         if self.is_polling() || !self.lock().is_free(receiver.tid) {
             return Outcome::No;
         }
-        self.call_fast(handle, named, Body::Program(source), receiver)
+        self.call_fast(handle, named, Payload::Program(source), receiver)
     }
 
     /// Frees a buffer, if it is one of which nothing comes but room. False if not.

@@ -3,18 +3,18 @@
 use super::cell::Cell;
 use super::local::{self, Local, Route};
 use super::own_lane::Inside;
+use super::serve::DATA_AT;
 use super::{INLINE_BYTES, Receiver, is_plain};
 use crate::channel::{Channel, Lane, Progress};
 use crate::clock::stamp;
 use crate::engine::Engine;
-use crate::engine::loan::LoanedLane;
+use crate::payload::Payload;
 use crate::state::State;
 use crate::state::buffer::allocation_bytes;
 use crate::state::thread::Waiting;
 use crate::state::transaction::Via;
 use crate::state::work::Tid;
 use crate::token;
-use crate::user::Source;
 use baton_abi::lane::{ChainEntry, Kind, Message, front};
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
@@ -40,17 +40,6 @@ enum Made {
     NotAtAll,
 }
 
-/// What a call carries.
-#[derive(Clone, Copy)]
-pub(crate) enum Body<'a> {
-    /// Bytes to copy into the lane.
-    Bytes(&'a [u8]),
-    /// Bytes of the program's memory.
-    Program(Source),
-    /// Bytes that are in a lane of their own.
-    Loan(&'a LoanedLane),
-}
-
 /// An answer of the one shape.
 pub(crate) struct Plain<'a> {
     inside: &'a Inside<'a>,
@@ -67,28 +56,6 @@ impl Plain<'_> {
     }
 }
 
-impl Body<'_> {
-    fn bytes(self) -> usize {
-        match self {
-            Body::Bytes(data) => data.len(),
-            Body::Program(source) => source.bytes(),
-            Body::Loan(loan) => loan.bytes(),
-        }
-    }
-
-    /// Behind the header.
-    #[inline(always)]
-    fn write(self, area: View<'_>, caller: &ChainEntry) {
-        area.write(size_of::<Message>(), bytes_of(caller));
-        let at = size_of::<Message>() + size_of::<ChainEntry>();
-        match self {
-            Body::Bytes(data) => area.write(at, data),
-            Body::Program(source) => source.copy_to(area, at),
-            Body::Loan(_) => {}
-        }
-    }
-}
-
 /// Longest payload of which nobody asks whether its target has room: that is not where it goes to
 /// lie, but what is too large for a process to receive is too large for its threads.
 const UNCOUNTED_BYTES: usize = 128;
@@ -100,10 +67,10 @@ fn has_room(channel: &Channel, bytes: usize) -> bool {
 
 /// The state has the call, and the lane with it.
 #[cold]
-fn leave(local: &mut Local, handle: u32, body: Body<'_>) {
-    match body {
-        Body::Bytes(_) | Body::Program(_) => local.leave_lane(handle),
-        Body::Loan(loan) => loan.leave(),
+fn leave(local: &mut Local, handle: u32, payload: Payload<'_>) {
+    match payload {
+        Payload::Bytes(_) | Payload::Program(_) => local.leave_lane(handle),
+        Payload::Loan(loan) => loan.leave(),
     }
 }
 
@@ -115,13 +82,13 @@ impl Engine {
         &self,
         handle: u32,
         named: (u32, u32),
-        body: Body<'_>,
+        payload: Payload<'_>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
-        if body.bytes() > INLINE_BYTES || local::is_serving() {
+        if payload.bytes() > INLINE_BYTES || local::is_serving() {
             return Outcome::No;
         }
-        let call = |local: &mut Local| Some(self.call_by(local, handle, named, body, receiver));
+        let call = |local: &mut Local| Some(self.call_by(local, handle, named, payload, receiver));
         local::with(self, call).unwrap_or(Outcome::No)
     }
 
@@ -131,47 +98,41 @@ impl Engine {
         local: &mut Local,
         handle: u32,
         named: (u32, u32),
-        body: Body<'_>,
+        payload: Payload<'_>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
         // A child of fork, which has no page of events, has no way either.
         let way = local.way(handle).filter(|_| !self.has_events());
-        let outcome = match (way, token::next()) {
-            (Some((cell, route)), Ok(token)) => {
-                self.call_on((cell, route), token, named, body, receiver)
-            }
-            _ => Outcome::No,
-        };
+        let outcome = way.map(|way| self.call_on(way, named, payload, receiver));
         match outcome {
-            Outcome::Answered => {}
-            Outcome::Adopted(_) => leave(local, handle, body),
-            Outcome::No => local.forget_stale(self),
+            Some(Outcome::Answered) => {}
+            Some(Outcome::Adopted(_)) => leave(local, handle, payload),
+            Some(Outcome::No) | None => local.forget_stale(self),
         }
-        outcome
+        outcome.unwrap_or(Outcome::No)
     }
 
     /// Calls by a way that is not known to be stale. The lane is the state's if the call is.
     #[inline(always)]
-    pub(super) fn call_on(
+    fn call_on(
         &self,
         (cell, route): (&Cell, &Route),
-        token: u64,
         named: (u32, u32),
-        body: Body<'_>,
+        payload: Payload<'_>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
         let own = route.lane.via();
-        let via = match body {
-            Body::Bytes(_) | Body::Program(_) => Some(own),
-            Body::Loan(loan) => loan.plain_lane(own.channel),
+        let via = match payload {
+            Payload::Bytes(_) | Payload::Program(_) => Some(own),
+            Payload::Loan(loan) => loan.plain_lane(own.channel),
         };
-        let Some(via) = via else { return Outcome::No };
+        let (Some(via), Ok(token)) = (via, token::next()) else { return Outcome::No };
         // Before anyone can seize it, who takes it off again.
         self.set_open(cell, true);
         let inside = route.lane.enter(self, cell, via.lane, (route.handle, token));
         let made = match &inside {
             Some(inside) => {
-                self.call_inside(inside, (cell, route), via.lane, token, named, body, receiver)
+                self.call_inside(inside, (cell, route), via.lane, token, named, payload, receiver)
             }
             None => Made::NotAtAll,
         };
@@ -201,15 +162,15 @@ impl Engine {
         number: u32,
         token: u64,
         (code, flags): (u32, u32),
-        body: Body<'_>,
+        payload: Payload<'_>,
         receiver: &mut impl Receiver,
     ) -> Made {
         let (channel, own) = inside.channel();
-        let lane = match body {
-            Body::Bytes(_) | Body::Program(_) => own,
-            Body::Loan(loan) => loan.areas(),
+        let lane = match payload {
+            Payload::Bytes(_) | Payload::Program(_) => own,
+            Payload::Loan(loan) => loan.areas(),
         };
-        if channel.front_word(front::FROZEN) != 0 || !has_room(channel, body.bytes()) {
+        if channel.front_word(front::FROZEN) != 0 || !has_room(channel, payload.bytes()) {
             return Made::NotAtAll;
         }
         channel.begin_lending(number);
@@ -219,7 +180,7 @@ impl Engine {
             node: route.node.0,
             code,
             flags,
-            data_bytes: body.bytes() as u32,
+            data_bytes: payload.bytes() as u32,
             chain: 1,
             param: route.nice,
             stamp: stamp(self.broker.stamps),
@@ -229,7 +190,11 @@ impl Engine {
         let manners = &route.lane.manners;
         manners.next(self, channel, number);
         let caller = ChainEntry { process: self.identity.process.0, token };
-        body.write(lane.outgoing(), &caller);
+        let area = lane.outgoing();
+        area.write(size_of::<Message>(), bytes_of(&caller));
+        if !matches!(payload, Payload::Loan(_)) {
+            payload.copy_to(area, DATA_AT);
+        }
         let reader = lane.post(&request, |_| {});
         channel.tell_of_request(number as usize, reader, false);
         let is_there = || (!lane.inbox().is_empty()).then_some(request.stamp);

@@ -18,9 +18,9 @@
 //! else takes one there, nor attends it. See [ADR
 //! 0036](../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
 
+use super::Receiver;
 use super::seats::{Client, Known};
 use super::serve::{Posted, Taken};
-use super::{Answered, Receiver};
 use crate::clock::now_ns;
 use crate::engine::Engine;
 use crate::engine::manner::{Manner, Manners};
@@ -28,7 +28,6 @@ use crate::engine::spin::Spun;
 use baton_abi::lane::front;
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
-use baton_shm::mapping::View;
 use baton_shm::sync::Ordering;
 use std::cell::Cell;
 
@@ -137,18 +136,6 @@ impl<'a, T> Dwelling<'a, T> {
             self.at.channel.count_fruitful();
         }
         taken
-    }
-
-    /// Answers it with the first so many of these bytes: see [`Taken::answer`].
-    #[inline(always)]
-    pub fn answer<const BYTES: usize>(&self, data: &[u8; BYTES], bytes: usize) -> Answered {
-        if !self.at.leave(self.engine) {
-            return Answered::No;
-        }
-        // All of them: see `Posted::short`.
-        let body = |area: View<'_>, at| area.write(at, data);
-        self.at.post_on(self.engine, bytes, (0, 0), body);
-        Answered::Yes
     }
 
     /// Whether there is anything to do but what comes on this lane.

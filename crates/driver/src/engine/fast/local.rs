@@ -29,7 +29,6 @@ pub(super) struct Local {
 }
 
 /// The way that a call went.
-#[derive(Clone)]
 pub(super) struct Route {
     pub handle: u32,
     pub node: NodeId,
@@ -43,7 +42,7 @@ pub(super) struct Route {
 impl Route {
     /// Whether the thread's rank may be another than it was.
     #[inline(always)]
-    pub fn is_of_other_rank(&self) -> bool {
+    fn is_of_other_rank(&self) -> bool {
         self.ranks != rank_changes()
     }
 
@@ -64,10 +63,10 @@ impl Local {
 
     /// The thread's cell and its route by this handle, which may be stale.
     #[inline]
-    pub fn way(&self, handle: u32) -> Option<(&Arc<Cell>, &Route)> {
+    pub fn way(&self, handle: u32) -> Option<(&Cell, &Route)> {
         let route = self.routes[handle as usize % ROUTES].as_ref();
         let route = route.filter(|route| route.handle == handle && !route.is_of_other_rank())?;
-        Some((self.cell.as_ref()?, route))
+        Some((self.cell.as_deref()?, route))
     }
 
     /// Calls go by what the thread knows no more, where that is stale.
@@ -108,8 +107,7 @@ impl Local {
         }
     }
 
-    /// The same of this lane.
-    pub fn leave(&mut self, lane: &Rc<OwnLane>) {
+    fn leave(&mut self, lane: &Rc<OwnLane>) {
         lane.is_no_more();
         for route in &mut self.routes {
             route.take_if(|route| Rc::ptr_eq(&route.lane, lane));

@@ -23,7 +23,6 @@ mod cell;
 mod desk;
 mod dwell;
 mod inline;
-mod line;
 mod local;
 mod own_lane;
 mod seat;
@@ -33,11 +32,10 @@ mod watch;
 
 pub(crate) use buffered::{Brought, Buffered};
 
-pub(crate) use call::{Body, Outcome, Plain};
+pub(crate) use call::{Outcome, Plain};
 pub(crate) use desk::{Attended, Subject};
 pub(crate) use dwell::Dwelling;
 pub(crate) use inline::Inline;
-pub(crate) use line::Line;
 pub(crate) use local::while_serving;
 pub(crate) use seat::Seat;
 pub(crate) use seats::Seats;
@@ -52,7 +50,6 @@ use baton_shm::gate::{Gate, Way};
 use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
 use cell::{Cell, Errand, Slot};
-use std::mem::offset_of;
 use std::sync::Weak;
 
 /// Most bytes of data that the fast path carries.
@@ -85,14 +82,10 @@ pub(crate) struct Fast {
 /// callers in its chain.
 #[inline(always)]
 fn is_plain(message: &Message, kind: Kind, chain: u16) -> bool {
-    let shape = Message { chain, ..Message::default() };
-    // What counts objects and callers is one word, whose comparison is one with those of what must
-    // be nothing.
-    let words = |message: &Message| bytemuck::cast::<Message, [u64; 8]>(*message);
-    const COUNTS: usize = offset_of!(Message, buffers_bytes) / 8;
-    let counts = words(message)[COUNTS] ^ words(&shape)[COUNTS];
-    let other = u64::from(message.kind ^ kind as u32) | u64::from(message.offsets_bytes);
-    counts | other | message.ticket == 0
+    let Message { offsets_bytes, buffers_bytes, fds, ticket, .. } = *message;
+    // One comparison for all that must be nothing.
+    let more = u64::from(offsets_bytes | buffers_bytes | u32::from(fds)) | ticket;
+    message.kind == kind as u32 && message.chain == chain && more == 0
 }
 
 impl Engine {

@@ -89,7 +89,8 @@ mod tests {
     use crate::engine::tests::{broker, channel, other_end};
     use crate::engine::tid;
     use crate::parcel::Sent;
-    use crate::send::{Data, Outgoing};
+    use crate::payload::Payload;
+    use crate::send::Outgoing;
     use crate::state::Return;
     use crate::state::transaction::Target;
     use baton_abi::lane::{ChainEntry, MAX_PAYLOAD_BYTES};
@@ -112,7 +113,7 @@ mod tests {
         let mut state = server.lock();
         state.buffers.map(MAX_PAYLOAD_BYTES);
         server.unlock(state);
-        let (data, sent) = (Data::Bytes(&[]), Sent::default());
+        let (data, sent) = (Payload::Bytes(&[]), Sent::default());
         let outgoing = Outgoing { code: 1, flags: 0, data, offsets: &[], sent };
         client.send(tid(), Target::Handle(0), 0, (0, 0), Ok(outgoing));
         let mut seat = Seat::new();

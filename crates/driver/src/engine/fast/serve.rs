@@ -94,17 +94,6 @@ impl Posted<'_> {
         begun
     }
 
-    /// Its data, if that is at most so long: all that lies there, and how many of these bytes it
-    /// is. Its code with it.
-    #[inline(always)]
-    pub fn short<const BYTES: usize>(&self) -> Option<(u32, [u8; BYTES], usize)> {
-        let bytes = self.message.data_bytes as usize;
-        let mut data = [0; BYTES];
-        // Whatever lies behind: a copy of a fixed size is a load and a store.
-        self.taken.lane.incoming().read(DATA_AT, &mut data);
-        (bytes <= BYTES).then_some((self.message.code, data, bytes))
-    }
-
     /// Leaves it where it is.
     #[inline(always)]
     pub fn turn_back(&self, engine: &Engine) {
