@@ -68,7 +68,9 @@ fn receive<T: serde::de::DeserializeOwned>(
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut slices = [IoSliceMut::new(&mut packet)];
     let flags = flags | RecvFlags::CMSG_CLOEXEC;
-    let bytes = rustix::net::recvmsg(socket, &mut slices, &mut ancillary, flags).ok()?.bytes;
+    // libFuzzer's timer interrupts it.
+    let received = || rustix::net::recvmsg(socket, &mut slices, &mut ancillary, flags);
+    let bytes = rustix::io::retry_on_intr(received).ok()?.bytes;
     let rights = ancillary.drain().filter_map(|part| match part {
         RecvAncillaryMessage::ScmRights(rights) => Some(rights),
         _ => None,
