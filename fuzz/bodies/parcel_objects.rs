@@ -4,7 +4,7 @@
 use super::input::Input;
 use baton_abi::control::{Granted, NodeId, ProcessId, Strength};
 use baton_abi::uapi::*;
-use baton_driver::parcel::{self, Delivery, Named, Sent};
+use baton_state::parcel::{self, Delivery, Named, Sent};
 use bytemuck::bytes_of;
 use rustix::io::Errno;
 

@@ -1,14 +1,6 @@
-//! At which level of urgency a transaction is served: the better one of its caller's nice value and
-//! of the least that its node asks for, as the kernel's driver has it, or that the thread has where
-//! the node asks for nothing. The thread has its own again when it has answered.
-//!
-//! ```text
-//!   real-time priority p   -100 - p (SCHED_FIFO), -200 - p (SCHED_RR)
-//!   nice value n           n
-//! ```
-//!
-//! A level is a number, so that a thread that has the one that is wanted finds out by one
-//! comparison. Everything here is done in the thread's own right; what it may not, it does not.
+//! The calling thread's level ([`Level`]), and the one that it takes over while it serves. It has
+//! its own again when it has answered. Everything here is done in the thread's own right; what it
+//! may not, it does not.
 //!
 //! Threads that the program starts meanwhile are ordinary ones: with a real-time priority comes
 //! SCHED_RESET_ON_FORK, as with those that Android's kernels give. A thread that may not take the
@@ -17,21 +9,11 @@
 //! **Invariant**: a thread is made less urgent only if it can come back.
 
 use crate::thread::{self, Children};
-use baton_abi::uapi::*;
+use baton_state::level::{BEST_NICE, Level, Wanted};
 use rustix::process::{Resource, geteuid, getrlimit};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-/// A level: the smaller, the more urgent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Level(i16);
-
-const FIFO: i16 = -100;
-const ROUND_ROBIN: i16 = -200;
-const BEST_NICE: i32 = -20;
-const WORST_NICE: i32 = 19;
-/// The highest real-time priority.
-const HIGHEST: u32 = 99;
 /// CAP_SYS_NICE, in /proc/PID/status.
 const CAP_SYS_NICE: u64 = 1 << 23;
 
@@ -44,59 +26,6 @@ thread_local! {
     static NICE: Cell<(u32, i32)> = const { Cell::new((u32::MAX, 0)) };
     /// Changes that are made here are not told of.
     static IS_AT_IT: Cell<bool> = const { Cell::new(false) };
-}
-
-impl Level {
-    /// A nice value; what is out of range is the nearest one.
-    pub fn nice(value: i32) -> Level {
-        Level(value.clamp(BEST_NICE, WORST_NICE) as i16)
-    }
-
-    /// Of a node that asks for nothing: no worse than the thread's own.
-    pub const UNASKED: Level = Level(i16::MAX);
-
-    /// What a node asks for, by its `flat_binder_object.flags`. Where they are 0 it has been asked
-    /// for nothing.
-    pub fn of_node(flags: u32) -> Level {
-        let value = flags & FLAT_BINDER_FLAG_PRIORITY_MASK;
-        let policy =
-            (flags & FLAT_BINDER_FLAG_SCHED_POLICY_MASK) >> FLAT_BINDER_FLAG_SCHED_POLICY_SHIFT;
-        let priority = value.min(HIGHEST) as i16;
-        match (policy as i32, priority) {
-            (_, 0) => Level::UNASKED,
-            (libc::SCHED_FIFO, _) => Level(FIFO - priority),
-            (libc::SCHED_RR, _) => Level(ROUND_ROBIN - priority),
-            // Of 8 bits with a sign. One below all is what the node leaves to its callers.
-            _ => Level(i16::from(value as u8 as i8).max(BEST_NICE as i16)),
-        }
-    }
-
-    /// At which a call of a caller at this nice value is served, by a thread at a level of its own.
-    fn of_call(nice: i32, node: Level, own: Level) -> Level {
-        Level::nice(nice).min(if node == Level::UNASKED { own } else { node })
-    }
-
-    /// As [`thread::Rank`].
-    fn rank(self) -> Option<thread::Rank> {
-        match self.0 {
-            level if level <= ROUND_ROBIN => Some((libc::SCHED_RR, (ROUND_ROBIN - level).into())),
-            level if level <= FIFO => Some((libc::SCHED_FIFO, (FIFO - level).into())),
-            _ => None,
-        }
-    }
-
-    /// As a program has it: a real-time priority, or else a nice value.
-    pub fn parts(self) -> Result<u8, i8> {
-        match self.rank() {
-            Some((_, priority)) => Ok(priority as u8),
-            None => Err(self.0.clamp(BEST_NICE as i16, WORST_NICE as i16) as i8),
-        }
-    }
-
-    /// How it compares with a real-time thread's.
-    fn priority(self) -> i32 {
-        self.rank().map_or(0, |(_, priority)| priority)
-    }
 }
 
 /// Whether the calling thread serves a caller at this nice value, of a node that asks for this, at
@@ -115,25 +44,6 @@ fn is_to_change(wanted: Level, before: Level) -> bool {
 pub struct Before {
     level: Level,
     children: Children,
-}
-
-/// What a transaction is to be served by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// The caller's nice value; nobody waits for a one-way transaction.
-    pub nice: Option<i32>,
-    /// The least that its node asks for.
-    pub node: Level,
-}
-
-impl Wanted {
-    /// By a thread at a level of its own.
-    fn level(self, own: Level) -> Level {
-        match self.nice {
-            Some(nice) => Level::of_call(nice, self.node, own),
-            None => self.node.min(own),
-        }
-    }
 }
 
 /// At which a transaction is to be served by the calling thread, whether that may be there or not.
@@ -177,7 +87,7 @@ pub fn restore(Before { level, children }: Before) {
         rank if was_real_time => {
             _ = thread::set_rank(rank, children) || thread::set_rank(rank, Children::Ordinary);
         }
-        _ => _ = set_nice(level.0),
+        _ => _ = set_nice(level.number()),
     });
     OWN.set((thread::rank_changes(), level));
 }
@@ -226,15 +136,7 @@ fn own() -> Level {
 }
 
 fn own_again() -> Level {
-    let own = match thread::rank() {
-        Some((libc::SCHED_FIFO, priority)) => Level(FIFO - priority as i16),
-        // One of SCHED_DEADLINE stands above whatever is asked for.
-        Some((policy, priority)) => {
-            let highest = policy == libc::SCHED_DEADLINE;
-            Level(ROUND_ROBIN - if highest { HIGHEST as i16 } else { priority as i16 })
-        }
-        None => Level(nice_again() as i16),
-    };
+    let own = Level::of_thread(thread::rank(), nice_again);
     OWN.set((thread::rank_changes(), own));
     own
 }
@@ -246,7 +148,8 @@ fn set(wanted: Level, before: Level) -> bool {
         None => {
             // As far as it may.
             let best = best_by_limit();
-            set_nice(wanted.0) || (wanted.0 < best && best < before.0 && set_nice(best))
+            let (wanted, before) = (wanted.number(), before.number());
+            set_nice(wanted) || (wanted < best && best < before && set_nice(best))
         }
     })
 }
@@ -260,7 +163,8 @@ fn best_by_limit() -> i16 {
 /// Whether a thread that is less urgent could become as urgent as this again.
 fn may_be_at(level: Level) -> bool {
     static MAY_ALL: OnceLock<bool> = OnceLock::new();
-    level.0 >= best_by_limit() || *MAY_ALL.get_or_init(|| geteuid().is_root() || has_capability())
+    level.number() >= best_by_limit()
+        || *MAY_ALL.get_or_init(|| geteuid().is_root() || has_capability())
 }
 
 fn has_capability() -> bool {
@@ -273,50 +177,6 @@ fn has_capability() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_nodes_flags_say_the_least_that_it_asks_for() {
-        const FIFO_POLICY: u32 = 1 << FLAT_BINDER_FLAG_SCHED_POLICY_SHIFT;
-        const RR_POLICY: u32 = 2 << FLAT_BINDER_FLAG_SCHED_POLICY_SHIFT;
-        const BATCH_POLICY: u32 = 3 << FLAT_BINDER_FLAG_SCHED_POLICY_SHIFT;
-        const OWN: i16 = 5;
-        for (flags, caller, served) in [
-            // Nothing asked for: the better one of the two.
-            (0, 0, Level(0)),
-            (0, 10, Level(OWN)),
-            (0, -10, Level(-10)),
-            (FLAT_BINDER_FLAG_ACCEPTS_FDS, 10, Level(OWN)),
-            (FIFO_POLICY, 10, Level(OWN)),
-            // What libraries ask for: the caller's.
-            (0x7f, 10, Level(10)),
-            (19, 10, Level(10)),
-            (19, -10, Level(-10)),
-            (0xfb, 10, Level(-5)),
-            (0x80, 0, Level(-20)),
-            // A caller that says what no caller has.
-            (19, i32::MAX, Level(19)),
-            (19, i32::MIN, Level(-20)),
-            (FIFO_POLICY | 30, -20, Level(-130)),
-            (FIFO_POLICY | 200, 0, Level(-199)),
-            (RR_POLICY | 1, 0, Level(-201)),
-            (BATCH_POLICY | 3, 5, Level(3)),
-        ] {
-            let level = Level::of_call(caller, Level::of_node(flags), Level(OWN));
-            assert_eq!(level, served, "{flags:#x} {caller}");
-        }
-    }
-
-    #[test]
-    fn a_level_is_a_rank_or_none() {
-        for (level, rank) in [
-            (Level(-20), None),
-            (Level(19), None),
-            (Level(-130), Some((libc::SCHED_FIFO, 30))),
-            (Level(-299), Some((libc::SCHED_RR, 99))),
-        ] {
-            assert_eq!(level.rank(), rank);
-        }
-    }
 
     #[test]
     fn a_thread_that_takes_over_a_level_has_its_own_again() {

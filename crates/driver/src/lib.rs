@@ -1,12 +1,13 @@
 //! Binder's driver of one process: what `drivers/android/binder.c` keeps for a `binder_proc`,
 //! inside that process.
 //!
-//! - [`state`]: nodes, references, threads, to-do lists, the receive buffer's allocator,
-//!   transactions, deaths, freezes. No I/O: commands in, returns and effects out.
+//! What the process has is [`baton_state`]'s: nodes, references, threads, transactions. This crate
+//! runs it.
+//!
 //! - [`engine`]: the runner: the state's lock, what the state wants done, the threads' sleep, the
 //!   broker's events, the hidden control thread. `send`: the way out of a transaction.
 //! - `channel`: the memory and the socket that this process shares with one other.
-//! - [`parcel`]: a transaction's objects, on both sides, as functions over copies.
+//! - `payload`: the bytes that a transaction carries.
 //! - `control`: the two sockets to the broker. `maps`: where the program has mapped a file.
 //!   `user`: the program's memory by address. `thread`: starting the control thread.
 //!   `thread_end`: the program's threads end. `token`: numbers that no peer can guess.
@@ -18,8 +19,8 @@
 //! transaction, a descriptor) never comes from a peer's bytes: it comes from the broker's events or
 //! from the kernel by the channel's socket.
 //!
-//! **Invariant**: [`state`] makes no system call and reads no clock; `unsafe` stands in the files
-//! that `crates/abi/tests/layers.rs` names, with the reason for each.
+//! **Invariant**: `unsafe` stands in the files that `crates/abi/tests/layers.rs` names, with the
+//! reason for each.
 mod channel;
 mod clock;
 mod control;
@@ -28,11 +29,9 @@ pub mod engine;
 mod level;
 mod maps;
 pub mod observer;
-pub mod parcel;
 mod payload;
 pub mod process;
 mod send;
-pub mod state;
 mod thread;
 mod thread_end;
 mod token;

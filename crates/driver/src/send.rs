@@ -5,11 +5,7 @@ use crate::clock::{stamp, stamp_in_order};
 use crate::engine::Engine;
 use crate::engine::reserve::Purpose;
 use crate::level;
-use crate::parcel::Sent;
 use crate::payload::Payload;
-use crate::state::buffer::allocation_bytes;
-use crate::state::transaction::{Departure, Refusal, Target, Via};
-use crate::state::work::{Completion, Tid};
 use crate::thread;
 use crate::token;
 use baton_abi::control::{ProcessId, Reply, Request, TicketId};
@@ -17,6 +13,10 @@ use baton_abi::lane::*;
 use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
 use baton_shm::sync::{Ordering, fence};
+use baton_state::buffer::allocation_bytes;
+use baton_state::parcel::Sent;
+use baton_state::transaction::{Departure, Refusal, Target, Via};
+use baton_state::work::{Completion, Tid};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -167,7 +167,7 @@ impl Engine {
 
     fn refuse(
         &self,
-        state: &mut crate::state::State,
+        state: &mut baton_state::State,
         tid: Tid,
         refusal: Refusal,
         sizes: (u64, u64),

@@ -1,6 +1,6 @@
 //! Starting threads, their priorities and processors, and what a child of fork does.
 
-use crate::state::work::Tid;
+use baton_state::work::Tid;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::thread::CpuSet;

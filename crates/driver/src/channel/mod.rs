@@ -11,8 +11,6 @@ pub use socket::{Drained, duplicate};
 
 use crate::engine::handoff::Handoff;
 use crate::engine::spin::Pace;
-use crate::state::account::{Account, Held, Resource};
-use crate::state::transaction::{Refusal, Via};
 use crate::thread::processor;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::*;
@@ -23,6 +21,8 @@ use baton_shm::mailbox::{Mailbox, Reader};
 use baton_shm::mapping::{self, Access, Mapping, Part, View};
 use baton_shm::ring::{Consumer, Producer};
 use baton_shm::sync::{AtomicU64, Ordering};
+use baton_state::account::{Account, Held, Resource};
+use baton_state::transaction::{Refusal, Via};
 use bytemuck::{bytes_of, bytes_of_mut};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;

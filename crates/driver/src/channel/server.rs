@@ -2,7 +2,6 @@
 
 use super::{ASLEEP, Channel, Ends, Lane, lanes_of};
 use crate::engine::mute::FORGIVEN;
-use crate::level::Level;
 use baton_abi::lane::*;
 use baton_shm::futex::Wait;
 use baton_shm::lock::Guard;
@@ -10,6 +9,7 @@ use baton_shm::mailbox::Seen;
 use baton_shm::mapping::View;
 use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU64, Ordering, fence_after_update};
+use baton_state::level::Level;
 use bytemuck::bytes_of_mut;
 
 /// Requests of others after which nobody waits for a silent client any more: each makes a wait

@@ -2,12 +2,12 @@
 
 use super::{Channel, MAX_STASHED};
 use crate::control::{passes, receive_into};
-use crate::state::account::{Held, Resource};
-use crate::state::transaction::Refusal;
 use baton_abi::control::End;
 use baton_abi::lane::*;
 use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::sync::Ordering;
+use baton_state::account::{Held, Resource};
+use baton_state::transaction::Refusal;
 use bytemuck::{bytes_of, bytes_of_mut};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -309,8 +309,8 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::account::Accounts;
     use baton_abi::control::{ChannelId, ProcessId};
+    use baton_state::account::Accounts;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     const STRANGER: u32 = 1000;

@@ -5,12 +5,12 @@
 use super::read::{LARGEST_RETURN, Returns};
 use super::{Device, Written};
 use crate::engine::fast::{Attended, Buffered, Outcome, Subject};
-use crate::state::transaction::Lying;
-use crate::state::work::Tid;
 use crate::user::{self, Source};
 use baton_abi::uapi::*;
 use baton_shm::futex::Wait;
 use baton_shm::sync::Ordering;
+use baton_state::transaction::Lying;
+use baton_state::work::Tid;
 use bytemuck::bytes_of;
 
 /// What a read is to give at once.

@@ -5,8 +5,9 @@
 //! kept here.
 
 use super::Device;
-use crate::level::{self, Before, Wanted};
-use crate::state::work::Tid;
+use crate::level::{self, Before};
+use baton_state::level::Wanted;
+use baton_state::work::Tid;
 use std::cell::{Cell, RefCell};
 
 thread_local! {

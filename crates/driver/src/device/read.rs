@@ -4,14 +4,14 @@ use super::fast::{Told, What};
 use super::{Device, Exchanged, Written};
 use crate::engine::fast::Attended;
 use crate::engine::tid;
-use crate::level::Wanted;
-use crate::state::transaction::{Incoming, Lying, Via};
-use crate::state::work::Tid;
-use crate::state::{Return, State};
 use crate::user;
 use baton_abi::uapi::*;
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
+use baton_state::level::Wanted;
+use baton_state::transaction::{Incoming, Lying, Via};
+use baton_state::work::Tid;
+use baton_state::{Return, State};
 use bytemuck::bytes_of;
 use rustix::io::Errno;
 

@@ -3,17 +3,17 @@
 use super::{Device, Written};
 use crate::channel::duplicate;
 use crate::engine::tid;
-use crate::parcel;
 use crate::payload::Payload;
 use crate::send::Outgoing;
-use crate::state::State;
-use crate::state::transaction::Target;
-use crate::state::work::Tid;
 use crate::user::{self, Source};
 use baton_abi::control::Strength;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
 use baton_shm::sync::Ordering;
+use baton_state::State;
+use baton_state::parcel;
+use baton_state::transaction::Target;
+use baton_state::work::Tid;
 use bytemuck::AnyBitPattern;
 use rustix::io::Errno;
 

@@ -4,13 +4,13 @@
 use super::Engine;
 use super::accept::Stop;
 use crate::channel::Channel;
-use crate::state::State;
-use crate::state::transaction::{Arrival, Verdict, Via};
-use crate::state::work::Tid;
 use baton_abi::control::{End, ProcessId};
 use baton_abi::lane::{AT_THE_DOOR, Kind, Message};
 use baton_shm::mailbox::{Reader, Seen};
 use baton_shm::mapping::View;
+use baton_state::State;
+use baton_state::transaction::{Arrival, Verdict, Via};
+use baton_state::work::Tid;
 use rustix::io::Errno;
 
 impl Engine {

@@ -6,12 +6,13 @@ use super::warmth::FEW;
 use super::{Channels, Engine, Grave};
 use crate::channel::Channel;
 use crate::control::descriptors;
-use crate::state::State;
-use crate::state::node::Node;
-use crate::state::transaction::Refusal;
 use baton_abi::control::{ChannelId, End, Identity, ProcessId, Reply, Request};
 use baton_abi::lane::front;
 use baton_shm::sync::Ordering;
+use baton_state::Manager;
+use baton_state::State;
+use baton_state::node::Node;
+use baton_state::transaction::Refusal;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::hash_map::Entry;
@@ -356,25 +357,26 @@ impl Engine {
 
     /// Asks the broker for the context manager, unless it is known.
     pub(crate) fn find_manager(&self) -> Result<(), Errno> {
-        if self.lock().manager.is_some() {
-            return Ok(());
-        }
-        match patiently(|| self.broker.ask(&Request::ContextManager))? {
-            Reply::Ticket { ticket } => {
-                self.take_events();
-                let mut state = self.lock();
-                let mut found = state.set_manager(ticket);
-                if !found {
-                    // It waits behind descriptors that the broker keeps back.
-                    self.unlock(state);
-                    state = self.pass_barrier();
-                    found = state.set_manager(ticket);
-                }
+        while self.lock().manager.is_none() {
+            let asked = patiently(|| self.broker.ask(&Request::ContextManager))?;
+            let Reply::Ticket { ticket } = asked else { return Err(Errno::PROTO) };
+            self.take_events();
+            let mut state = self.lock();
+            let mut found = state.set_manager(ticket);
+            if found.is_none() {
+                // It waits behind descriptors that the broker keeps back.
                 self.unlock(state);
-                if found { Ok(()) } else { Err(Errno::PROTO) }
+                state = self.pass_barrier();
+                found = state.set_manager(ticket);
             }
-            _ => Err(Errno::PROTO),
+            self.unlock(state);
+            match found {
+                Some(Manager::Known) => return Ok(()),
+                Some(Manager::Dead) => {}
+                None => return Err(Errno::PROTO),
+            }
         }
+        Ok(())
     }
 
     /// Makes a node of this process the context manager's. A refusal leaves it as it was: `EBUSY`

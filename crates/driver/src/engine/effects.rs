@@ -1,14 +1,14 @@
 //! What the state wants done, and what peers see of the state.
 
 use super::{Engine, tid};
-use crate::state::thread::{ExtendedError, Waiting};
-use crate::state::transaction::Via;
-use crate::state::work::Tid;
-use crate::state::{Effect, State};
 use baton_abi::lane::{Attendance, front};
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Mailbox;
 use baton_shm::sync::{AtomicU32, Ordering};
+use baton_state::thread::{ExtendedError, Waiting};
+use baton_state::transaction::Via;
+use baton_state::work::Tid;
+use baton_state::{Effect, State};
 use rustix::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 

@@ -17,12 +17,12 @@
 
 use super::Engine;
 use crate::channel::Channel;
-use crate::state::State;
-use crate::state::thread::Half;
-use crate::state::transaction::Via;
-use crate::state::work::Tid;
 use baton_abi::control::{End, TicketId};
 use baton_abi::lane::{Kind, Message};
+use baton_state::State;
+use baton_state::thread::Half;
+use baton_state::transaction::Via;
+use baton_state::work::Tid;
 
 impl Engine {
     /// A thread has left with this open on a lane, innermost first.

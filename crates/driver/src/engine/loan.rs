@@ -7,11 +7,11 @@
 use super::Engine;
 use super::reserve::Purpose;
 use crate::channel::{Channel, Lane, Progress};
-use crate::state::transaction::{Refusal, Via};
-use crate::state::work::Tid;
 use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{ChainEntry, MAX_PAYLOAD_BYTES, Message};
 use baton_shm::mapping::View;
+use baton_state::transaction::{Refusal, Via};
+use baton_state::work::Tid;
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::sync::Arc;

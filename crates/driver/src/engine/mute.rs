@@ -144,12 +144,12 @@ mod tests {
     use super::*;
     use crate::engine::tests::{broker, channel, other_end};
     use crate::engine::tid;
-    use crate::parcel::Sent;
     use crate::payload::Payload;
     use crate::send::Outgoing;
-    use crate::state::transaction::Target;
     use baton_abi::lane::MAX_PAYLOAD_BYTES;
     use baton_abi::uapi::TF_ONE_WAY;
+    use baton_state::parcel::Sent;
+    use baton_state::transaction::Target;
     use std::sync::Arc;
 
     /// A server, a client with its channel's two ends, and another client.

@@ -6,13 +6,13 @@
 
 use super::{Engine, tid};
 use crate::channel::Channel;
-use crate::state::transaction::Refusal;
-use crate::state::work::Tid;
 use crate::thread::{self, Rank};
 use baton_abi::control::{ProcessId, Request};
 use baton_abi::lane::front;
 use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
+use baton_state::transaction::Refusal;
+use baton_state::work::Tid;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Weak};

@@ -9,13 +9,13 @@
 
 use super::duty::Duty;
 use super::{Engine, tid};
-use crate::state::work::Tid;
 use crate::thread;
 use baton_abi::control::Request;
 use baton_abi::lane::tally;
 use baton_shm::futex;
 use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
+use baton_state::work::Tid;
 use std::sync::Arc;
 
 /// Whoever waits here.

@@ -4,14 +4,14 @@ use super::Engine;
 use super::accept::Stop;
 use super::leave::drop_message;
 use crate::channel::Channel;
-use crate::state::State;
-use crate::state::transaction::{Arrival, Received, Room, Verdict, Via};
-use crate::state::work::Tid;
 use baton_abi::control::{Granted, ProcessId, Request};
 use baton_abi::lane::{ChainEntry, Kind, Message, TO_FROZEN};
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_shm::mapping::View;
 use baton_shm::sync::Ordering;
+use baton_state::State;
+use baton_state::transaction::{Arrival, Received, Room, Verdict, Via};
+use baton_state::work::Tid;
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
 
@@ -110,7 +110,7 @@ impl Engine {
                 self.memory.view().write(room.buffer, &payload);
                 Ok(contents)
             }
-            Err(crate::parcel::Malformed) => {
+            Err(baton_state::parcel::Malformed) => {
                 state.reject(room, held, fds);
                 Err(Stop::Violation("malformed objects"))
             }
@@ -125,20 +125,23 @@ impl Engine {
         room: Room,
         granted: &[Granted],
         fds: &[i32],
-    ) -> Result<Received, crate::parcel::Malformed> {
+    ) -> Result<Received, baton_state::parcel::Malformed> {
         let data_bytes = message.data_bytes as usize;
         let offsets_at = data_bytes.next_multiple_of(8);
         let buffers_at = offsets_at + (message.offsets_bytes as usize).next_multiple_of(8);
         if !message.offsets_bytes.is_multiple_of(8) {
-            return Err(crate::parcel::Malformed);
+            return Err(baton_state::parcel::Malformed);
         }
         let (front, buffers) = payload.split_at_mut(buffers_at);
         let (data, offsets) = front.split_at_mut(offsets_at);
         let offsets: Vec<u64> = offsets.chunks_exact(8).map(bytemuck::pod_read_unaligned).collect();
         let base = self.program_map.load(Ordering::Acquire) + room.buffer;
-        let delivery =
-            crate::parcel::Delivery { granted, fds, buffers_address: (base + buffers_at) as u64 };
-        crate::parcel::receive(&mut data[..data_bytes], &offsets, buffers, &delivery, |id| {
+        let delivery = baton_state::parcel::Delivery {
+            granted,
+            fds,
+            buffers_address: (base + buffers_at) as u64,
+        };
+        baton_state::parcel::receive(&mut data[..data_bytes], &offsets, buffers, &delivery, |id| {
             state.nodes.get(id).map(|node| (node.ptr, node.cookie))
         })
     }

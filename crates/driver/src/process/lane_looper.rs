@@ -4,8 +4,8 @@ use super::{Handler, Inner, Process, Received, Request};
 use crate::engine::duty::Duty;
 use crate::engine::fast::{Answered, Seat};
 use crate::engine::tid;
-use crate::state::{Return, State};
 use crate::thread;
+use baton_state::{Return, State};
 use std::ffi::CStr;
 use std::sync::{Arc, Weak};
 

@@ -11,11 +11,11 @@
 use super::{CallError, Handle, Process, Received, failure};
 use crate::engine::loan::LoanedLane;
 use crate::engine::tid;
-use crate::parcel::Sent;
 use crate::payload::Payload;
 use crate::send::Outgoing;
-use crate::state::transaction::Target;
 use baton_abi::uapi::TF_ACCEPT_FDS;
+use baton_state::parcel::Sent;
+use baton_state::transaction::Target;
 
 /// The bytes of a call that has not been made yet. Dropped, it is not made.
 ///

@@ -6,14 +6,15 @@ use crate::engine::fast::{
     Answered, Dwelling, INLINE_BYTES, Seats, Served, Server, Taken, Warm, while_serving,
 };
 use crate::engine::tid;
-use crate::level::{self, Wanted};
-use crate::state::transaction::{Incoming, Target};
-use crate::state::{Return, State};
+use crate::level;
 use baton_abi::control::Strength;
 use baton_abi::uapi::*;
 use baton_shm::futex::Wait;
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Seen;
+use baton_state::level::Wanted;
+use baton_state::transaction::{Incoming, Target};
+use baton_state::{Return, State};
 use rustix::io::Errno;
 use std::any::Any;
 use std::cell::Cell;

@@ -29,17 +29,17 @@ pub use urgency::Urgency;
 use crate::device::OpenError;
 use crate::engine::fast::Outcome;
 use crate::engine::{Engine, tid};
-use crate::parcel::Sent;
 use crate::payload::Payload;
 use crate::send::Outgoing;
-use crate::state::Return;
-use crate::state::transaction::Target;
-use crate::state::work::Tid;
 use crate::thread_end;
 use baton_abi::control::Strength;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
 use baton_shm::lock::Lock;
+use baton_state::Return;
+use baton_state::parcel::Sent;
+use baton_state::transaction::Target;
+use baton_state::work::Tid;
 use received::Place;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -50,7 +50,7 @@ use std::sync::Arc;
 pub const RECEIVE_BYTES: usize = (1 << 20) - 8192;
 
 /// What serves an object: the program's code.
-type Handler = dyn Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync;
+type Handler = Box<dyn Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync>;
 type Recipient = Box<dyn FnOnce() + Send>;
 type Recipients = HashMap<u64, Vec<Recipient>>;
 
@@ -129,7 +129,7 @@ impl Process {
             return Object { ptr: 0, flags: 0 };
         }
         let ptr = self.inner.engine.lock().next_number();
-        self.inner.objects.lock().insert(ptr, Arc::new(handler));
+        self.inner.objects.lock().insert(ptr, Arc::new(Box::new(handler)));
         Object { ptr, flags: FLAT_BINDER_FLAG_ACCEPTS_FDS | least.flags() }
     }
 
@@ -332,8 +332,9 @@ impl Process {
             let mut data = &parcel.data[..];
             if parcel.objects.is_some() {
                 copy.extend_from_slice(data);
-                sent =
-                    crate::parcel::send(&mut copy, parcel.offsets(), 0, |_, _| Err(Errno::FAULT));
+                sent = baton_state::parcel::send(&mut copy, parcel.offsets(), 0, |_, _| {
+                    Err(Errno::FAULT)
+                });
                 data = &copy;
             }
             if data.len() > MAX_PAYLOAD_BYTES {

@@ -2,9 +2,9 @@
 
 use super::{Handle, Inner, Object, Process};
 use crate::engine::fast::Inline;
-use crate::state::transaction::Incoming;
 use baton_abi::control::Strength;
 use baton_abi::uapi::*;
+use baton_state::transaction::Incoming;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 

@@ -2,7 +2,8 @@
 
 use super::Request;
 use super::received::Place;
-use crate::level::{self, Wanted};
+use crate::level;
+use baton_state::level::Wanted;
 
 /// How urgent a transaction, or a thread, is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use crate::threads::named;
 use crate::world::{Phase, World};
 use baton_abi::control::{ChannelId, Granted, Request, Strength};
 use baton_abi::uapi::{FLAT_BINDER_FLAG_ACCEPTS_FDS, TF_ACCEPT_FDS, TF_ONE_WAY, TF_UPDATE_TXN};
-use baton_driver::parcel::{Named, Sent};
-use baton_driver::state::transaction::Target;
-use baton_driver::state::work::{Completion, Tid, Work};
+use baton_state::parcel::{Named, Sent};
+use baton_state::transaction::Target;
+use baton_state::work::{Completion, Tid, Work};
 
 /// Few, so that an address is used again soon.
 const ADDRESSES: [u64; 6] = [0x10, 0x20, 0x30, 0x40, 0x50, 0x60];

@@ -4,7 +4,7 @@ use crate::party::{Party, Stage};
 use crate::program::of;
 use crate::world::World;
 use baton_abi::control::{NodeId, ProcessId, Strength};
-use baton_driver::state::node::Counts;
+use baton_state::node::Counts;
 use std::collections::BTreeMap;
 
 type NodeName = (ProcessId, NodeId);

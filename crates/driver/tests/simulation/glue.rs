@@ -7,10 +7,10 @@ use crate::world::World;
 use baton_abi::control::{ChannelId, End, Event, Granted, ProcessId, Request, TicketId};
 use baton_abi::lane::{Kind, Message};
 use baton_abi::uapi::TF_UPDATE_TXN;
-use baton_driver::state::Effect;
-use baton_driver::state::thread::{Half, Waiting};
-use baton_driver::state::transaction::{Arrival, Received, Room, Verdict, Via};
-use baton_driver::state::work::Tid;
+use baton_state::Effect;
+use baton_state::thread::{Half, Waiting};
+use baton_state::transaction::{Arrival, Received, Room, Verdict, Via};
+use baton_state::work::Tid;
 use rustix::io::Errno;
 
 /// What lies first on a channel.

@@ -5,10 +5,10 @@ use crate::program::{Pins, Program, Underway};
 use crate::wire::Subject;
 use baton_abi::control::{ChannelId, Event, Identity, ProcessId, Reply, Request, TicketId};
 use baton_abi::lane::ChainEntry;
-use baton_driver::state::State;
-use baton_driver::state::thread::{Frame, Waiting};
-use baton_driver::state::transaction::{Departure, Via};
-use baton_driver::state::work::{Completion, Tid};
+use baton_state::State;
+use baton_state::thread::{Frame, Waiting};
+use baton_state::transaction::{Departure, Via};
+use baton_state::work::{Completion, Tid};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -95,10 +95,10 @@ pub enum After {
 /// A transaction on its way out.
 #[derive(Debug)]
 pub struct Sending {
-    pub target: baton_driver::state::transaction::Target,
+    pub target: baton_state::transaction::Target,
     pub flags: u32,
     pub pins: Pins,
-    pub sent: baton_driver::parcel::Sent,
+    pub sent: baton_state::parcel::Sent,
     pub data_bytes: u32,
     pub departure: Option<Departure>,
     pub subjects: Vec<Subject>,

@@ -4,8 +4,8 @@
 
 use baton_abi::control::{Granted, Strength};
 use baton_abi::uapi::*;
-use baton_driver::state::buffer::Offset;
-use baton_driver::state::node::News;
+use baton_state::buffer::Offset;
+use baton_state::node::News;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A local object, as libbinder's BBinder.

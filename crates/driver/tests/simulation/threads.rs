@@ -7,11 +7,11 @@ use crate::world::World;
 use baton_abi::control::{ChannelId, End, Object, ProcessId, Reply, Request, Strength};
 use baton_abi::lane::{ChainEntry, Kind, MAX_CHAIN, Message};
 use baton_abi::uapi::*;
-use baton_driver::parcel::Named;
-use baton_driver::state::Return;
-use baton_driver::state::thread::Waiting;
-use baton_driver::state::transaction::{Departure, Incoming, Refusal, Target, Via};
-use baton_driver::state::work::{Completion, Tid};
+use baton_state::parcel::Named;
+use baton_state::thread::Waiting;
+use baton_state::transaction::{Departure, Incoming, Refusal, Target, Via};
+use baton_state::work::{Completion, Tid};
+use baton_state::{Manager, Return};
 use rustix::io::Errno;
 
 impl World {
@@ -73,9 +73,14 @@ impl World {
         let mut found = false;
         if let Reply::Ticket { ticket } = reply {
             self.take_events(party);
-            found = party.state.set_manager(ticket);
-            assert!(found || ticket.era() != party.era, "a ticket that was promised");
+            let claimed = party.state.set_manager(ticket);
+            assert!(claimed.is_some() || ticket.era() != party.era, "a ticket that was promised");
             self.carry_out(party);
+            if claimed == Some(Manager::Dead) && party.ask(tid, Request::ContextManager) {
+                party.thread(tid).stage = Stage::FindManager(after);
+                return;
+            }
+            found = claimed == Some(Manager::Known);
         }
         match after {
             After::Send(sending) if found => self.depart(party, tid, sending),

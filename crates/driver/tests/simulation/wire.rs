@@ -2,7 +2,7 @@
 
 use baton_abi::control::{ChannelId, End, NodeId, ProcessId, Strength};
 use baton_abi::lane::{ChainEntry, Message};
-use baton_driver::state::transaction::Via;
+use baton_state::transaction::Via;
 use std::collections::VecDeque;
 
 /// Few, so that histories come to open further channels.

@@ -7,7 +7,7 @@ use crate::wire::{Channel, other};
 use baton_abi::control::{ChannelId, End, Event, ProcessId, Reply};
 use baton_broker::limits::Limits;
 use baton_broker::state::{Effect, Newcomer, Rule, State as Broker, Violation};
-use baton_driver::state::work::Tid;
+use baton_state::work::Tid;
 use std::collections::BTreeMap;
 
 pub const CONTEXT: &str = "binder";

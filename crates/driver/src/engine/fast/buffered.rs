@@ -9,14 +9,14 @@ use super::watch::Past;
 use super::{Outcome, Plain, Posted, Receiver};
 use crate::engine::Engine;
 use crate::payload::Payload;
-use crate::state::buffer::Offset;
-use crate::state::thread::Waiting;
-use crate::state::transaction::{BERTH_BYTES, Lying};
-use crate::state::work::Tid;
 use crate::user::Source;
 use baton_abi::control::NodeId;
 use baton_abi::lane::Message;
 use baton_shm::mapping::View;
+use baton_state::buffer::Offset;
+use baton_state::thread::Waiting;
+use baton_state::transaction::{BERTH_BYTES, Lying};
+use baton_state::work::Tid;
 
 /// What has come in, and whether the thread is to ask its program for one more looper.
 pub(crate) type Brought = (Lying, bool);

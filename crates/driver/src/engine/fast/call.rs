@@ -9,16 +9,16 @@ use crate::channel::{Channel, Lane, Progress};
 use crate::clock::stamp;
 use crate::engine::Engine;
 use crate::payload::Payload;
-use crate::state::State;
-use crate::state::buffer::allocation_bytes;
-use crate::state::thread::Waiting;
-use crate::state::transaction::Via;
-use crate::state::work::Tid;
 use crate::token;
 use baton_abi::lane::{ChainEntry, Kind, Message, front};
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
 use baton_shm::mapping::View;
+use baton_state::State;
+use baton_state::buffer::allocation_bytes;
+use baton_state::thread::Waiting;
+use baton_state::transaction::Via;
+use baton_state::work::Tid;
 use bytemuck::bytes_of;
 
 /// What became of a call.

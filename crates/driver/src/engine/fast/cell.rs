@@ -1,13 +1,13 @@
 //! What a thread does on the fast path, where whoever holds the state's lock can see it.
 
-use crate::state::thread::Calling;
-use crate::state::transaction::{Serving, Via};
-use crate::state::work::Tid;
 use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{ChainEntry, FRONT_BYTES, front};
 use baton_shm::gate::{Pass, Way};
 use baton_shm::held::Held;
 use baton_shm::mapping::Mapping;
+use baton_state::thread::Calling;
+use baton_state::transaction::{Serving, Via};
+use baton_state::work::Tid;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -43,12 +43,12 @@ pub(crate) use serve::{Answered, Posted, Served, Server, Taken, Warm};
 
 use crate::channel::Channel;
 use crate::engine::Engine;
-use crate::state::State;
 use baton_abi::control::ProcessId;
 use baton_abi::lane::{ChainEntry, Kind, Message, front};
 use baton_shm::gate::{Gate, Way};
 use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
+use baton_state::State;
 use cell::{Cell, Errand, Slot};
 use std::sync::Weak;
 
@@ -84,8 +84,8 @@ pub(crate) struct Fast {
 fn is_plain(message: &Message, kind: Kind, chain: u16) -> bool {
     let Message { offsets_bytes, buffers_bytes, fds, ticket, .. } = *message;
     // One comparison for all that must be nothing.
-    let more = u64::from(offsets_bytes | buffers_bytes | u32::from(fds)) | ticket;
-    message.kind == kind as u32 && message.chain == chain && more == 0
+    let other = message.kind ^ kind as u32 | u32::from(message.chain ^ chain);
+    u64::from(other | offsets_bytes | buffers_bytes | u32::from(fds)) | ticket == 0
 }
 
 impl Engine {

@@ -9,8 +9,8 @@ use super::seats::Client;
 use super::serve::Taken;
 use crate::channel::Channel;
 use crate::engine::Engine;
-use crate::state::State;
-use crate::state::transaction::Incoming;
+use baton_state::State;
+use baton_state::transaction::Incoming;
 use std::sync::Arc;
 
 /// What such a thread knows of its client.
@@ -88,13 +88,13 @@ mod tests {
     use super::*;
     use crate::engine::tests::{broker, channel, other_end};
     use crate::engine::tid;
-    use crate::parcel::Sent;
     use crate::payload::Payload;
     use crate::send::Outgoing;
-    use crate::state::Return;
-    use crate::state::transaction::Target;
     use baton_abi::lane::{ChainEntry, MAX_PAYLOAD_BYTES};
     use baton_broker::Running;
+    use baton_state::Return;
+    use baton_state::parcel::Sent;
+    use baton_state::transaction::Target;
 
     struct Stage {
         broker: (Running, tempfile::TempDir),

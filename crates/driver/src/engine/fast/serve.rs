@@ -3,12 +3,12 @@
 use super::cell::Cell;
 use crate::channel::{Channel, Lane};
 use crate::engine::{Engine, tid};
-use crate::state::transaction::Via;
 use baton_abi::lane::{ChainEntry, Kind, Message};
 use baton_abi::uapi::TF_ACCEPT_FDS;
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
+use baton_state::transaction::Via;
 use std::sync::Arc;
 
 /// The channels at which loopers look.

@@ -13,16 +13,16 @@ use super::desk::{Attended, Subject};
 use super::{Buffered, Seat, Taken};
 use crate::engine::Engine;
 use crate::engine::duty::Duty;
-use crate::state::State;
-use crate::state::buffer::Offset;
-use crate::state::thread::Waiting;
-use crate::state::transaction::{Berth, Incoming, Via};
-use crate::state::work::Tid;
 use crate::user::Source;
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
 use baton_shm::standing::Standing;
 use baton_shm::sync::Ordering;
+use baton_state::State;
+use baton_state::buffer::Offset;
+use baton_state::thread::Waiting;
+use baton_state::transaction::{Berth, Incoming, Via};
+use baton_state::work::Tid;
 use std::sync::Arc;
 
 /// The lane, and what the thread knows of its client.

@@ -12,6 +12,15 @@ pub(super) struct Ticket {
     _held: Option<[Held; 2]>,
 }
 
+/// What became of the context manager that the broker has named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manager {
+    /// Handle 0 stands for a manager: this one, or one that another thread has found.
+    Known,
+    /// It has died since. There may be another one.
+    Dead,
+}
+
 /// How many tickets beyond its user's share are known of a process. Whoever names an older one has
 /// its channel ended: no honest engine has as many without their messages.
 const MAX_OVERDRAWN: usize = 1024;
@@ -121,19 +130,21 @@ impl State {
         self.owners_of_last(held.map_or(&[], |held| &held.objects))
     }
 
-    /// A grant on the context manager has come by this ticket: from now on it stands for handle 0.
-    pub fn set_manager(&mut self, ticket: TicketId) -> bool {
-        let claimed = self.tickets.remove(&(ProcessId::BROKER, ticket));
-        let claimed = claimed.map(|ticket| ticket.objects);
-        let Some(&[Granted::Handle { handle, .. }]) = claimed.as_deref() else { return false };
-        if self.manager.is_some() {
-            // Another thread asked at the same time.
-            self.let_go(&claimed.expect("just matched")[0]);
-            return true;
+    /// A grant on the context manager has come by this ticket: from now on it stands for handle 0,
+    /// unless the manager has died since. `None` if the ticket has not come.
+    pub fn set_manager(&mut self, ticket: TicketId) -> Option<Manager> {
+        let claimed = self.tickets.remove(&(ProcessId::BROKER, ticket))?.objects;
+        let [granted @ Granted::Handle { handle, .. }] = &claimed[..] else { return None };
+        let handle = *handle;
+        let is_dead = self.references.get(handle).is_none_or(|reference| reference.dead);
+        if is_dead || self.manager.is_some() {
+            // Nobody tells of this death again; or another thread asked at the same time.
+            self.let_go(granted);
+            return Some(if is_dead { Manager::Dead } else { Manager::Known });
         }
         // The ticket's strong count stays as the pin that keeps the handle while nobody holds it.
         self.manager = Some(handle);
-        true
+        Some(Manager::Known)
     }
 
     /// A message that nobody takes had this ticket: its references go back, now or when they come.
@@ -195,8 +206,8 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::Effect;
-    use crate::state::transaction::{Arrival, Verdict, Via};
+    use crate::Effect;
+    use crate::transaction::{Arrival, Verdict, Via};
     use baton_abi::control::{ChannelId, NodeId, Request};
     use baton_abi::lane::{Kind, Message};
     use rustix::io::Errno;
@@ -272,6 +283,26 @@ mod tests {
         state.event(Event::Dead { process: STRANGER });
         state.event(Event::Dead { process: OTHER });
         assert!(state.is_settled());
+    }
+
+    #[test]
+    fn a_manager_that_has_died_before_its_ticket_is_claimed_is_none() {
+        let mut state = process();
+        let (handle, node, strength, flags) = (0, NodeId(1), Strength::Strong, 0);
+        for (owner, dies, found) in
+            [(STRANGER, true, Manager::Dead), (OTHER, false, Manager::Known)]
+        {
+            let ticket = TicketId(owner.0);
+            assert_eq!(state.set_manager(ticket), None, "it has not come");
+            let objects = vec![Granted::Handle { handle, owner, node, strength, flags }];
+            state.event(Event::Ticket { from: ProcessId::BROKER, ticket, objects });
+            if dies {
+                state.event(Event::Dead { process: owner });
+            }
+            assert_eq!(state.set_manager(ticket), Some(found));
+            assert_eq!(state.manager, (!dies).then_some(handle));
+            assert_eq!(state.references.get(handle).is_some(), !dies);
+        }
     }
 
     #[test]

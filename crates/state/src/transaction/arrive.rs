@@ -1,9 +1,9 @@
 //! How a transaction comes in.
 
 use super::{Arrival, Buffer, Incoming, Received, Room, Serving, Verdict};
-use crate::state::State;
-use crate::state::buffer::{NoRoom, allocation_bytes};
-use crate::state::work::{Queue, Tid, Turn, Work};
+use crate::State;
+use crate::buffer::{NoRoom, allocation_bytes};
+use crate::work::{Queue, Tid, Turn, Work};
 use baton_abi::control::{ChannelId, Granted, NodeId, ProcessId, TicketId};
 use baton_abi::lane::{Kind, Message};
 use baton_abi::uapi::*;

@@ -1,14 +1,14 @@
 //! What lies in the receive buffer is given to the program, and given back.
 
 use super::Incoming;
-use crate::state::buffer::Offset;
-use crate::state::thread::Frame;
-use crate::state::work::{Tid, Work};
-use crate::state::{Effect, Return, State};
+use crate::buffer::Offset;
+use crate::thread::Frame;
+use crate::work::{Tid, Work};
+use crate::{Effect, Return, State};
 use baton_abi::control::{ChannelId, NodeId, ProcessId, Strength};
 
 impl State {
-    pub(in crate::state) fn start_serving(&mut self, tid: Tid, mut incoming: Incoming) -> Return {
+    pub(crate) fn start_serving(&mut self, tid: Tid, mut incoming: Incoming) -> Return {
         self.hand_over(&incoming);
         if incoming.serving.as_ref().is_some_and(|serving| !self.peers.contains_key(&serving.peer))
         {
@@ -28,7 +28,7 @@ impl State {
     }
 
     /// The buffer is the program's now, with its descriptors.
-    pub(in crate::state) fn hand_over(&mut self, incoming: &Incoming) {
+    pub(crate) fn hand_over(&mut self, incoming: &Incoming) {
         if let Some(buffer) = self.contents.get_mut(&incoming.buffer) {
             buffer.delivered = true;
             buffer.fds.clear();
@@ -96,7 +96,7 @@ impl State {
     }
 
     /// The one way in which a buffer ends.
-    pub(in crate::state) fn drop_buffer(&mut self, offset: Offset, undelivered: bool) {
+    pub(crate) fn drop_buffer(&mut self, offset: Offset, undelivered: bool) {
         let Some(buffer) = self.contents.remove(&offset) else { return };
         self.buffers.release(offset, buffer.bytes, buffer.one_way.is_some());
         self.made_room = true;

@@ -2,10 +2,10 @@
 //! they never wait in a to-do list.
 
 use super::Buffer;
-use crate::state::State;
-use crate::state::buffer::{Offset, allocation_bytes};
-use crate::state::thread::ExtendedError;
-use crate::state::work::Tid;
+use crate::State;
+use crate::buffer::{Offset, allocation_bytes};
+use crate::thread::ExtendedError;
+use crate::work::Tid;
 use baton_abi::control::NodeId;
 use baton_abi::uapi::TF_CLEAR_BUF;
 

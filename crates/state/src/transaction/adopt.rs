@@ -1,9 +1,9 @@
 //! Transactions of the fast path, which the state does not know of until it has to.
 
 use super::{Serving, Via};
-use crate::state::State;
-use crate::state::thread::{Calling, ExtendedError, Frame, Waiting};
-use crate::state::work::{Completion, Tid, Work};
+use crate::State;
+use crate::thread::{Calling, ExtendedError, Frame, Waiting};
+use crate::work::{Completion, Tid, Work};
 
 impl State {
     /// A thread's call that is under way, as [`State::departed`] would have left it. The thread

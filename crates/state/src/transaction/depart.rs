@@ -1,10 +1,10 @@
 //! How a transaction leaves.
 
 use super::{Departure, Refusal, Target, Via};
+use crate::State;
 use crate::parcel::Sent;
-use crate::state::State;
-use crate::state::thread::{Calling, ExtendedError, Frame};
-use crate::state::work::{Completion, Queue, Tid, Work};
+use crate::thread::{Calling, ExtendedError, Frame};
+use crate::work::{Completion, Queue, Tid, Work};
 use baton_abi::control::{NodeId, Object, ProcessId, Strength};
 use baton_abi::lane::Kind;
 use baton_abi::uapi::*;
@@ -247,7 +247,7 @@ impl State {
     }
 
     /// A transaction to this handle is on its way no more.
-    pub(in crate::state) fn end_sending(&mut self, handle: Option<u32>) {
+    pub(crate) fn end_sending(&mut self, handle: Option<u32>) {
         let Some(handle) = handle else { return };
         if let Some(reference) = self.references.get_mut(handle) {
             reference.sending -= 1;

@@ -4,19 +4,25 @@
 //! [`Effect`]s, which the runner carries out before it lets the lock go. That is what lets one
 //! simulator drive many engines and a broker, and kill any of them between two steps.
 
+#![forbid(unsafe_code)]
+
 pub mod account;
 pub mod buffer;
 pub mod death;
 pub mod duty;
 mod event;
 pub mod freeze;
+pub mod level;
 pub mod node;
+pub mod parcel;
 pub mod peer;
 pub mod reference;
 pub mod rejoin;
 pub mod thread;
 pub mod transaction;
 pub mod work;
+
+pub use event::Manager;
 
 use account::{Accounts, Held};
 use baton_abi::control::{ChannelId, ProcessId, Request, TicketId};

@@ -1,8 +1,8 @@
 //! The state alone: what each way in which a buffer ends has in common.
 use baton_abi::control::{ChannelId, NodeId, ProcessId};
 use baton_abi::lane::{Kind, Message};
-use baton_driver::state::transaction::{Arrival, Received, Room, Via};
-use baton_driver::state::{Effect, Return, State};
+use baton_state::transaction::{Arrival, Received, Room, Via};
+use baton_state::{Effect, Return, State};
 
 const PEER: ProcessId = ProcessId(2);
 const TID: u32 = 7;

@@ -1,10 +1,10 @@
 //! How a call ends: by a reply, by an error, by its peer's death.
 
 use super::{Arrival, Incoming, Received, Refusal, Room, Verdict, Via};
+use crate::State;
 use crate::level::Level;
-use crate::state::State;
-use crate::state::thread::{Calling, Frame, Thread, Waiting};
-use crate::state::work::{Queue, Tid, Turn, Work};
+use crate::thread::{Calling, Frame, Thread, Waiting};
+use crate::work::{Queue, Tid, Turn, Work};
 use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{Kind, Message};
 use baton_abi::uapi::*;
@@ -114,7 +114,7 @@ impl State {
     }
 
     /// Calls to a process that is gone fail; one that is not innermost fails when it becomes so.
-    pub(in crate::state) fn fail_calls(&mut self, process: ProcessId) {
+    pub(crate) fn fail_calls(&mut self, process: ProcessId) {
         self.fail_calls_if(|calling| calling.peer == process);
     }
 
@@ -150,7 +150,7 @@ impl State {
         }
     }
 
-    pub(in crate::state) fn settle(&mut self, tid: Tid) {
+    pub(crate) fn settle(&mut self, tid: Tid) {
         if self.thread(tid).calls_on().is_some_and(|calling| calling.dead) {
             self.answered_with(tid, Kind::Dead, 0);
         }

@@ -10,11 +10,11 @@
 //! peer before the state changes, and the buffer holds the node.
 
 use super::Buffer;
-use crate::state::State;
-use crate::state::buffer::{NoRoom, Offset};
-use crate::state::thread::Waiting;
-use crate::state::transaction::Via;
-use crate::state::work::Tid;
+use crate::State;
+use crate::buffer::{NoRoom, Offset};
+use crate::thread::Waiting;
+use crate::transaction::Via;
+use crate::work::Tid;
 use baton_abi::control::{NodeId, ProcessId};
 use baton_shm::berth::{self, Was};
 use baton_shm::standing::Standing;
@@ -91,7 +91,7 @@ impl State {
     }
 
     /// The same of a thread that is on duty no more.
-    pub(in crate::state) fn seize_berths_by(&mut self, tid: Tid) {
+    pub(crate) fn seize_berths_by(&mut self, tid: Tid) {
         self.seize_berths(|berth| berth.tid == tid);
     }
 
@@ -137,11 +137,7 @@ impl State {
     }
 
     /// Room for a message, of berths if there is none beside them.
-    pub(in crate::state) fn allocate(
-        &mut self,
-        bytes: usize,
-        one_way: bool,
-    ) -> Result<Offset, NoRoom> {
+    pub(crate) fn allocate(&mut self, bytes: usize, one_way: bool) -> Result<Offset, NoRoom> {
         match self.buffers.allocate(bytes, one_way) {
             Err(NoRoom::Full) if !self.berths.is_empty() => {
                 self.seize_berths_of(None);
@@ -179,7 +175,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::Effect;
+    use crate::Effect;
 
     const TID: Tid = 1;
     const PEER: ProcessId = ProcessId(9);

@@ -91,8 +91,8 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::transaction::{Arrival, Verdict, Via};
-    use crate::state::{Return, State};
+    use crate::transaction::{Arrival, Verdict, Via};
+    use crate::{Return, State};
     use baton_abi::control::{ChannelId, Event, Granted, Strength, TicketId};
     use baton_abi::lane::Message;
 
