@@ -9,6 +9,7 @@ use crate::control::descriptors;
 use crate::state::State;
 use crate::state::node::Node;
 use crate::state::transaction::Refusal;
+use crate::thread;
 use baton_abi::control::{ChannelId, End, Identity, ProcessId, Reply, Request};
 use baton_abi::lane::front;
 use baton_shm::sync::Ordering;
@@ -346,8 +347,13 @@ impl Engine {
         Err(Refusal { command: baton_abi::uapi::BR_FROZEN_REPLY, errno: Errno::AGAIN })
     }
 
-    /// Asks the broker for the context manager, unless it is known.
+    /// Asks the broker for the context manager, unless it is known. One whose death the program may
+    /// have heard of elsewhere is not known any more.
     pub(crate) fn find_manager(&self) -> Result<(), Errno> {
+        // Strangers may cause any number of events: others apply them.
+        if !thread::is_real_time() {
+            self.hear();
+        }
         if self.lock().manager.is_some() {
             return Ok(());
         }
