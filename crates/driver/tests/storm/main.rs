@@ -313,8 +313,9 @@ impl Storm {
             }
             ["failed", kind, whom, by_broker, start, end, ..] => {
                 let (whom, start, end) = (number(whom), number(start), number(end));
-                // An object of a process that has died while there was no broker.
-                let after = if line.contains("os error 11") { GRACE + REJOIN } else { REJOIN };
+                // Who has died while an engine was without broker may be alive to it until the
+                // next one's grace is over.
+                let after = GRACE + REJOIN;
                 let explained = self.killed_at.get(&whom).is_some_and(|&killed| killed <= end)
                     || whom == MANAGER && self.without_manager.touch(start, end, Duration::ZERO)
                     || by_broker == "true" && self.without_broker.touch(start, end, after);

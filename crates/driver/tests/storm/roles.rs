@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Codes of calls, and what the parent counts them as.
-pub const KINDS: [&str; 9] =
-    ["plain", "back", "gift", "file", "mark", "count", "lookup", "attach", "register"];
+pub const KINDS: [&str; 10] =
+    ["plain", "back", "gift", "file", "mark", "count", "lookup", "attach", "register", "find"];
 /// Answers the data.
 const PLAIN: usize = 0;
 /// Calls the object that comes with it back, and answers that one's answer.
@@ -41,6 +41,8 @@ const LOOKUP: usize = 6;
 const ATTACH: usize = 7;
 /// The manager keeps the object as the server of an index.
 const REGISTER: usize = 8;
+/// No call: whether there is a manager.
+const FIND: usize = 9;
 
 /// What the gift of a server answers with, beside the server's number.
 const GIFT_BIT: u64 = 1 << 63;
@@ -413,7 +415,7 @@ impl Caller {
     fn look_up(&mut self, index: u64) -> Result<Option<(u64, Handle)>, Failure> {
         let process = self.process.clone();
         let failed = |kind| move |error| Failure(kind, MANAGER, true, error);
-        let manager = process.context_manager().map_err(failed(LOOKUP))?;
+        let manager = process.context_manager().map_err(failed(FIND))?;
         if self.rng.percent(20) {
             self.count(ATTACH);
             let mut parcel = parcel(&[0, self.number]);
