@@ -322,10 +322,11 @@ impl Storm {
                 if !explained {
                     return Err(format!(
                         "unexplained: {} at seat {seat}: {line}; last without a manager {:?}, \
-                         without a broker {:?}",
+                         without a broker {:?}; {}",
                         role(seat),
                         self.without_manager.0.last(),
-                        self.without_broker.0.last()
+                        self.without_broker.0.last(),
+                        self.brokers_view(seat)
                     ));
                 }
                 *self.errors.entry(kind.to_owned()).or_default() += 1;
@@ -337,6 +338,19 @@ impl Storm {
             member.heard[thread].fill(Instant::now());
         }
         Ok(())
+    }
+
+    /// What the broker has of a process, and who manages the context.
+    fn brokers_view(&self, seat: usize) -> String {
+        let Some(pid) = self.members.get(&seat).map(|member| member.child.pid()) else {
+            return "it is dead by now".to_owned();
+        };
+        let report = Observer::connect(&self.socket).map(|observer| observer.report());
+        let Ok(Ok(report)) = report else { return "no broker to ask".to_owned() };
+        let managed = report.contexts.iter().find(|context| context.manager.is_some());
+        let mut all = report.contexts.iter().flat_map(|context| &context.processes);
+        let process = all.find(|process| process.pid == pid);
+        format!("manager {:?}, {process:?}", managed.and_then(|context| context.manager))
     }
 
     /// Nobody is killed until every thread of every client has been answered by every server, and the
