@@ -6,6 +6,7 @@ use super::warmth::FEW;
 use super::{Channels, Engine, Grave};
 use crate::channel::Channel;
 use crate::control::descriptors;
+use crate::thread;
 use baton_abi::control::{ChannelId, End, Identity, ProcessId, Reply, Request};
 use baton_abi::lane::front;
 use baton_shm::sync::Ordering;
@@ -355,8 +356,13 @@ impl Engine {
         Err(Refusal { command: baton_abi::uapi::BR_FROZEN_REPLY, errno: Errno::AGAIN })
     }
 
-    /// Asks the broker for the context manager, unless it is known.
+    /// Asks the broker for the context manager, unless it is known. One whose death the program may
+    /// have heard of elsewhere is not known any more.
     pub(crate) fn find_manager(&self) -> Result<(), Errno> {
+        // Strangers may cause any number of events: others apply them.
+        if !thread::is_real_time() {
+            self.hear();
+        }
         while self.lock().manager.is_none() {
             let asked = patiently(|| self.broker.ask(&Request::ContextManager))?;
             let Reply::Ticket { ticket } = asked else { return Err(Errno::PROTO) };

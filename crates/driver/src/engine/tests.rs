@@ -80,6 +80,36 @@ fn a_node_that_may_not_manage_is_as_it_was() {
     other.close();
 }
 
+#[test]
+fn a_manager_whose_death_has_been_told_elsewhere_is_not_known() {
+    let (broker, _directory) = broker();
+    let open = || Engine::open("binder", broker.socket()).unwrap();
+    let (before, after, client) = (open(), open(), open());
+    before.become_manager(0x10, 0, 0).unwrap();
+    client.find_manager().unwrap();
+    // The control thread does not hear of the death before this thread allows it.
+    let events = client.events.lock();
+    before.close();
+    while after.become_manager(0x10, 0, 0) == Err(Errno::BUSY) {
+        std::thread::yield_now();
+    }
+    std::thread::scope(|scope| {
+        let found = scope.spawn(|| client.find_manager());
+        for _ in 0..1000 {
+            std::thread::yield_now();
+            assert!(!found.is_finished(), "the dead manager is taken for the context's");
+        }
+        drop(events);
+        found.join().unwrap().unwrap();
+    });
+    let state = client.lock();
+    let owner = state.manager.and_then(|handle| state.references.get(handle)).map(|r| r.owner);
+    assert_eq!(owner, Some(after.identity.process));
+    drop(state);
+    client.close();
+    after.close();
+}
+
 /// A client's channel to a server that nobody serves but its control thread.
 pub(super) fn channel(broker: &Running) -> (Arc<Engine>, Arc<Engine>, Arc<Channel>) {
     let server = Engine::open("binder", broker.socket()).unwrap();

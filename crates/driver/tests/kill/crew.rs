@@ -1,6 +1,7 @@
 //! The children, from their parent's side: lines to and fro, /proc, and the broker's report.
 
 use crate::actor::ROLES;
+use crate::vitals;
 use baton_abi::control::{ContextReport, ProcessReport};
 use baton_driver::observer;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -65,11 +66,7 @@ impl Member {
     }
 
     fn hangs(&self) -> String {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it lives");
-        for task in tasks.flatten() {
-            let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
-            eprintln!("{} {} {}", read("comm").trim(), read("wchan"), read("syscall").trim());
-        }
+        vitals::print_waits(self.pid());
         panic!("the {} (pid {}) hangs", ROLES[self.role], self.pid());
     }
 
@@ -82,12 +79,8 @@ impl Member {
         self.child.wait().expect("a child");
     }
 
-    /// Descriptors and threads.
     fn counts(&self) -> (usize, usize) {
-        let count = |what: &str| {
-            std::fs::read_dir(format!("/proc/{}/{what}", self.pid())).expect("it lives").count()
-        };
-        (count("fd"), count("task"))
+        vitals::counts(self.pid())
     }
 
     /// Whenever it is at rest after a death of the same role, it has no more descriptors and
@@ -107,7 +100,7 @@ impl Member {
                 ROLES[self.role],
                 self.counts(),
                 ROLES[victim],
-                self.open_files(),
+                vitals::open_files(self.pid()),
             );
             std::thread::yield_now();
         }
@@ -128,12 +121,6 @@ impl Member {
             last = now;
         }
         last
-    }
-
-    fn open_files(&self) -> Vec<String> {
-        let all = std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it lives");
-        let name = |path: std::path::PathBuf| std::fs::read_link(path).unwrap_or_default();
-        all.flatten().map(|entry| name(entry.path()).display().to_string()).collect()
     }
 }
 

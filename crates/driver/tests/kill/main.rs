@@ -13,6 +13,8 @@ mod crew;
 mod rng;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/vitals.rs"]
+mod vitals;
 
 use actor::ROLES;
 use crew::{Member, Observer};

@@ -4,7 +4,7 @@ use crate::rng::Rng;
 use rustix::event::Timespec;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,18 @@ pub struct Child {
 impl Child {
     /// Started, and ready for what it is there for.
     pub fn start(role: &'static str, socket: &Path) -> Child {
+        let mut child = Child::spawn(role, socket, &[]);
+        child.expect("ready");
+        child
+    }
+
+    /// Started, with further arguments.
+    pub fn spawn(role: &'static str, socket: &Path, more: &[String]) -> Child {
         let program = std::env::current_exe().expect("our own program");
         let mut child = Command::new(program)
             .args(["role", role])
             .arg(socket)
+            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -33,9 +41,7 @@ impl Child {
         std::thread::spawn(move || {
             output.lines().map_while(Result::ok).all(|line| send.send(line).is_ok())
         });
-        let mut child = Child { child, role, lines };
-        child.expect("ready");
-        child
+        Child { child, role, lines }
     }
 
     pub fn pid(&self) -> u32 {
@@ -72,10 +78,21 @@ impl Child {
         }
     }
 
-    /// SIGKILL.
-    pub fn kill(mut self) {
+    /// The lines that are there already.
+    pub fn heard(&self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+
+    /// How it has ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child")
+    }
+
+    /// SIGKILL. Returns the lines that it has left.
+    pub fn kill(mut self) -> Vec<String> {
         self.child.kill().expect("it lives");
         self.child.wait().expect("a child");
+        self.lines.iter().collect()
     }
 }
 

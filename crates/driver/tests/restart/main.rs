@@ -5,6 +5,7 @@
 //! it was, but for that one's death; and a liar, who says that it was somebody else and held what
 //! it did not, gets nothing.
 
+#[expect(dead_code, reason = "few children need no more")]
 mod child;
 #[path = "../simulation/rng.rs"]
 #[expect(dead_code, reason = "a choice of moments needs no more")]
