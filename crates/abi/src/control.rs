@@ -332,7 +332,7 @@ pub enum Request {
     /// given the rank, and then [`Event::RealTimeLane`] names it. An engine has one such thread; a
     /// later one stands in for it.
     /// `ESRCH` if there is no such thread. Answer: [`Reply::Done`].
-    SpareLooper {
+    StandbyLooper {
         /// In the asker's pid namespace.
         tid: u32,
     },
@@ -497,7 +497,7 @@ pub enum Event {
         lane: u32,
         /// What its looper may have.
         rank: Rank,
-        /// Who its looper is, if a [`Request::SpareLooper`] is: else 0.
+        /// Who its looper is, if a [`Request::StandbyLooper`] is: else 0.
         /// [`crate::lane::tally::LANES`] tells that thread.
         looper: u32,
     },

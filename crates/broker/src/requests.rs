@@ -264,7 +264,7 @@ impl Broker {
             Request::RealTimeLooper { channel, lane, tid } => {
                 Some(self.promote_looper(id, process, (channel, lane), tid))
             }
-            Request::SpareLooper { tid } => Some(self.set_spare(id, process, tid)),
+            Request::StandbyLooper { tid } => Some(self.set_spare(id, process, tid)),
             _ => None,
         };
         if !self.connections.contains_key(&id) {

@@ -214,7 +214,7 @@ impl State {
             // Who may is for the system to say: see `grant_lane` and `promote_looper`.
             Request::RealTime { .. }
             | Request::RealTimeLooper { .. }
-            | Request::SpareLooper { .. } => Err(Errno::PERM),
+            | Request::StandbyLooper { .. } => Err(Errno::PERM),
             Request::Translate { target, objects } => {
                 self.translate(from, target, &objects, out).map(|ticket| Reply::Ticket { ticket })
             }

@@ -147,9 +147,9 @@ fn a_spare_looper_has_the_rank_before_its_engine_hears_of_the_lane() {
     let channel = channel_of(&client);
     let Some(caller) = Waiting::at(libc::SCHED_FIFO, 20) else { return };
     let (spare, other) = (Waiting::ordinary(), Waiting::ordinary());
-    assert_eq!(manager.ask(Request::SpareLooper { tid: 1 }), refused(Errno::SRCH));
+    assert_eq!(manager.ask(Request::StandbyLooper { tid: 1 }), refused(Errno::SRCH));
     for spare in [&other, &spare] {
-        assert_eq!(manager.ask(Request::SpareLooper { tid: spare.tid }), Some(Reply::Done));
+        assert_eq!(manager.ask(Request::StandbyLooper { tid: spare.tid }), Some(Reply::Done));
     }
     let ask = |lane| client.ask(Request::RealTime { channel, lane, tid: caller.tid });
     let told = |lane, looper| vec![Event::RealTimeLane { channel, lane, rank: RANK, looper }];

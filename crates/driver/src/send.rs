@@ -15,7 +15,7 @@ use baton_shm::mapping::View;
 use baton_shm::sync::{Ordering, fence};
 use baton_state::buffer::allocation_bytes;
 use baton_state::parcel::Sent;
-use baton_state::transaction::{Departure, Refusal, Target, Via};
+use baton_state::transaction::{Departure, LaneId, Refusal, Target};
 use baton_state::work::{Completion, Tid};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl Engine {
             self.hear();
         }
         let mut state = self.lock();
-        self.gather_own(&mut state);
+        self.take_over_own(&mut state);
         // An answer that has come stands before whatever this leads to.
         self.accept_answer(&mut state, tid);
         if matches!(target, Target::Handle(0)) && state.manager.is_none() {
@@ -171,7 +171,7 @@ impl Engine {
         tid: Tid,
         refusal: Refusal,
         sizes: (u64, u64),
-        reply_to: Option<Via>,
+        reply_to: Option<LaneId>,
     ) {
         match reply_to {
             Some(via) => {
@@ -333,7 +333,7 @@ impl Engine {
         &self,
         departure: &Departure,
         outgoing: &Outgoing<'_>,
-    ) -> Result<(Arc<Channel>, Via, Prepared, u64, Vec<ChainEntry>), Refusal> {
+    ) -> Result<(Arc<Channel>, LaneId, Prepared, u64, Vec<ChainEntry>), Refusal> {
         let token = token::next().map_err(Refusal::failed)?;
         let chain: Vec<ChainEntry> = self.callers(departure, token).collect();
         if let Some(via) = departure.via {
@@ -404,7 +404,7 @@ impl Engine {
         match self.try_one_way(&departure, outgoing) {
             Ok(completion) => {
                 let mut state = self.lock();
-                let via = Via { channel: baton_abi::control::ChannelId(0), lane: 0 };
+                let via = LaneId { channel: baton_abi::control::ChannelId(0), lane: 0 };
                 state.departed(tid, departure, via, 0, completion);
                 self.unlock(state);
                 Ok(())

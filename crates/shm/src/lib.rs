@@ -8,7 +8,7 @@
 //! - [`ring`]: bytes in order from one writer to one reader.
 //! - [`bell`]: a futex that strangers may wake and only its owner changes.
 //! - [`gate`]: passed without a lock, shut by whoever holds one.
-//! - [`berth`]: room that is one thread's without a lock; [`standing`]: whether it has to ask who
+//! - [`slot`]: room that is one thread's without a lock; [`standing`]: whether it has to ask who
 //!   holds one.
 //! - [`lock`]: whoever holds it runs at the priority of whoever waits; for threads of one process,
 //!   which [`thread`] knows.
@@ -22,7 +22,6 @@
 //! the code that ships.
 
 pub mod bell;
-pub mod berth;
 pub mod clock;
 #[cfg(not(loom))]
 pub mod forks;
@@ -36,6 +35,7 @@ pub mod mailbox;
 pub mod mapping;
 #[cfg(not(loom))]
 pub mod own;
+pub mod reserved_slot;
 pub mod ring;
 pub mod standing;
 pub mod sync;

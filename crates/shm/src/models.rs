@@ -4,11 +4,11 @@
 //! A futex is modelled as the kernel has it: check and sleep are one step against every wake.
 
 use crate::bell::{self, Bell, OwnBell, Ring, Sleep};
-use crate::berth::{Berth, Was};
 use crate::futex::{self, WAITERS, Wait};
 use crate::gate::{Gate, Pass, Way};
 use crate::lock::Lock;
 use crate::mailbox::{Mailbox, Reader, Seen};
+use crate::reserved_slot::{ReservedSlot, Was};
 use crate::ring::{Consumer, Producer};
 use crate::standing::Standing;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_after_update};
@@ -603,7 +603,7 @@ fn what_lies_in_a_berth_is_its_threads_or_its_keepers() {
         gate: Gate,
         own: Gate,
         pass: Pass,
-        berth: Berth,
+        slot: ReservedSlot,
         node: AtomicU64,
     }
     loom::model(|| {
@@ -611,35 +611,34 @@ fn what_lies_in_a_berth_is_its_threads_or_its_keepers() {
             gate: Gate::default(),
             own: Gate::default(),
             pass: Pass::default(),
-            berth: Berth::default(),
+            slot: ReservedSlot::default(),
             node: AtomicU64::new(0),
         });
         let epoch = Way(&shared.gate, &shared.own).epoch();
         let kept = shared.clone();
         let keeper = loom::thread::spawn(move || {
             kept.gate.shut();
-            let was = kept.berth.seize();
+            let was = kept.slot.seize();
             (was, kept.node.load(Ordering::Relaxed))
         });
-        let Shared { gate, own, pass, berth, node } = &*shared;
+        let Shared { gate, own, pass, slot, node } = &*shared;
         let mut is_keepers = None;
-        if berth.is_free() {
+        if slot.is_free() {
             node.store(NODE, Ordering::Relaxed);
-            if berth.begin() {
+            if slot.begin() {
                 let entered = pass.enter(Way(gate, own), epoch, 1);
-                is_keepers =
-                    Some((entered, if entered { !berth.lie() } else { !berth.turn_back() }));
+                is_keepers = Some((entered, if entered { !slot.lie() } else { !slot.turn_back() }));
                 pass.leave();
             }
         }
         // Its program frees it, unless the keeper has to.
-        let ended = is_keepers == Some((true, false)) && berth.end();
+        let ended = is_keepers == Some((true, false)) && slot.end();
         let (was, noted) = keeper.join().unwrap();
-        assert!(berth.is_gone());
+        assert!(slot.is_gone());
         assert!(was == Was::Free || noted == NODE, "a message for a node that is not known");
         match (was, is_keepers) {
             (Was::Filling, Some((_, true))) => {}
-            (Was::Lying, Some((true, false))) => assert!(!ended, "two have freed it"),
+            (Was::BufferedMessage, Some((true, false))) => assert!(!ended, "two have freed it"),
             (Was::Free, None | Some((false, false))) => {}
             (Was::Free, Some((true, false))) => assert!(ended, "nobody frees it"),
             other => panic!("{other:?}"),

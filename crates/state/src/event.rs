@@ -207,7 +207,7 @@ impl State {
 mod tests {
     use super::*;
     use crate::Effect;
-    use crate::transaction::{Arrival, Verdict, Via};
+    use crate::transaction::{Arrival, LaneId, Verdict};
     use baton_abi::control::{ChannelId, NodeId, Request};
     use baton_abi::lane::{Kind, Message};
     use rustix::io::Errno;
@@ -244,7 +244,7 @@ mod tests {
 
     fn claim(state: &mut State, from: ProcessId, ticket: u64) -> Result<(), Verdict> {
         let message = Message { ticket, ..Message::default() };
-        let (via, chain) = (Via { channel: ChannelId(1), lane: 0 }, Vec::new());
+        let (via, chain) = (LaneId { channel: ChannelId(1), lane: 0 }, Vec::new());
         let arrival = Arrival { via, peer: from, message: &message, chain };
         let admitted = state.admit_reply(&arrival);
         state.drop_claim(&arrival);

@@ -9,7 +9,7 @@
 pub mod account;
 pub mod buffer;
 pub mod death;
-pub mod duty;
+pub mod dedicated;
 mod event;
 pub mod freeze;
 pub mod level;
@@ -35,7 +35,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thread::{Half, Thread, Threads, Waiting};
-use transaction::{Berth, Buffer, Incoming, Via};
+use transaction::{Buffer, Incoming, LaneId, ReservedSlot};
 use work::Todo;
 use work::{Completion, Queue, Tid, Work};
 
@@ -50,18 +50,18 @@ pub enum Effect {
     Tell(Request),
     /// A thread has left that had this open on a lane, innermost first: the innermost caller is to
     /// be told, and what comes for the thread from now on has nobody.
-    Leave(Via, Vec<Half>),
+    Leave(LaneId, Vec<Half>),
     /// A handle of this process's is no more: its number may be another's.
     Forgotten(ProcessId),
     /// Only calls under way need this handle strongly: those that were taken in no longer do.
     EndSending(u32),
     /// This thread attends the lane no longer, and is no real-time one for it.
-    Unattended(Via, Tid),
+    Unattended(LaneId, Tid),
     /// A thread has left that may have been woken for what has come on a lane, and attends it no
     /// longer.
-    LookAfter(Via),
-    /// No looper of the pool waits, and some are on duty: a round of the patrol, a while later.
-    Patrol,
+    LookAfter(LaneId),
+    /// No looper of the pool waits, and some are on dedicated: a round of the watchdog, a while later.
+    Watchdog,
     /// Publish what a channel's client has in the receive buffer.
     Account(baton_abi::control::ChannelId),
     /// Close descriptors of the program.
@@ -120,7 +120,7 @@ pub struct State {
     /// Bytes and buffers of one-way transactions that lie there, for each channel that has any.
     one_way_accounts: FxHashMap<ChannelId, (usize, usize)>,
     /// Room for what comes in past the state.
-    berths: Vec<Arc<Berth>>,
+    slots: Vec<Arc<ReservedSlot>>,
     /// What its peers' users hold of it.
     pub accounts: Accounts,
     /// Who it talks to.
@@ -146,7 +146,7 @@ pub struct State {
     /// Tickets that were beyond their user's share: they have been given back, and their messages
     /// fail.
     overdrawn: FxHashMap<ProcessId, FxHashSet<TicketId>>,
-    duties: duty::Duties,
+    dedicated_loopers: dedicated::DedicatedLoopers,
     /// Threads to find by what their call gave out.
     tokens: FxHashMap<u64, Tid>,
     broker: rejoin::Standing,
@@ -169,7 +169,7 @@ impl State {
             buffers: Buffers::default(),
             contents: FxHashMap::default(),
             one_way_accounts: FxHashMap::default(),
-            berths: Vec::new(),
+            slots: Vec::new(),
             accounts: Accounts::default(),
             peers: BTreeMap::new(),
             pool: Pool::default(),
@@ -183,7 +183,7 @@ impl State {
             tickets: FxHashMap::default(),
             disowned: FxHashMap::default(),
             overdrawn: FxHashMap::default(),
-            duties: duty::Duties::default(),
+            dedicated_loopers: dedicated::DedicatedLoopers::default(),
             tokens: FxHashMap::default(),
             broker: rejoin::Standing::new(id.era()),
             told_deaths: Vec::new(),

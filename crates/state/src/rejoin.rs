@@ -91,7 +91,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transaction::{Arrival, Verdict, Via};
+    use crate::transaction::{Arrival, LaneId, Verdict};
     use crate::{Return, State};
     use baton_abi::control::{ChannelId, Event, Granted, Strength, TicketId};
     use baton_abi::lane::Message;
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(handles(&state.rejoin(1, |_| true)), 0);
         let refused = |state: &mut State, ticket| {
             let message = Message { ticket, ..Message::default() };
-            let (via, chain) = (Via { channel: ChannelId(1), lane: 0 }, Vec::new());
+            let (via, chain) = (LaneId { channel: ChannelId(1), lane: 0 }, Vec::new());
             let arrival = Arrival { via, peer: PEER, message: &message, chain };
             matches!(state.admit_reply(&arrival), Err(Verdict::Refused(..)))
         };

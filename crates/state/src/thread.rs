@@ -1,6 +1,6 @@
 //! Threads as the driver knows them: what each one calls, serves and waits for.
 
-use super::transaction::{Serving, Via};
+use super::transaction::{LaneId, Serving};
 use super::work::{Tid, Todo, Work};
 use super::{Effect, State};
 use baton_abi::control::ProcessId;
@@ -21,7 +21,7 @@ pub enum Frame {
 #[derive(Clone, Copy, Debug)]
 pub struct Calling {
     /// Where the answer will come.
-    pub via: Via,
+    pub via: LaneId,
     /// Who was called.
     pub peer: ProcessId,
     /// The handle that was called: the right to call has to last until the message is taken.
@@ -67,7 +67,7 @@ pub enum Waiting {
     /// The process's bell, for any work.
     Bell,
     /// The inbox of the lane that it called on.
-    Lane(Via),
+    Lane(LaneId),
     /// A word of its own.
     Own,
 }
@@ -110,15 +110,15 @@ pub struct Thread {
     /// Where it says so, and is told of news.
     pub standing: Arc<Standing>,
     /// The real-time caller's lane that it attends.
-    pub attends: Option<Via>,
+    pub attends: Option<LaneId>,
     /// The one that it attended, until it comes back: it has a priority that is not its own, and
     /// may have been woken for what nobody else has been told of.
-    pub relieved_of: Option<Via>,
+    pub relieved_of: Option<LaneId>,
     /// It has served a one-way transaction at a level that is not its own.
     pub is_off_level: bool,
     /// It attends one, or has.
     pub has_attended: bool,
-    /// The pool has missed it on duty: it attends none before the pool has nothing left for it.
+    /// The pool has missed it on dedicated: it attends none before the pool has nothing left for it.
     pub is_missed: bool,
     /// Its program has given it a scheduling of its own: it attends none.
     pub is_unsuited: bool,
@@ -152,7 +152,7 @@ impl Default for Thread {
 
 impl Thread {
     /// Whether it is in the driver, and sleeps on this lane or is about to.
-    pub fn waits_on(&self, via: Via) -> bool {
+    pub fn waits_on(&self, via: LaneId) -> bool {
         self.waiting == Waiting::Lane(via) && !self.is_about_something()
     }
 
@@ -309,7 +309,7 @@ impl State {
         self.pool.there -= usize::from(before);
         if before && !after {
             self.vacate_of(tid);
-            self.balance_duties();
+            self.balance_dedicated();
         }
     }
 
@@ -322,8 +322,8 @@ impl State {
             self.effect(Effect::LookAfter(via));
         }
         self.pool.there -= usize::from(thread.looper.is_there());
-        self.balance_duties();
-        let mut lanes: Vec<(Via, Vec<Half>)> = Vec::new();
+        self.balance_dedicated();
+        let mut lanes: Vec<(LaneId, Vec<Half>)> = Vec::new();
         let mut open = |via, half| match lanes.iter_mut().find(|(lane, _)| *lane == via) {
             Some((_, halves)) => halves.push(half),
             None => lanes.push((via, vec![half])),
@@ -354,7 +354,7 @@ impl State {
     }
 
     /// Work that nobody will read. The lane on which an answer to it is due, if one is.
-    pub(super) fn discard(&mut self, work: Work) -> Option<Via> {
+    pub(super) fn discard(&mut self, work: Work) -> Option<LaneId> {
         let mut owed = None;
         match work {
             Work::Transaction(incoming) | Work::Reply(incoming) => {

@@ -187,13 +187,13 @@ impl Todo {
 
 #[cfg(test)]
 mod tests {
-    use super::super::transaction::{Serving, Via};
+    use super::super::transaction::{LaneId, Serving};
     use super::*;
     use crate::level::Level;
     use baton_abi::control::{ChannelId, ProcessId};
 
     fn call(nice: i32, code: u32) -> Incoming {
-        let via = Via { channel: ChannelId(1), lane: code };
+        let via = LaneId { channel: ChannelId(1), lane: code };
         let peer = ProcessId(2);
         Incoming {
             buffer: 0,

@@ -1,7 +1,7 @@
 //! The state alone: what each way in which a buffer ends has in common.
 use baton_abi::control::{ChannelId, NodeId, ProcessId};
 use baton_abi::lane::{Kind, Message};
-use baton_state::transaction::{Arrival, Received, Room, Via};
+use baton_state::transaction::{Arrival, LaneId, Received, Room};
 use baton_state::{Effect, Return, State};
 
 const PEER: ProcessId = ProcessId(2);
@@ -21,7 +21,7 @@ fn message(kind: Kind, node: NodeId) -> Message {
 }
 
 fn arrival(message: &Message) -> Arrival<'_> {
-    let via = Via { channel: ChannelId(1), lane: 0 };
+    let via = LaneId { channel: ChannelId(1), lane: 0 };
     Arrival { via, peer: PEER, message, chain: Vec::new() }
 }
 

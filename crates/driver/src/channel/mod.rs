@@ -22,7 +22,7 @@ use baton_shm::mapping::{self, Access, Mapping, Part, View};
 use baton_shm::ring::{Consumer, Producer};
 use baton_shm::sync::{AtomicU64, Ordering};
 use baton_state::account::{Account, Held, Resource};
-use baton_state::transaction::{Refusal, Via};
+use baton_state::transaction::{LaneId, Refusal};
 use bytemuck::{bytes_of, bytes_of_mut};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -33,7 +33,7 @@ use std::sync::{Arc, OnceLock};
 /// Most numbers of descriptor messages that are kept here; the others wait in the socket.
 const MAX_STASHED: usize = 1024;
 
-/// In [`Channel::dwelling`]: the looper sleeps there, or is about to.
+/// In [`Channel::pinned`]: the looper sleeps there, or is about to.
 const ASLEEP: u32 = 1 << 31;
 
 /// Size of a lane's two areas.
@@ -96,9 +96,9 @@ pub struct Channel {
     attended: AtomicU64,
     /// Server: the lane at which a looper of the pool dwells, and one; 0 if there is none. Changed
     /// with the ends locked, but for [`ASLEEP`].
-    dwelling: AtomicU32,
+    pinned: AtomicU32,
     /// Server: each held by the looper of its own that a lane has.
-    seats: [Lock<()>; LANES],
+    route_cache: [Lock<()>; LANES],
     /// Lanes whose callers lend their loopers their priority.
     lending: AtomicU64,
     /// Client: to whom that is.
@@ -235,8 +235,8 @@ impl Channel {
             left: AtomicU64::new(0),
             niced: AtomicU64::new(0),
             attended: AtomicU64::new(0),
-            dwelling: AtomicU32::new(0),
-            seats: std::array::from_fn(|_| Lock::default()),
+            pinned: AtomicU32::new(0),
+            route_cache: std::array::from_fn(|_| Lock::default()),
             lending: AtomicU64::new(0),
             loopers: std::array::from_fn(|_| AtomicU32::new(0)),
             serving: std::array::from_fn(|_| AtomicBool::new(false)),
@@ -271,8 +271,8 @@ impl Channel {
     }
 
     /// A lane by its name.
-    pub fn via(&self, lane: usize) -> Via {
-        Via { channel: self.id, lane: lane as u32 }
+    pub fn via(&self, lane: usize) -> LaneId {
+        LaneId { channel: self.id, lane: lane as u32 }
     }
 
     /// The calling thread runs here, for the other end to see.

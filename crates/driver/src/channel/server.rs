@@ -45,7 +45,7 @@ impl Channel {
     /// The place of the looper that a lane has of its own. Whoever had it before leaves it at the
     /// priority of whoever waits for it.
     pub fn seat(&self, lane: u32) -> Guard<'_, ()> {
-        self.seats[lane as usize].lock()
+        self.route_cache[lane as usize].lock()
     }
 
     /// The calling thread alone takes what comes on the lane from now on. False if there is
@@ -69,53 +69,53 @@ impl Channel {
     pub fn dwell(&self, lane: Lane<'_>, number: u32) -> bool {
         let _ends = self.ends();
         let is_free =
-            self.dwelling.load(Ordering::Relaxed) == 0 && !self.is_attended(number as usize);
+            self.pinned.load(Ordering::Relaxed) == 0 && !self.is_attended(number as usize);
         if !is_free || !self.start_serving(number) {
             return false;
         }
         self.attended.fetch_or(1 << number, Ordering::Relaxed);
-        self.dwelling.store(number + 1, Ordering::Relaxed);
+        self.pinned.store(number + 1, Ordering::Relaxed);
         lane.inbox().watch();
         true
     }
 
     /// It does no more. What lies there is for whoever looks next.
-    pub fn dwell_no_more(&self, lane: Lane<'_>, number: u32) {
+    pub fn unpin_looper(&self, lane: Lane<'_>, number: u32) {
         let mut ends = self.ends();
-        self.dwelling.store(0, Ordering::Relaxed);
+        self.pinned.store(0, Ordering::Relaxed);
         self.attended.fetch_and(!(1 << number), Ordering::Relaxed);
         self.end_serving(number);
         ends.ready |= u64::from(lane.inbox().unwatch()) << number;
     }
 
     fn is_dwelt_at(&self, lane: u32) -> bool {
-        self.dwelling.load(Ordering::Relaxed) & !ASLEEP == lane + 1
+        self.pinned.load(Ordering::Relaxed) & !ASLEEP == lane + 1
     }
 
     /// The looper that dwells at the lane is about to sleep there, unless `is_wanted` says
     /// otherwise.
     #[inline]
-    pub fn sleep_dwelling(
+    pub fn sleep_pinned(
         &self,
         lane: Lane<'_>,
         number: u32,
         is_wanted: impl FnOnce() -> bool,
     ) -> Result<Seen, Wait> {
         // Relaxed: the mailbox has a fence between this and `is_wanted`, which pairs with that in
-        // `nudge_dweller`.
-        self.dwelling.store((number + 1) | ASLEEP, Ordering::Relaxed);
+        // `nudge_pinned`.
+        self.pinned.store((number + 1) | ASLEEP, Ordering::Relaxed);
         let seen = lane.inbox().wait_unless(None, is_wanted);
-        self.dwelling.store(number + 1, Ordering::Relaxed);
+        self.pinned.store(number + 1, Ordering::Relaxed);
         seen
     }
 
     /// After work has been published by a SeqCst read-modify-write: wakes the looper that dwells at
     /// a lane, if it sleeps. False if there is none.
-    pub fn nudge_dweller(&self) -> bool {
+    pub fn nudge_pinned(&self) -> bool {
         fence_after_update();
-        let dwelling = self.dwelling.load(Ordering::Relaxed);
-        let sleeps = dwelling & ASLEEP != 0;
-        if sleeps && let Ok(areas) = self.lane((dwelling & !ASLEEP) as usize - 1) {
+        let pinned = self.pinned.load(Ordering::Relaxed);
+        let sleeps = pinned & ASLEEP != 0;
+        if sleeps && let Ok(areas) = self.lane((pinned & !ASLEEP) as usize - 1) {
             areas.inbox().nudge();
         }
         sleeps

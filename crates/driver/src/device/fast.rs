@@ -9,7 +9,7 @@ use crate::user::{self, Source};
 use baton_abi::uapi::*;
 use baton_shm::futex::Wait;
 use baton_shm::sync::Ordering;
-use baton_state::transaction::Lying;
+use baton_state::transaction::BufferedMessage;
 use baton_state::work::Tid;
 use bytemuck::bytes_of;
 
@@ -25,9 +25,9 @@ pub(super) enum What {
     /// The thread's reply has left.
     Complete,
     /// Its call has, and has been answered.
-    Answer(Lying),
+    Answer(BufferedMessage),
     /// There is something to serve.
-    Transaction(Lying, Subject),
+    Transaction(BufferedMessage, Subject),
 }
 
 impl Device {

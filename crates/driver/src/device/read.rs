@@ -9,7 +9,7 @@ use baton_abi::uapi::*;
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
 use baton_state::level::Wanted;
-use baton_state::transaction::{Incoming, Lying, Via};
+use baton_state::transaction::{BufferedMessage, Incoming, LaneId};
 use baton_state::work::Tid;
 use baton_state::{Return, State};
 use bytemuck::bytes_of;
@@ -119,9 +119,9 @@ impl Device {
         let via = state.thread(tid).calls_on().map(|calling| calling.via);
         let called = called.zip(via);
         loop {
-            engine.come_off_duty(&mut state, tid);
+            engine.end_dedication(&mut state, tid);
             if !nonblocking {
-                state = engine.go_on_duty(state, tid);
+                state = engine.become_dedicated(state, tid);
             }
             let process_work = state.takes_process_work(tid);
             state = engine.await_work(state, tid, process_work, nonblocking, None)?;
@@ -144,7 +144,7 @@ impl Device {
     }
 
     /// What comes like it need not come by the state.
-    fn learn(&self, state: &mut State, tid: Tid, item: &Return, called: Option<(u32, Via)>) {
+    fn learn(&self, state: &mut State, tid: Tid, item: &Return, called: Option<(u32, LaneId)>) {
         match item {
             Return::Reply(_) => {
                 if let Some((handle, via)) = called {
@@ -194,10 +194,14 @@ impl Device {
         let Incoming { buffer, sizes, code, flags, sender: (pid, uid), .. } = *incoming;
         let left = incoming.serving.as_ref().is_some_and(|s| self.engine.has_left(s.via));
         let sender = (if left { 0 } else { pid }, uid);
-        self.lay_out(Lying { buffer, sizes, code, flags, sender }, subject)
+        self.lay_out(BufferedMessage { buffer, sizes, code, flags, sender }, subject)
     }
 
-    pub(super) fn lay_out(&self, lying: Lying, (ptr, cookie): (u64, u64)) -> TransactionData {
+    pub(super) fn lay_out(
+        &self,
+        lying: BufferedMessage,
+        (ptr, cookie): (u64, u64),
+    ) -> TransactionData {
         let (data_bytes, offsets_bytes) = lying.sizes;
         let buffer = self.address(lying.buffer);
         TransactionData {

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Where the program says that it has mapped its receive buffer.
 const BASE: usize = 0x7000_0000_0000;
 const RECEIVE_BYTES: usize = 1 << 20;
-/// Half of them may be on duty.
+/// Half of them may be on dedicated.
 const LOOPERS: usize = 3;
 const PRIORITY: i32 = 30;
 /// Room of a read that is not for the fast path.
@@ -176,16 +176,16 @@ fn a_steady_real_time_call_waits_for_nobody_who_has_the_state() {
     assert!(is_served, "each has waited for who had the state");
 }
 
-/// What a berth's messages were checked by no longer holds.
+/// What a slot's messages were checked by no longer holds.
 #[test]
 fn who_shuts_a_callers_way_takes_its_berth() {
     let Some(stage) = stage() else { return };
     let engine = &stage.server.engine;
-    let berths = |state: &State| state.buffers.used().1 - state.room().1;
+    let slots = |state: &State| state.buffers.used().1 - state.room().1;
     type Shut = fn(&Engine, &mut State, ProcessId);
     let shuts: [(&str, Shut, usize); 3] = [
-        ("another's", |engine, state, _| engine.gather_with(state, ProcessId(u64::MAX)), 1),
-        ("its own", |engine, state, peer| engine.gather_with(state, peer), 0),
+        ("another's", |engine, state, _| engine.revoke_with(state, ProcessId(u64::MAX)), 1),
+        ("its own", |engine, state, peer| engine.revoke_with(state, peer), 0),
         ("everybody's", |engine, state, _| engine.gather(state), 0),
     ];
     for (name, shut, left) in shuts {
@@ -193,13 +193,13 @@ fn who_shuts_a_callers_way_takes_its_berth() {
             stage.warm_up();
             // A looper that has been relieved has none.
             let state = engine.lock();
-            if berths(&state) == 1 {
+            if slots(&state) == 1 {
                 break state;
             }
         };
         let peer = *state.peers.keys().next().unwrap();
         shut(engine, &mut state, peer);
-        assert_eq!(berths(&state), left, "{name}");
+        assert_eq!(slots(&state), left, "{name}");
         engine.unlock(state);
     }
     stage.end();
@@ -218,7 +218,7 @@ fn a_thread_past_the_state_is_known_to_wait_after_a_read_that_was_interrupted() 
         action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
         assert_eq!(libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut()), 0);
     }
-    // Of the thread on duty: whether the state takes it for one that waits, and by itself.
+    // Of the thread on dedicated: whether the state takes it for one that waits, and by itself.
     let seen = || {
         std::thread::yield_now();
         let state = stage.server.engine.lock();

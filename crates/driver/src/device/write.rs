@@ -118,7 +118,7 @@ impl Device {
                 let handle = user::read(at)?;
                 if let Some(owner) = state.owner_of_last(handle, 1) {
                     // Another thread may be calling by it past the state.
-                    self.engine.gather_with(state, owner);
+                    self.engine.revoke_with(state, owner);
                 }
                 state.decrease(handle, Strength::Strong);
             }
@@ -159,7 +159,7 @@ impl Device {
             self.engine.accept_first(state);
         }
         for owner in state.frees_last(offset) {
-            self.engine.gather_with(state, owner);
+            self.engine.revoke_with(state, owner);
         }
         if state.frees_descriptors(offset) {
             // The kernel closes them on the thread's way back to its program.

@@ -81,7 +81,7 @@ impl Engine {
 
     fn cut(&self, taken: usize, next: u64) -> Look {
         if !self.wake_one() {
-            self.patrol.expect();
+            self.watchdog.expect();
         }
         Look::Cut { taken, next }
     }

@@ -9,20 +9,20 @@ use baton_abi::lane::{AT_THE_DOOR, Kind, Message};
 use baton_shm::mailbox::{Reader, Seen};
 use baton_shm::mapping::View;
 use baton_state::State;
-use baton_state::transaction::{Arrival, Verdict, Via};
+use baton_state::transaction::{Arrival, LaneId, Verdict};
 use baton_state::work::Tid;
 use rustix::io::Errno;
 
 impl Engine {
     /// Posts an error in an answer's place. False if the caller has left.
-    pub(super) fn answer(&self, via: Via, kind: Kind, errno: Option<Errno>, code: u32) -> bool {
+    pub(super) fn answer(&self, via: LaneId, kind: Kind, errno: Option<Errno>, code: u32) -> bool {
         let param = errno.map_or(0, |errno| -errno.raw_os_error());
         let message = Message { kind: kind as u32, code, param, ..Message::default() };
         self.post_answer(via, &message, |_| {})
     }
 
     /// Posts a reply, or an error in its place, to the caller on a lane. False if it has left.
-    pub fn post_answer(&self, via: Via, message: &Message, body: impl FnOnce(View<'_>)) -> bool {
+    pub fn post_answer(&self, via: LaneId, message: &Message, body: impl FnOnce(View<'_>)) -> bool {
         let Some(channel) = self.channel(via.channel) else { return false };
         let Ok(lane) = channel.lane(via.lane as usize) else { return false };
         if channel.end == End::Server {
@@ -39,7 +39,7 @@ impl Engine {
     }
 
     /// Whether the thread that called on this lane has left: nobody waits for the answer.
-    pub fn has_left(&self, via: Via) -> bool {
+    pub fn has_left(&self, via: LaneId) -> bool {
         self.channel(via.channel).is_none_or(|channel| {
             channel.lane(via.lane as usize).is_ok_and(|lane| lane.outbox().is_closed())
         })
@@ -178,7 +178,7 @@ impl Engine {
         channel: &Channel,
         message: &Message,
         areas: crate::channel::Lane<'_>,
-        via: Via,
+        via: LaneId,
     ) -> Result<bool, Stop> {
         let taken = self.take_in(state, channel, message, areas.incoming(), 0, via, Some(tid))?;
         areas.inbox().clear();

@@ -1,6 +1,6 @@
 //! Loopers of real-time callers in a server of the raw interface: the program's own threads.
 //!
-//! A looper that comes to read goes on *duty* at a lane ([`super::duty`]), if the pool can spare
+//! A looper that comes to read goes on *dedicated* at a lane ([`super::dedicated`]), if the pool can spare
 //! it: it waits there alone, inside its read, and serves at the rank that the broker gives it. Else
 //! its program is asked for one more looper, as long as it lets the pool have one.
 //!
@@ -14,7 +14,7 @@
 
 use super::Engine;
 use super::accept::Among;
-use super::duty::Duty;
+use super::dedicated::DedicatedLooper;
 use super::stay;
 use crate::channel::{Channel, lanes_of};
 use crate::thread;
@@ -23,9 +23,9 @@ use baton_abi::control::Request;
 use baton_shm::futex::Wait;
 use baton_shm::lock::Guard;
 use baton_state::State;
-use baton_state::duty::Round;
+use baton_state::dedicated::Round;
 use baton_state::thread::Waiting;
-use baton_state::transaction::Via;
+use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 use rustix::event::Timespec;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -39,19 +39,19 @@ use std::time::Duration;
 /// somebody.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// When the control thread is to see whether the pool lacks those on duty.
+/// When the control thread is to see whether the pool lacks those on dedicated.
 #[derive(Debug)]
-pub(super) struct Patrol {
+pub(super) struct Watchdog {
     /// Runs while `expected`.
     timer: OwnedFd,
     expected: AtomicBool,
 }
 
-impl Patrol {
-    pub fn new() -> Result<Patrol, Errno> {
+impl Watchdog {
+    pub fn new() -> Result<Watchdog, Errno> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        Ok(Patrol { timer, expected: AtomicBool::new(false) })
+        Ok(Watchdog { timer, expected: AtomicBool::new(false) })
     }
 
     /// Polls readable when it is time.
@@ -80,8 +80,8 @@ impl Patrol {
 
 impl Engine {
     /// The control thread's round.
-    pub(super) fn patrol(&self) {
-        self.patrol.begin();
+    pub(super) fn watchdog(&self) {
+        self.watchdog.begin();
         let mut state = self.lock();
         for via in state.take_absent() {
             if let Some(channel) = self.channel(via.channel) {
@@ -91,9 +91,9 @@ impl Engine {
         }
         // What waits for an event still does; the next round finds it.
         self.accept(&mut state, Among::Watched);
-        let round = state.patrol();
+        let round = state.watchdog();
         if round != Round::Last {
-            self.patrol.expect();
+            self.watchdog.expect();
         }
         let Round::Missed(loopers) = round else { return self.unlock(state) };
         // Who waits for the state comes by.
@@ -106,16 +106,16 @@ impl Engine {
     }
 
     /// A lane for the program's threads to attend.
-    pub(super) fn offer(&self, duty: &Duty) {
+    pub(super) fn offer(&self, dedicated: &DedicatedLooper) {
         let mut state = self.lock();
-        state.offer_lane(duty.via());
+        state.offer_lane(dedicated.via());
         let is_served = state.gets_attendants();
         self.unlock(state);
         if is_served {
             // A looper that waits attends it, or asks for another one. The caller waits for that.
             self.wake_looper();
         }
-        if !is_served && !self.duties.has_told_of_pool.swap(true, Ordering::Relaxed) {
+        if !is_served && !self.dedicated_loopers.has_told_of_pool.swap(true, Ordering::Relaxed) {
             tracing::warn!(target: "binder", "{}: real-time callers are served by the pool, at its \
                 loopers' own \
                 priority: it has no looper to spare, and its program wants no more of them, or \
@@ -124,30 +124,30 @@ impl Engine {
     }
 
     /// Threads of ours attend them from now on.
-    pub(super) fn take_offers_back(&self, duties: &[Arc<Duty>]) {
+    pub(super) fn take_offers_back(&self, dedicated_loopers: &[Arc<DedicatedLooper>]) {
         let mut state = self.lock();
-        duties.iter().for_each(|duty| state.withdraw_lane(duty.via()));
+        dedicated_loopers.iter().for_each(|dedicated| state.withdraw_lane(dedicated.via()));
         self.unlock(state);
     }
 
     /// A lane is like others again.
-    pub(super) fn end_offer(&self, via: Via) {
+    pub(super) fn end_offer(&self, via: LaneId) {
         let mut state = self.lock();
         self.withdraw(&mut state, via);
         self.unlock(state);
     }
 
-    /// A duty at the lane is over. There may be another one there by now.
-    pub(super) fn withdraw(&self, state: &mut State, via: Via) {
+    /// A dedicated at the lane is over. There may be another one there by now.
+    pub(super) fn withdraw(&self, state: &mut State, via: LaneId) {
         state.withdraw_lane(via);
-        if self.duty(via).is_some_and(|duty| !duty.is_over()) {
+        if self.dedicated(via).is_some_and(|dedicated| !dedicated.is_over()) {
             state.offer_lane(via);
         }
     }
 
     /// The calling thread comes to read: from a lane of which it has been relieved it is the pool's
     /// again.
-    pub(crate) fn come_off_duty(&self, state: &mut State, tid: Tid) {
+    pub(crate) fn end_dedication(&self, state: &mut State, tid: Tid) {
         let Some(via) = state.thread(tid).relieved_of.take() else { return };
         self.look_after(via);
         // The broker sees to it too, but later: what the thread serves now is no real-time
@@ -158,7 +158,7 @@ impl Engine {
 
     /// A message may have come on a lane for a thread that attends it no longer, and has been woken
     /// for it: nobody else has been told.
-    pub(super) fn look_after(&self, via: Via) {
+    pub(super) fn look_after(&self, via: LaneId) {
         let Some(channel) = self.channel(via.channel) else { return };
         let Ok(areas) = channel.lane(via.lane as usize) else { return };
         if areas.inbox().is_empty() {
@@ -169,9 +169,9 @@ impl Engine {
         self.wake_looper();
     }
 
-    /// The calling thread, a looper that comes to read and would wait, goes on duty if there is one
+    /// The calling thread, a looper that comes to read and would wait, goes on dedicated if there is one
     /// for it.
-    pub(crate) fn go_on_duty<'a>(
+    pub(crate) fn become_dedicated<'a>(
         self: &'a Arc<Engine>,
         mut state: Guard<'a, State>,
         tid: Tid,
@@ -190,33 +190,40 @@ impl Engine {
             }
             return state;
         }
-        let Some(via) = state.go_on_duty(tid) else { return state };
-        let Some(duty) = self.duty(via).filter(|duty| !duty.is_over()) else {
+        let Some(via) = state.become_dedicated(tid) else { return state };
+        let Some(dedicated) = self.dedicated(via).filter(|dedicated| !dedicated.is_over()) else {
             self.withdraw(&mut state, via);
             return state;
         };
         thread_end::remember_lanes(self);
-        duty.renew();
+        dedicated.renew();
         // Before a caller that waits for it calls; and under the lock: whoever relieves it tells
         // the broker after this.
-        self.register(&duty);
-        self.attend_at_once(state, &duty)
+        self.register(&dedicated);
+        self.attend_at_once(state, &dedicated)
     }
 
     /// What lies on the lane already, of which others have been told, is this thread's if it is
     /// still there.
-    fn attend_at_once<'a>(&'a self, mut state: Guard<'a, State>, duty: &Duty) -> Guard<'a, State> {
-        let Ok(areas) = duty.areas() else { return state };
+    fn attend_at_once<'a>(
+        &'a self,
+        mut state: Guard<'a, State>,
+        dedicated: &DedicatedLooper,
+    ) -> Guard<'a, State> {
+        let Ok(areas) = dedicated.areas() else { return state };
         for _ in 0..2 {
-            if duty.channel.attend(areas, duty.lane) {
+            if dedicated.channel.attend(areas, dedicated.lane) {
                 return state;
             }
-            if self.accept_attended(&mut state, &duty.channel, duty.lane as usize).is_some() {
+            if self
+                .accept_attended(&mut state, &dedicated.channel, dedicated.lane as usize)
+                .is_some()
+            {
                 break;
             }
         }
         // Somebody is at it.
-        state.vacate(duty.via());
+        state.vacate(dedicated.via());
         state
     }
 
@@ -225,26 +232,26 @@ impl Engine {
     pub(super) fn await_attended<'a>(
         &'a self,
         mut state: Guard<'a, State>,
-        (tid, via): (Tid, Via),
+        (tid, via): (Tid, LaneId),
         nonblocking: bool,
     ) -> Result<Guard<'a, State>, Errno> {
-        let Some(duty) = self.duty(via) else {
+        let Some(dedicated) = self.dedicated(via) else {
             self.withdraw(&mut state, via);
             return Ok(state);
         };
-        let areas = duty.areas()?;
-        if duty.is_news() {
+        let areas = dedicated.areas()?;
+        if dedicated.is_news() {
             drop(state);
-            self.keep_lane(&duty.channel, duty.lane);
+            self.keep_lane(&dedicated.channel, dedicated.lane);
             state = self.lock();
         }
         loop {
-            state = self.accept_own(state, &duty);
+            state = self.accept_own(state, &dedicated);
             self.carry_out(&mut state);
             if self.is_closed() {
                 return Err(Errno::BADF);
             }
-            if duty.is_over() && state.attends(tid) == Some(via) {
+            if dedicated.is_over() && state.attends(tid) == Some(via) {
                 self.withdraw(&mut state, via);
             }
             if state.attends(tid) != Some(via) {
@@ -260,10 +267,10 @@ impl Engine {
             }
             state.set_waiting(tid, Waiting::Lane(via));
             // Under the lock: whoever relieves it tells the broker after this.
-            self.register(&duty);
+            self.register(&dedicated);
             drop(state);
             let outcome = areas.inbox().wait(None);
-            self.stay_with_caller(&duty);
+            self.stay_with_caller(&dedicated);
             state = self.lock();
             state.set_waiting(tid, Waiting::No);
             if outcome == Err(Wait::Interrupted) && !state.has_work(tid, false) {
@@ -285,7 +292,7 @@ impl Engine {
         }
     }
 
-    fn end_absence(&self, state: &mut State, channel: &Channel, via: Via) {
+    fn end_absence(&self, state: &mut State, channel: &Channel, via: LaneId) {
         if !is_posted(channel, via) || !state.is_attended(via) {
             return;
         }
@@ -300,8 +307,8 @@ impl Engine {
     }
 
     /// A thread of the program's attends the lane no longer.
-    pub(super) fn leave_unattended(&self, via: Via, tid: Tid) {
-        let Via { channel: id, lane } = via;
+    pub(super) fn leave_unattended(&self, via: LaneId, tid: Tid) {
+        let LaneId { channel: id, lane } = via;
         if let Some(channel) = self.channel(id)
             && let Ok(areas) = channel.lane(lane as usize)
         {
@@ -328,12 +335,12 @@ impl Engine {
 }
 
 /// Whether a call lies on the lane.
-fn is_posted(channel: &Channel, via: Via) -> bool {
+fn is_posted(channel: &Channel, via: LaneId) -> bool {
     channel.lane(via.lane as usize).is_ok_and(|areas| !areas.inbox().is_empty())
 }
 
 /// Whether nobody serves the lane past the state.
-fn is_idle(channel: &Channel, via: Via) -> bool {
+fn is_idle(channel: &Channel, via: LaneId) -> bool {
     let idle = channel.start_serving(via.lane);
     if idle {
         channel.end_serving(via.lane);

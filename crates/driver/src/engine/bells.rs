@@ -151,11 +151,11 @@ impl Engine {
         while bells_are_left() {
             std::thread::sleep(PAUSE);
         }
-        self.bury();
+        self.reclaim();
     }
 }
 
 fn ring(channel: &Channel, how: fn(OwnBell<'_>) -> OwnRing) -> OwnRing {
     let rung = channel.own_bell().map_or(OwnRing::NoSleeper, how);
-    if channel.nudge_dweller() { OwnRing::Rung } else { rung }
+    if channel.nudge_pinned() { OwnRing::Rung } else { rung }
 }

@@ -3,7 +3,7 @@
 use super::events::CHANNELS;
 use super::reserve::Purpose;
 use super::warmth::FEW;
-use super::{Channels, Engine, Grave};
+use super::{Channels, Engine, Retired};
 use crate::channel::Channel;
 use crate::control::descriptors;
 use crate::thread;
@@ -277,21 +277,21 @@ impl Engine {
         channel.gate.shut();
         let removed = self.channels.lock().remove(channel);
         if channel.end == End::Server {
-            self.end_duties(channel.id, None);
+            self.end_dedicated(channel.id, None);
             self.full.lock().retain(|full| full.id != channel.id);
             self.tell_loopers();
             // Those who sleep there choose anew.
             removed.iter().for_each(|channel| self.part_with(channel));
         }
         // What takes long is done when nobody waits for the state.
-        self.graves.lock().extend(removed.map(|channel| Grave { channel, why }));
-        self.patrol.expect();
+        self.retired.lock().extend(removed.map(|channel| Retired { channel, why }));
+        self.watchdog.expect();
     }
 
     /// The control thread: channels that have been removed go.
-    pub(super) fn bury(&self) {
-        let graves = std::mem::take(&mut *self.graves.lock());
-        for Grave { channel, why } in &graves {
+    pub(super) fn reclaim(&self) {
+        let retired = std::mem::take(&mut *self.retired.lock());
+        for Retired { channel, why } in &retired {
             let _ = rustix::event::epoll::delete(&self.epoll, channel.socket());
             if let Some(why) = why {
                 let (pid, id, peer) = (self.identity.pid, channel.id.0, channel.peer.0);
@@ -301,19 +301,19 @@ impl Engine {
                 );
             }
         }
-        if !graves.is_empty() {
+        if !retired.is_empty() {
             // A looper that sleeps on another's bell keeps them.
             self.ring_own_bells();
         }
-        let mut used = graves;
-        used.retain_mut(|grave| {
-            grave.why = None;
-            self.is_used(&grave.channel)
+        let mut used = retired;
+        used.retain_mut(|retired| {
+            retired.why = None;
+            self.is_used(&retired.channel)
         });
         if !used.is_empty() {
             // Their callers hear of the end soon.
-            self.graves.lock().append(&mut used);
-            self.patrol.expect();
+            self.retired.lock().append(&mut used);
+            self.watchdog.expect();
         }
     }
 
@@ -329,7 +329,7 @@ impl Engine {
         channel: &Channel,
         why: Option<&'static str>,
     ) {
-        self.gather_with(state, channel.peer);
+        self.revoke_with(state, channel.peer);
         if channel.was_taken_up() {
             state.fail_channel(channel.id);
         } else {

@@ -6,7 +6,7 @@ use baton_shm::lock::Guard;
 use baton_shm::mailbox::Mailbox;
 use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::thread::{ExtendedError, Waiting};
-use baton_state::transaction::Via;
+use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 use baton_state::{Effect, State};
 use rustix::fd::{FromRawFd, OwnedFd};
@@ -54,12 +54,12 @@ impl Engine {
             Effect::Tell(request) => self.broker.tell(&request),
             Effect::Forgotten(owner) => self.shut_ways_with(owner),
             Effect::LookAfter(via) => self.look_after(via),
-            Effect::Patrol => self.patrol.expect(),
+            Effect::Watchdog => self.watchdog.expect(),
             Effect::Unattended(via, tid) => self.leave_unattended(via, tid),
             Effect::Leave(via, open) => self.leave_lane(state, via, &open),
             Effect::EndSending(handle) => {
                 let was_taken =
-                    |via: Via| self.channel(via.channel).is_some_and(|c| c.was_taken(via.lane));
+                    |via: LaneId| self.channel(via.channel).is_some_and(|c| c.was_taken(via.lane));
                 for (tid, level, via) in state.callers_by(handle) {
                     if via.is_none_or(was_taken) {
                         state.taken(tid, level);

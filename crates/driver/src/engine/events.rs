@@ -11,7 +11,7 @@ use baton_abi::lane::tally;
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
 use baton_state::State;
-use baton_state::transaction::Via;
+use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 use rustix::event::Timespec;
 use rustix::event::epoll::EventFlags;
@@ -26,7 +26,7 @@ pub(super) const EVENTS: u64 = 0;
 pub(super) const STOP: u64 = 1;
 pub(super) const GREETING: u64 = 2;
 pub(super) const REPEAT: u64 = 3;
-pub(super) const PATROL: u64 = 4;
+pub(super) const WATCHDOG: u64 = 4;
 pub(super) const CHANNELS: u64 = 4;
 
 /// After which the control thread looks at a socket again in which there was no room for what came.
@@ -95,11 +95,11 @@ impl Engine {
         match event {
             Event::Channel { channel, end, peer } => self.add_channel(channel, end, peer, fds),
             Event::RealTimeLane { channel, lane, looper, .. } => {
-                self.begin_duty(channel, lane, looper);
+                self.begin_dedicated(channel, lane, looper);
             }
             Event::OrdinaryLane { channel, lane } => {
-                self.end_duties(channel, Some(lane));
-                self.end_offer(Via { channel, lane });
+                self.end_dedicated(channel, Some(lane));
+                self.end_offer(LaneId { channel, lane });
             }
             Event::Barrier { number } => {
                 self.barrier_seen.fetch_max(number, Ordering::AcqRel);
@@ -110,7 +110,7 @@ impl Engine {
                     Some(_) => self.accept_posted(Among::Watched).0,
                     None => self.accept_posted_by(process).0,
                 };
-                self.gather_with(&mut state, process);
+                self.revoke_with(&mut state, process);
                 state.event(event);
                 self.carry_out(&mut state);
             }
@@ -118,7 +118,7 @@ impl Engine {
                 // No more of them come.
                 let its_channels = self.channels_with(process);
                 let (mut state, _) = self.accept_posted_by(process);
-                self.gather_with(&mut state, process);
+                self.revoke_with(&mut state, process);
                 self.accept_last_words(&mut state, process);
                 state.event(event);
                 self.carry_out(&mut state);
@@ -134,7 +134,7 @@ impl Engine {
                     Event::Frozen { process, .. } if process != self.identity.process => {}
                     Event::TicketCancelled { from, ticket } => {
                         let owners = state.ends_with(from, ticket);
-                        owners.into_iter().for_each(|owner| self.gather_with(&mut state, owner));
+                        owners.into_iter().for_each(|owner| self.revoke_with(&mut state, owner));
                     }
                     _ => self.gather(&mut state),
                 }
@@ -244,7 +244,7 @@ impl Engine {
                 match event.data.u64() {
                     STOP => return self.see_loopers_off(),
                     REPEAT => self.ring_again(),
-                    PATROL => self.patrol(),
+                    WATCHDOG => self.watchdog(),
                     EVENTS => {
                         self.take_events();
                         self.look_for_broker(&mut comeback);
@@ -281,7 +281,7 @@ impl Engine {
             if comeback.is_due() {
                 self.greet_broker(&mut comeback);
             }
-            self.bury();
+            self.reclaim();
         }
     }
 
@@ -341,7 +341,7 @@ impl Engine {
         tracing::debug!(target: "binder", "{pid}: process {peer} has hung up");
         let (mut state, later) = self.accept_posted_by(channel.peer);
         self.accept_answers(&mut state);
-        self.gather_with(&mut state, channel.peer);
+        self.revoke_with(&mut state, channel.peer);
         self.accept_last_words(&mut state, channel.peer);
         self.lose_channel(&mut state, channel, None);
         self.unlock(state);

@@ -21,12 +21,12 @@ use baton_abi::control::{End, TicketId};
 use baton_abi::lane::{Kind, Message};
 use baton_state::State;
 use baton_state::thread::Half;
-use baton_state::transaction::Via;
+use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 
 impl Engine {
     /// A thread has left with this open on a lane, innermost first.
-    pub(super) fn leave_lane(&self, state: &mut State, via: Via, open: &[Half]) {
+    pub(super) fn leave_lane(&self, state: &mut State, via: LaneId, open: &[Half]) {
         let Some(channel) = self.channel(via.channel) else { return };
         let Ok(lane) = channel.lane(via.lane as usize) else { return };
         let mut open = open;
@@ -61,7 +61,7 @@ impl Engine {
     }
 
     /// An answer of this thread has found nobody on its lane.
-    pub(crate) fn caller_has_left(&self, state: &mut State, tid: Tid, via: Via) {
+    pub(crate) fn caller_has_left(&self, state: &mut State, tid: Tid, via: LaneId) {
         let Some(channel) = self.channel(via.channel) else { return };
         let calling = state.thread(tid).calls_on().filter(|calling| calling.via == via).copied();
         if let Some(calling) = calling {

@@ -10,7 +10,7 @@ use crate::channel::{Channel, Lane, Progress};
 use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{ChainEntry, MAX_PAYLOAD_BYTES, Message};
 use baton_shm::mapping::View;
-use baton_state::transaction::{Refusal, Via};
+use baton_state::transaction::{LaneId, Refusal};
 use baton_state::work::Tid;
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -40,7 +40,7 @@ impl Engine {
         }
         self.hear();
         let mut state = self.lock();
-        self.gather_own(&mut state);
+        self.take_over_own(&mut state);
         let route = state.call_route(tid, handle, 0);
         self.unlock(state);
         let route = route?;
@@ -78,7 +78,7 @@ impl LoanedLane {
     }
 
     /// The lane, if it is one of this channel, and written for a call with no others above it.
-    pub fn plain_lane(&self, channel: ChannelId) -> Option<Via> {
+    pub fn plain_lane(&self, channel: ChannelId) -> Option<LaneId> {
         let plain = self.data_at == size_of::<Message>() + size_of::<ChainEntry>();
         (plain && self.channel.id == channel).then(|| self.channel.via(self.lane))
     }

@@ -11,7 +11,7 @@ mod answer;
 mod attend;
 mod bells;
 mod channels;
-pub(crate) mod duty;
+pub(crate) mod dedicated;
 mod effects;
 mod events;
 pub(crate) mod fast;
@@ -20,13 +20,13 @@ pub(crate) mod handoff;
 mod leave;
 pub(crate) mod loan;
 mod manner;
+mod mlock;
 pub(crate) mod mute;
 mod rejoin;
 pub(crate) mod reserve;
-mod residence;
 pub(crate) mod settings;
-mod spare;
 pub(crate) mod spin;
+mod standby;
 mod stay;
 mod take_in;
 #[cfg(test)]
@@ -78,7 +78,7 @@ pub struct Engine {
     pub(crate) broker: Broker,
     channels: Lock<Channels>,
     /// Channels that have been removed.
-    graves: Lock<Vec<Grave>>,
+    retired: Lock<Vec<Retired>>,
     /// Channels whose client has announced too much that was not there.
     muted: Lock<mute::AllMuted>,
     /// Held while a channel is opened.
@@ -116,11 +116,11 @@ pub struct Engine {
     pollables: Lock<FxHashMap<Tid, &'static OwnedFd>>,
     epoll: OwnedFd,
     stop: OwnedFd,
-    duties: duty::Duties,
-    spare: spare::Spare,
-    patrol: attend::Patrol,
+    dedicated_loopers: dedicated::DedicatedLoopers,
+    standby: standby::Standby,
+    watchdog: attend::Watchdog,
     reservations: reserve::Reservations,
-    residence: residence::Residence,
+    mlock: mlock::Mlock,
     barriers: AtomicU64,
     barrier_seen: AtomicU64,
     /// Channels that could not be had, of which the log has not heard.
@@ -131,7 +131,7 @@ pub struct Engine {
 /// A channel that is on no list any more, and what is to be said of it: a log may keep its writer
 /// waiting, who so holds no lock.
 #[derive(Debug)]
-struct Grave {
+struct Retired {
     channel: Arc<Channel>,
     why: Option<&'static str>,
 }
@@ -211,7 +211,7 @@ impl Engine {
             events_taken: AtomicU32::new(0),
             broker,
             channels: Lock::default(),
-            graves: Lock::default(),
+            retired: Lock::default(),
             muted: Lock::default(),
             opening: Lock::default(),
             front: Arc::new(front),
@@ -235,11 +235,11 @@ impl Engine {
             pollables: Lock::default(),
             epoll,
             stop,
-            duties: Default::default(),
-            spare: Default::default(),
-            patrol: attend::Patrol::new().map_err(system("timerfd_create"))?,
+            dedicated_loopers: Default::default(),
+            standby: Default::default(),
+            watchdog: attend::Watchdog::new().map_err(system("timerfd_create"))?,
             reservations: Default::default(),
-            residence: Default::default(),
+            mlock: Default::default(),
             barriers: AtomicU64::new(0),
             barrier_seen: AtomicU64::new(0),
             unlogged: Lock::default(),
@@ -249,7 +249,7 @@ impl Engine {
         engine.watch_events(&link).map_err(system("epoll_ctl"))?;
         engine.watch(engine.stop.as_fd(), events::STOP).map_err(system("epoll_ctl"))?;
         engine.watch(engine.repeats.timer(), events::REPEAT).map_err(system("epoll_ctl"))?;
-        engine.watch(engine.patrol.timer(), events::PATROL).map_err(system("epoll_ctl"))?;
+        engine.watch(engine.watchdog.timer(), events::WATCHDOG).map_err(system("epoll_ctl"))?;
         crate::thread::forget_in_children();
         let control = Arc::clone(&engine);
         crate::thread::start("baton-control", move || control.run_control())
@@ -282,7 +282,7 @@ impl Engine {
     pub fn readable(&self) -> Result<BorrowedFd<'static>, Errno> {
         let tid = tid();
         let mut state = self.lock();
-        state.end_duties(tid);
+        state.end_dedicated(tid);
         self.polling.store(true, Ordering::SeqCst);
         self.gather(&mut state);
         let pollable = match self.pollables.lock().entry(tid) {
@@ -307,7 +307,7 @@ impl Engine {
     /// A thread uses the device no more: BINDER_THREAD_EXIT, or its end.
     pub fn forget_thread(&self, tid: Tid) {
         let mut state = self.lock();
-        self.gather_own(&mut state);
+        self.take_over_own(&mut state);
         state.thread_exit(tid);
         self.unlock(state);
         self.end_reservations(tid);
@@ -336,7 +336,7 @@ impl Engine {
             return;
         }
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
-        self.wake_spare();
+        self.wake_standby();
         self.broker.link().shut_down();
         let mut state = self.lock();
         self.gather(&mut state);

@@ -81,7 +81,7 @@ impl Engine {
         let wanted = CALM_ROUNDS << channel.times_muted().min(DOUBLED);
         self.muted.lock().push_back(Muted { channel, calm: 0, wanted });
         // The control thread sees that it has rounds to make.
-        self.patrol.expect();
+        self.watchdog.expect();
     }
 
     /// Of a muted channel the control thread hears nothing but its end.

@@ -144,7 +144,7 @@ impl Engine {
         tracing::info!(target: "binder", "another broker is there");
         self.broker.replace(Arc::clone(&link));
         drop(state);
-        self.wake_spare();
+        self.wake_standby();
         if self.is_closed() {
             link.shut_down();
         }

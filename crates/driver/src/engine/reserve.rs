@@ -201,7 +201,7 @@ impl Engine {
         thread::find_rank();
         self.hear();
         let mut state = self.lock();
-        self.gather_own(&mut state);
+        self.take_over_own(&mut state);
         let route = state.call_route(tid, handle, 0);
         self.unlock(state);
         let peer = route?.peer;

@@ -13,7 +13,7 @@
 //! that the looper of its own lane runs where the program lets it run anyway.
 
 use super::Engine;
-use super::duty::Duty;
+use super::dedicated::DedicatedLooper;
 use crate::thread::{bind, ranks_changed};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::cell::Cell;
@@ -26,21 +26,21 @@ thread_local! {
 }
 
 impl Engine {
-    /// The calling thread, which is on duty, has been woken: it runs where its caller does.
+    /// The calling thread, which is on dedicated, has been woken: it runs where its caller does.
     #[inline]
-    pub(super) fn stay_with_caller(&self, duty: &Duty) {
-        let bound = duty.channel.callers_processor(duty.lane);
+    pub(super) fn stay_with_caller(&self, dedicated: &DedicatedLooper) {
+        let bound = dedicated.channel.callers_processor(dedicated.lane);
         let processor = bound.filter(|_| self.settings.follow);
         if processor != CALLERS.get() {
             stay_at(processor);
         }
         if processor.is_none() {
-            self.follow(&[&duty.channel]);
+            self.follow(&[&dedicated.channel]);
         }
     }
 }
 
-/// The calling thread is on duty no longer.
+/// The calling thread is on dedicated no longer.
 pub(super) fn go_free() {
     if CALLERS.get().is_some() {
         stay_at(None);

@@ -10,7 +10,7 @@ use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_shm::mapping::View;
 use baton_shm::sync::Ordering;
 use baton_state::State;
-use baton_state::transaction::{Arrival, Received, Room, Verdict, Via};
+use baton_state::transaction::{Arrival, LaneId, Received, Room, Verdict};
 use baton_state::work::Tid;
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
@@ -26,7 +26,7 @@ impl Engine {
         message: &Message,
         map: View<'_>,
         at: usize,
-        via: Via,
+        via: LaneId,
         on: Option<Tid>,
     ) -> Result<Option<(Kind, Errno)>, Stop> {
         let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
@@ -40,7 +40,7 @@ impl Engine {
         let mut chain = vec![ChainEntry::default(); usize::from(message.chain)];
         map.read(at + parts.chain_at, bytemuck::cast_slice_mut(&mut chain));
         // It may be for one of our threads that waits.
-        self.gather_callers(state, &chain);
+        self.revoke_callers(state, &chain);
         let arrival = Arrival { via, peer: channel.peer, message, chain };
         let room = match state.admit(&arrival) {
             Ok(room) => room,

@@ -17,7 +17,7 @@ use baton_shm::mailbox::Reader;
 use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::parcel::Sent;
 use baton_state::thread::{Calling, Waiting};
-use baton_state::transaction::{Target, Via};
+use baton_state::transaction::{LaneId, Target};
 use baton_state::work::{Tid, Work};
 use baton_state::{Effect, State};
 use rustix::io::Errno;
@@ -230,11 +230,11 @@ fn who_leaves_a_lane_takes_no_later_offer_with_it() {
             state.thread(looper).return_once = false;
         }
     }
-    server.begin_duty(channel.id, 0, 0);
-    assert_eq!(server.lock().go_on_duty(1), Some(via));
-    server.end_duties(channel.id, Some(0));
+    server.begin_dedicated(channel.id, 0, 0);
+    assert_eq!(server.lock().become_dedicated(1), Some(via));
+    server.end_dedicated(channel.id, Some(0));
     server.end_offer(via);
-    server.begin_duty(channel.id, 0, 0);
+    server.begin_dedicated(channel.id, 0, 0);
     let mut state = server.lock();
     server.withdraw(&mut state, via);
     assert!(state.wants_attendant());
@@ -265,7 +265,7 @@ fn callers_are_told_whether_lanes_get_loopers() {
             "two more, and somebody polls",
             |state| {
                 (3..5).for_each(|looper| state.enter_looper(looper));
-                state.end_duties(9);
+                state.end_dedicated(9);
             },
             0,
         ),
@@ -350,7 +350,7 @@ fn a_thread_that_is_relieved_looks_for_what_it_was_woken_for() {
             state.thread(tid).return_once = false;
         }
         state.offer_lane(via);
-        assert_eq!(state.go_on_duty(tid), Some(via));
+        assert_eq!(state.become_dedicated(tid), Some(via));
         assert!(theirs.attend(theirs.lane(0).unwrap(), 0));
         state.vacate(via);
         server.unlock(state);
@@ -360,7 +360,7 @@ fn a_thread_that_is_relieved_looks_for_what_it_was_woken_for() {
         let mut state = server.lock();
         match leaves {
             true => state.thread_exit(tid),
-            false => server.come_off_duty(&mut state, tid),
+            false => server.end_dedication(&mut state, tid),
         }
         server.carry_out_effects(&mut state);
         assert_eq!(theirs.new_lanes().ok(), Some(1), "{leaves}");
@@ -425,16 +425,16 @@ fn only_who_attends_a_lane_takes_what_comes_there() {
             state.thread(looper).return_once = false;
         }
         server.unlock(state);
-        server.begin_duty(channel.id, 0, 0);
-        let duty = server.duty(via).unwrap();
+        server.begin_dedicated(channel.id, 0, 0);
+        let dedicated = server.dedicated(via).unwrap();
         let mut state = server.lock();
-        assert_eq!(state.go_on_duty(attends), Some(via));
+        assert_eq!(state.become_dedicated(attends), Some(via));
         assert!(theirs.attend(areas, 0));
         let (data, sent) = (Payload::Bytes(&[]), Sent::default());
         let outgoing = Outgoing { code: 1, flags: 0, data, offsets: &[], sent };
         client.send(tid(), Target::Handle(0), 0, (0, 0), Ok(outgoing));
         assert!(!areas.inbox().is_empty());
-        state = server.accept_own(state, &duty);
+        state = server.accept_own(state, &dedicated);
         assert_eq!(areas.inbox().is_empty(), attends == tid());
         assert_eq!(state.has_work(attends, false), attends == tid());
         server.unlock(state);
@@ -468,21 +468,21 @@ fn who_is_on_duty_is_relieved_if_the_others_wait_and_not_if_they_run() {
                     other => break other,
                 }
             };
-            let via = Via { channel: ChannelId(1), lane: 0 };
+            let via = LaneId { channel: ChannelId(1), lane: 0 };
             let mut state = server.lock();
             for looper in [tid(), other] {
                 state.enter_looper(looper);
                 state.thread(looper).return_once = false;
             }
             state.offer_lane(via);
-            assert_eq!(state.go_on_duty(tid()), Some(via));
+            assert_eq!(state.become_dedicated(tid()), Some(via));
             state.set_waiting(tid(), Waiting::Lane(via));
             // What a thread leaves that goes is the pool's.
             const GONE: Tid = 1;
             state.thread(GONE).todo.push(Work::DeathCleared(1));
             state.thread_exit(GONE);
             server.unlock(state);
-            (0..3).for_each(|_| server.patrol());
+            (0..3).for_each(|_| server.watchdog());
             let still = server.lock().attends(tid()).is_some();
             is_over.store(true, Ordering::Release);
             thread.thread().unpark();

@@ -1,35 +1,35 @@
 //! The looper of one real-time caller.
 
 use super::{Handler, Inner, Process, Received, Request};
-use crate::engine::duty::Duty;
-use crate::engine::fast::{Answered, Seat};
+use crate::engine::dedicated::DedicatedLooper;
+use crate::engine::fast::{Answered, LaneCache};
 use crate::engine::tid;
 use crate::thread;
 use baton_state::{Return, State};
 use std::ffi::CStr;
 use std::sync::{Arc, Weak};
 
-/// What the thread is called that is on duty.
+/// What the thread is called that is on dedicated.
 const NAME: &CStr = c"baton-lane";
 
 impl Process {
     /// Real-time callers get threads of their own from now on.
     pub(super) fn serve_real_time(&self) {
         let process = Arc::downgrade(&self.inner);
-        self.inner.engine.provide(move |duty| start(&process, duty));
+        self.inner.engine.provide(move |dedicated| start(&process, dedicated));
     }
 
-    fn serve_lane(&self, duty: &Duty, was_spare: bool) {
+    fn serve_lane(&self, dedicated: &DedicatedLooper, was_standby: bool) {
         let (engine, tid) = (&self.inner.engine, tid());
-        let seat = engine.attend_lane(duty);
-        if was_spare {
-            engine.provide_spare();
+        let seat = engine.attend_lane(dedicated);
+        if was_standby {
+            engine.provide_standby();
         }
         let Some(own) = seat else { return engine.forget_thread(tid) };
-        let mut seat = Seat::new();
+        let mut seat = LaneCache::new();
         let mut state = engine.lock();
         while let Some(woken) =
-            engine.await_duty(state, duty, || self.serve_posted(&mut seat, duty))
+            engine.await_dedicated(state, dedicated, || self.serve_posted(&mut seat, dedicated))
         {
             state = woken;
             while let Some(item) = state.next_return(tid, false) {
@@ -37,20 +37,24 @@ impl Process {
                 state = self.attend(state, item);
             }
         }
-        engine.leave_duty(duty, tid, own);
+        engine.leave_dedicated(dedicated, tid, own);
     }
 
     /// Serves what has been posted. False if that is not for the fast path.
-    fn serve_posted(&self, seat: &mut Seat<Arc<Handler>>, duty: &Duty) -> bool {
+    fn serve_posted(
+        &self,
+        seat: &mut LaneCache<Arc<Handler>>,
+        dedicated: &DedicatedLooper,
+    ) -> bool {
         let mut request = Request { received: Received::awaited(&self.inner) };
-        let (lane, here) = (duty.lane as usize, request.received.here());
-        let taken = seat.take(&self.inner.engine, &duty.channel, lane, here);
+        let (lane, here) = (dedicated.lane as usize, request.received.here());
+        let taken = seat.take(&self.inner.engine, &dedicated.channel, lane, here);
         taken.is_some_and(|(taken, handler)| {
             self.serve_taken(&taken, handler, &request) == Answered::Yes
         })
     }
 
-    fn learn(&self, seat: &mut Seat<Arc<Handler>>, state: &State, item: &Return) {
+    fn learn(&self, seat: &mut LaneCache<Arc<Handler>>, state: &State, item: &Return) {
         let Return::Transaction(incoming, (ptr, _)) = item else { return };
         if let Some(handler) = self.inner.objects.lock().get(ptr) {
             seat.learn(&self.inner.engine, state, incoming, handler.clone());
@@ -59,18 +63,18 @@ impl Process {
 }
 
 /// Starts a thread for a lane, or for the next one.
-fn start(process: &Weak<Inner>, duty: Option<Arc<Duty>>) {
+fn start(process: &Weak<Inner>, dedicated: Option<Arc<DedicatedLooper>>) {
     let Some(engine) = process.upgrade().map(|inner| Arc::clone(&inner.engine)) else { return };
     let process = Weak::clone(process);
     let body = move || {
         // Whoever heard of the lane may be a real-time thread.
         thread::become_ordinary();
-        let was_spare = duty.is_none();
-        let Some(duty) = duty.or_else(|| engine.await_lane()) else { return };
+        let was_standby = dedicated.is_none();
+        let Some(dedicated) = dedicated.or_else(|| engine.await_lane()) else { return };
         let Some(inner) = process.upgrade() else { return };
         // It cannot fail: the name is short.
         let _ = rustix::thread::set_name(NAME);
-        Process { inner }.serve_lane(&duty, was_spare);
+        Process { inner }.serve_lane(&dedicated, was_standby);
     };
     if let Err(errno) = thread::start("baton-spare", body) {
         tracing::warn!(target: "binder", "no thread for a real-time caller: {errno}");

@@ -3,7 +3,7 @@
 use super::received::Place;
 use super::{Handler, Parcel, Process, Received, Request};
 use crate::engine::fast::{
-    Answered, Dwelling, INLINE_BYTES, Seats, Served, Server, Taken, Warm, while_serving,
+    Answered, INLINE_BYTES, PinnedLooper, RouteCache, Served, Server, Taken, Warm, while_serving,
 };
 use crate::engine::tid;
 use crate::level;
@@ -30,7 +30,7 @@ impl Process {
         if engine.is_inherited() {
             return Errno::BADF;
         }
-        let mut looper = Looper { process: self, seats: Seats::new() };
+        let mut looper = Looper { process: self, route_cache: RouteCache::new() };
         self.serve_real_time();
         let mut state = engine.lock();
         state.enter_looper(tid);
@@ -140,25 +140,25 @@ impl Process {
     #[inline(always)]
     fn serve_at(
         &self,
-        dwelling: &mut Dwelling<'_, Arc<Handler>>,
+        pinned: &mut PinnedLooper<'_, Arc<Handler>>,
         request: &mut Request<'_>,
         serves: &Cell<bool>,
     ) -> Wait {
         loop {
-            match dwelling.wait() {
+            match pinned.wait() {
                 Ok(Seen::Message) => {}
-                Ok(Seen::Nothing) if !dwelling.is_disturbed() => continue,
+                Ok(Seen::Nothing) if !pinned.is_disturbed() => continue,
                 Ok(_) => return Wait::Woken,
                 Err(ended) => return ended,
             }
-            let Some((posted, handler)) = dwelling.find() else { return Wait::Woken };
-            if !dwelling.take(&posted, request.received.here()) {
+            let Some((posted, handler)) = pinned.find() else { return Wait::Woken };
+            if !pinned.take(&posted, request.received.here()) {
                 return Wait::Woken;
             }
             serves.set(true);
             let answer = while_serving(|| handler(request));
             serves.set(false);
-            if self.answer_taken(dwelling.taken(), &answer) == Answered::No {
+            if self.answer_taken(pinned.taken(), &answer) == Answered::No {
                 return Wait::Woken;
             }
         }
@@ -187,7 +187,7 @@ impl Process {
 /// A thread that serves.
 struct Looper<'a> {
     process: &'a Process,
-    seats: Seats<Arc<Handler>>,
+    route_cache: RouteCache<Arc<Handler>>,
 }
 
 impl Looper<'_> {
@@ -195,32 +195,32 @@ impl Looper<'_> {
         let Return::Transaction(incoming, (ptr, _)) = item else { return };
         let inner = &self.process.inner;
         if let Some(handler) = inner.objects.lock().get(ptr) {
-            self.seats.learn(&inner.engine, state, incoming, handler.clone());
+            self.route_cache.learn(&inner.engine, state, incoming, handler.clone());
         }
     }
 }
 
 impl Server for Looper<'_> {
     fn forget_stale(&mut self, warm: &Warm) {
-        self.seats.forget_stale(&self.process.inner.engine);
-        self.seats.follow(warm);
+        self.route_cache.forget_stale(&self.process.inner.engine);
+        self.route_cache.follow(warm);
     }
 
     fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)> {
-        self.seats.last_lane(warm)
+        self.route_cache.last_lane(warm)
     }
 
     fn dwell(&mut self, warm: &Warm, any_work: u32) -> Option<Wait> {
-        let Looper { process, seats } = self;
-        let mut dwelling = seats.dwell(&process.inner.engine, warm, any_work)?;
+        let Looper { process, route_cache } = self;
+        let mut pinned = route_cache.dwell(&process.inner.engine, warm, any_work)?;
         let mut request = Request { received: Received::awaited(&process.inner) };
         let (serves, mut outcome) = (Cell::new(false), Wait::Woken);
         // One guard for all that is served there.
-        let ended = caught(|| outcome = process.serve_at(&mut dwelling, &mut request, &serves));
+        let ended = caught(|| outcome = process.serve_at(&mut pinned, &mut request, &serves));
         match ended {
             Ok(()) => {}
             Err(_) if serves.get() => {
-                process.answer_taken(dwelling.taken(), &Err(Errno::FAULT));
+                process.answer_taken(pinned.taken(), &Err(Errno::FAULT));
             }
             Err(panic) => std::panic::resume_unwind(ManuallyDrop::into_inner(panic)),
         }
@@ -231,7 +231,7 @@ impl Server for Looper<'_> {
         let inner = &self.process.inner;
         let mut request = Request { received: Received::awaited(inner) };
         let (news, here) = ((any_work, posted), request.received.here());
-        let (taken, handler) = match self.seats.take(&inner.engine, warm, news, here) {
+        let (taken, handler) = match self.route_cache.take(&inner.engine, warm, news, here) {
             Ok(taken) => taken,
             Err(served) => return served,
         };

@@ -1,7 +1,7 @@
 //! What comes in: a transaction to serve, or the reply to a call, where it lies.
 
 use super::{Handle, Inner, Object, Process};
-use crate::engine::fast::Inline;
+use crate::engine::fast::CopiedPayload;
 use baton_abi::control::Strength;
 use baton_abi::uapi::*;
 use baton_state::transaction::Incoming;
@@ -18,7 +18,7 @@ pub(super) enum Place {
     // Not in a Box, which is dropped in line, where everybody passes.
     Buffer(Arc<Incoming>),
     /// Here: it came by the fast path.
-    Here(Inline),
+    Here(CopiedPayload),
 }
 
 /// A transaction to serve.
@@ -31,12 +31,12 @@ impl<'a> Received<'a> {
     /// Nothing yet, of what comes by the fast path.
     #[inline(always)]
     pub(super) fn awaited(inner: &'a Arc<Inner>) -> Received<'a> {
-        Received { inner, place: Place::Here(Inline::new()) }
+        Received { inner, place: Place::Here(CopiedPayload::new()) }
     }
 
     /// Where that comes.
     #[inline(always)]
-    pub(super) fn here(&mut self) -> &mut Inline {
+    pub(super) fn here(&mut self) -> &mut CopiedPayload {
         match &mut self.place {
             Place::Here(inline) => inline,
             Place::Buffer(_) => unreachable!("what lies there has come"),

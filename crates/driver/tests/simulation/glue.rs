@@ -9,7 +9,7 @@ use baton_abi::lane::{Kind, Message};
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_state::Effect;
 use baton_state::thread::{Half, Waiting};
-use baton_state::transaction::{Arrival, Received, Room, Verdict, Via};
+use baton_state::transaction::{Arrival, LaneId, Received, Room, Verdict};
 use baton_state::work::Tid;
 use rustix::io::Errno;
 
@@ -78,8 +78,8 @@ impl World {
                 }
             }
             // No lane here is a real-time caller's.
-            Effect::Unattended(..) | Effect::LookAfter(_) | Effect::Patrol => {
-                unreachable!("nobody is on duty")
+            Effect::Unattended(..) | Effect::LookAfter(_) | Effect::Watchdog => {
+                unreachable!("nobody is on dedicated")
             }
             Effect::Complain(line) => {
                 assert!(line.starts_with("BC_ACQUIRE tried"), "a rule kept, yet: {line}");
@@ -88,7 +88,7 @@ impl World {
     }
 
     /// A thread has left with this open on a lane, innermost first.
-    fn leave_lane(&mut self, party: &mut Party, via: Via, mut open: &[Half]) {
+    fn leave_lane(&mut self, party: &mut Party, via: LaneId, mut open: &[Half]) {
         let id = party.id();
         let Some(channel) = self.open_channel(id, via.channel) else { return };
         let (end, peer, lane) = (channel.end_of(id), channel.peer_of(id), via.lane as usize);
@@ -123,7 +123,7 @@ impl World {
     }
 
     /// An answer of this thread has found nobody on its lane.
-    pub fn caller_has_left(&mut self, party: &mut Party, tid: Tid, via: Via) {
+    pub fn caller_has_left(&mut self, party: &mut Party, tid: Tid, via: LaneId) {
         let Some(channel) = self.open_channel(party.id(), via.channel) else { return };
         let calling =
             party.state.thread(tid).calls_on().filter(|calling| calling.via == via).copied();
@@ -146,7 +146,7 @@ impl World {
     pub fn answer(
         &mut self,
         party: &mut Party,
-        via: Via,
+        via: LaneId,
         kind: Kind,
         errno: Option<Errno>,
     ) -> bool {
@@ -156,7 +156,7 @@ impl World {
     }
 
     /// False if the caller has left.
-    pub fn post_answer(&mut self, party: &mut Party, via: Via, letter: Letter) -> bool {
+    pub fn post_answer(&mut self, party: &mut Party, via: LaneId, letter: Letter) -> bool {
         let id = party.id();
         let Some(channel) = self.channels.get_mut(&via.channel) else { return false };
         let end = channel.end_of(id);
@@ -170,7 +170,7 @@ impl World {
     }
 
     /// Puts a letter into the other end's area of a lane, and wakes who sleeps there.
-    pub fn post(&mut self, from: ProcessId, via: Via, letter: Letter) -> bool {
+    pub fn post(&mut self, from: ProcessId, via: LaneId, letter: Letter) -> bool {
         let channel = self.channels.get_mut(&via.channel).expect("posted on an open channel");
         let end = other(channel.end_of(from));
         let reader = channel.peer_of(from);
@@ -298,7 +298,7 @@ impl World {
         party: &mut Party,
         id: ChannelId,
         letter: &Letter,
-        via: Via,
+        via: LaneId,
         on: Option<Tid>,
     ) -> Taken {
         let peer = self.channels[&id].peer_of(party.id());
@@ -395,7 +395,7 @@ impl World {
         &mut self,
         party: &mut Party,
         tid: Tid,
-        via: Via,
+        via: LaneId,
         letter: &Letter,
     ) -> Option<bool> {
         let peer = self.channels[&via.channel].peer_of(party.id());

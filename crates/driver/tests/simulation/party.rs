@@ -7,7 +7,7 @@ use baton_abi::control::{ChannelId, Event, Identity, ProcessId, Reply, Request, 
 use baton_abi::lane::ChainEntry;
 use baton_state::State;
 use baton_state::thread::{Frame, Waiting};
-use baton_state::transaction::{Departure, Via};
+use baton_state::transaction::{Departure, LaneId};
 use baton_state::work::{Completion, Tid};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -102,8 +102,8 @@ pub struct Sending {
     pub data_bytes: u32,
     pub departure: Option<Departure>,
     pub subjects: Vec<Subject>,
-    pub via: Option<Via>,
-    pub reply_to: Option<Via>,
+    pub via: Option<LaneId>,
+    pub reply_to: Option<LaneId>,
     pub channel: ChannelId,
     pub ticket: Option<TicketId>,
     pub token: u64,

@@ -9,7 +9,7 @@ use baton_abi::lane::{ChainEntry, Kind, MAX_CHAIN, Message};
 use baton_abi::uapi::*;
 use baton_state::parcel::Named;
 use baton_state::thread::Waiting;
-use baton_state::transaction::{Departure, Incoming, Refusal, Target, Via};
+use baton_state::transaction::{Departure, Incoming, LaneId, Refusal, Target};
 use baton_state::work::{Completion, Tid};
 use baton_state::{Manager, Return};
 use rustix::io::Errno;
@@ -123,7 +123,7 @@ impl World {
         tid: Tid,
         pins: Pins,
         refusal: Refusal,
-        reply_to: Option<Via>,
+        reply_to: Option<LaneId>,
     ) {
         party.thread(tid).underway.push_back(pins);
         match reply_to {
@@ -337,7 +337,7 @@ impl World {
         party.thread(tid).stage = Stage::Posted(sending);
     }
 
-    fn departed(&mut self, party: &mut Party, tid: Tid, sending: &mut Sending, via: Via) {
+    fn departed(&mut self, party: &mut Party, tid: Tid, sending: &mut Sending, via: LaneId) {
         let pins = std::mem::take(&mut sending.pins);
         party.thread(tid).underway.push_back(pins);
         // The parts that posting still needs.
@@ -347,7 +347,7 @@ impl World {
 
     fn posted(&mut self, party: &mut Party, tid: Tid, mut sending: Box<Sending>) {
         if kind(&sending) != Kind::Request {
-            let via = sending.via.unwrap_or(Via { channel: ChannelId(0), lane: 0 });
+            let via = sending.via.unwrap_or(LaneId { channel: ChannelId(0), lane: 0 });
             self.departed(party, tid, &mut sending, via);
             if kind(&sending) == Kind::Reply && !sending.posted {
                 self.caller_has_left(party, tid, via);
@@ -553,7 +553,7 @@ fn kind(sending: &Sending) -> Kind {
     sending.departure.as_ref().expect("departed").kind
 }
 
-fn departure_via(sending: &Sending) -> Option<Via> {
+fn departure_via(sending: &Sending) -> Option<LaneId> {
     sending.departure.as_ref().and_then(|departure: &Departure| departure.via)
 }
 

@@ -2,7 +2,7 @@
 
 use baton_abi::control::{ChannelId, End, NodeId, ProcessId, Strength};
 use baton_abi::lane::{ChainEntry, Message};
-use baton_state::transaction::Via;
+use baton_state::transaction::LaneId;
 use std::collections::VecDeque;
 
 /// Few, so that histories come to open further channels.
@@ -91,8 +91,8 @@ impl Channel {
         }
     }
 
-    pub fn via(&self, lane: usize) -> Via {
-        Via { channel: self.id, lane: lane as u32 }
+    pub fn via(&self, lane: usize) -> LaneId {
+        LaneId { channel: self.id, lane: lane as u32 }
     }
 
     pub fn end_of(&self, process: ProcessId) -> End {

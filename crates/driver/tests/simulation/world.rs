@@ -165,7 +165,7 @@ impl World {
         self.note(|| format!("{agent:?}"));
         match agent {
             Agent::Broker(id) => self.serve_request(id),
-            Agent::Coroner(id) => self.bury(id),
+            Agent::Coroner(id) => self.reclaim(id),
             Agent::Events(id) => self.with(id, |world, party| world.take_event(party)),
             Agent::Visit(id, channel) => self.with(id, |world, party| world.visit(party, channel)),
             Agent::CaughtUp(id) => self.with(id, |world, party| {
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    fn bury(&mut self, id: ProcessId) {
+    fn reclaim(&mut self, id: ProcessId) {
         self.dying.remove(&id);
         let mut effects = Vec::new();
         self.broker.gone(id, &mut effects);

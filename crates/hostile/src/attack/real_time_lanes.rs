@@ -32,7 +32,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
                 let requests = [
                     Request::RealTime { channel: channel.id, lane, tid },
                     Request::RealTimeLooper { channel: channel.id, lane, tid },
-                    Request::SpareLooper { tid },
+                    Request::StandbyLooper { tid },
                 ];
                 for request in requests {
                     if engine.ask(&request).is_err() {

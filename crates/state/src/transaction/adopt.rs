@@ -1,6 +1,6 @@
 //! Transactions of the fast path, which the state does not know of until it has to.
 
-use super::{Serving, Via};
+use super::{LaneId, Serving};
 use crate::State;
 use crate::thread::{Calling, ExtendedError, Frame, Waiting};
 use crate::work::{Completion, Tid, Work};
@@ -23,7 +23,7 @@ impl State {
     }
 
     /// The call that was adopted is not made after all. False if it has failed meanwhile.
-    pub fn disown_call(&mut self, tid: Tid, via: Via) -> bool {
+    pub fn disown_call(&mut self, tid: Tid, via: LaneId) -> bool {
         self.set_waiting(tid, Waiting::No);
         let under_way = self.thread(tid).calls_on().is_some_and(|calling| calling.via == via);
         if under_way {

@@ -1,6 +1,6 @@
 //! How a call ends: by a reply, by an error, by its peer's death.
 
-use super::{Arrival, Incoming, Received, Refusal, Room, Verdict, Via};
+use super::{Arrival, Incoming, LaneId, Received, Refusal, Room, Verdict};
 use crate::State;
 use crate::level::Level;
 use crate::thread::{Calling, Frame, Thread, Waiting};
@@ -68,7 +68,7 @@ impl State {
 
     /// The calls under way by a handle: whose, the level of its stack, and the lane of one that may
     /// not have been taken in yet. What a thread has called further out was, or it would not serve.
-    pub fn callers_by(&self, handle: u32) -> Vec<(Tid, usize, Option<Via>)> {
+    pub fn callers_by(&self, handle: u32) -> Vec<(Tid, usize, Option<LaneId>)> {
         let calls = |(tid, thread): (Tid, &Thread)| {
             let innermost = thread.stack.len().saturating_sub(1);
             let of = move |(level, frame): (usize, &Frame)| match frame {

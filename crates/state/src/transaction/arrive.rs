@@ -111,7 +111,8 @@ impl State {
         let (pid, uid) = self.peers.get(&arrival.peer).map_or((0, u32::MAX), |p| (p.pid, p.uid));
         let nested = arrival.chain.iter().find(|entry| entry.process == self.id.0);
         let named = nested.and_then(|entry| self.tokens.get(&entry.token)).copied();
-        let waiter = on.or(named).or_else(|| self.duties.attended.get(&arrival.via).copied());
+        let waiter =
+            on.or(named).or_else(|| self.dedicated_loopers.attended.get(&arrival.via).copied());
         let incoming = Incoming {
             buffer: room.buffer,
             peer: arrival.peer,

@@ -1,6 +1,6 @@
 //! How a transaction leaves.
 
-use super::{Departure, Refusal, Target, Via};
+use super::{Departure, LaneId, Refusal, Target};
 use crate::State;
 use crate::parcel::Sent;
 use crate::thread::{Calling, ExtendedError, Frame};
@@ -19,7 +19,7 @@ impl State {
         target: Target,
         flags: u32,
         sent: &Sent,
-    ) -> Result<Departure, (Refusal, Option<Via>)> {
+    ) -> Result<Departure, (Refusal, Option<LaneId>)> {
         let number = self.next_number();
         self.thread(tid).error = ExtendedError { id: number as u32, ..ExtendedError::default() };
         let mut departure = match target {
@@ -205,7 +205,7 @@ impl State {
         &mut self,
         tid: Tid,
         mut departure: Departure,
-        via: Via,
+        via: LaneId,
         token: u64,
         completion: Completion,
     ) {

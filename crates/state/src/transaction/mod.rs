@@ -8,12 +8,12 @@
 mod adopt;
 mod answer;
 mod arrive;
-mod berth;
 mod depart;
 mod plain;
 mod release;
+mod reserved_slot;
 
-pub use berth::{BERTH_BYTES, Berth};
+pub use reserved_slot::{ReservedSlot, SLOT_BYTES};
 
 use super::buffer::Offset;
 use super::work::Turn;
@@ -25,7 +25,7 @@ use rustix::io::Errno;
 
 /// A lane of a channel, seen from this process's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Via {
+pub struct LaneId {
     /// The channel.
     pub channel: ChannelId,
     /// The lane's number in it.
@@ -36,7 +36,7 @@ pub struct Via {
 #[derive(Clone, Debug)]
 pub struct Serving {
     /// Where the answer goes.
-    pub via: Via,
+    pub via: LaneId,
     /// Whose it is.
     pub peer: ProcessId,
     /// The answer may carry descriptors.
@@ -74,7 +74,7 @@ pub struct Incoming {
 
 /// What the program is told of a message in its receive buffer.
 #[derive(Clone, Copy, Debug)]
-pub struct Lying {
+pub struct BufferedMessage {
     /// Where.
     pub buffer: Offset,
     /// Bytes of data and of offsets.
@@ -127,7 +127,7 @@ pub struct Departure {
     /// What it will be in the lane.
     pub kind: Kind,
     /// The lane, if there is one already: a reply's, or one that turns round.
-    pub via: Option<Via>,
+    pub via: Option<LaneId>,
     /// What the broker has to translate.
     pub objects: Vec<Object>,
     /// The handle that is kept while the transaction is under way.
@@ -213,7 +213,7 @@ pub struct Room {
 #[derive(Clone, Debug)]
 pub struct Arrival<'a> {
     /// The channel and lane; the lane does not matter to a one-way transaction.
-    pub via: Via,
+    pub via: LaneId,
     /// Who sent it.
     pub peer: ProcessId,
     /// Its header.

@@ -56,7 +56,7 @@ impl State {
     /// BC_FREE_BUFFER: `Some` with the bytes to wipe, if the sender asked for that.
     pub fn free(&mut self, offset: Option<Offset>, address: u64) -> Option<(Offset, usize)> {
         // What another thread than its own frees, or what does not lie there.
-        offset.into_iter().for_each(|offset| self.seize_berth_at(offset));
+        offset.into_iter().for_each(|offset| self.take_over_slot_at(offset));
         let known = offset.and_then(|offset| Some((offset, self.contents.get(&offset)?)));
         let Some((offset, buffer)) = known else {
             self.complain(format!("BC_FREE_BUFFER u{address:016x} no match"));
@@ -74,7 +74,7 @@ impl State {
 
     /// The program has unmapped its receive buffer: what waits for room waits in vain.
     pub fn unmap(&mut self) {
-        self.seize_berths_of(None);
+        self.take_over_slots_of(None);
         self.buffers.unmap();
         self.made_room = true;
     }

@@ -1,8 +1,8 @@
 //! Plain messages that come to lie in the receive buffer: the uapi front end's.
 //!
 //! Room, copy and what the thread is told of itself are one hold of the state's lock. Nobody
-//! gathers meanwhile, so a cell that is entered or left then is so for good. What a thread on duty
-//! takes in lies in its berth, and needs none of it: see [`super::watch`].
+//! gathers meanwhile, so a cell that is entered or left then is so for good. What a thread on dedicated
+//! takes in lies in its slot, and needs none of it: see [`super::watch`].
 
 use super::serve::DATA_AT;
 use super::watch::Past;
@@ -15,11 +15,11 @@ use baton_abi::lane::Message;
 use baton_shm::mapping::View;
 use baton_state::buffer::Offset;
 use baton_state::thread::Waiting;
-use baton_state::transaction::{BERTH_BYTES, Lying};
+use baton_state::transaction::{BufferedMessage, SLOT_BYTES};
 use baton_state::work::Tid;
 
 /// What has come in, and whether the thread is to ask its program for one more looper.
-pub(crate) type Brought = (Lying, bool);
+pub(crate) type Brought = (BufferedMessage, bool);
 
 /// A message's way into the receive buffer, for a thread.
 pub(crate) struct Buffered<'a> {
@@ -39,8 +39,8 @@ impl<'a> Buffered<'a> {
         Buffered { tid, past: None, brought: None }
     }
 
-    /// For a thread on duty.
-    pub(super) fn of_duty(tid: Tid, past: &'a mut Past) -> Buffered<'a> {
+    /// For a thread on dedicated.
+    pub(super) fn of_dedicated(tid: Tid, past: &'a mut Past) -> Buffered<'a> {
         Buffered { tid, past: Some(past), brought: None }
     }
 
@@ -48,15 +48,15 @@ impl<'a> Buffered<'a> {
     fn take_past(&mut self, engine: &Engine, request: &Posted<'_>) -> Result<bool, ByState> {
         let (message, bytes) = (&request.message, request.message.data_bytes as usize);
         let past = self.past.as_ref().ok_or(ByState)?;
-        let (Some(standing), Some(berth)) = (&past.standing, &past.berth) else {
+        let (Some(standing), Some(slot)) = (&past.standing, &past.slot) else {
             return Err(ByState);
         };
-        if bytes > BERTH_BYTES || !berth.begin(NodeId(message.node)) {
+        if bytes > SLOT_BYTES || !slot.begin(NodeId(message.node)) {
             return Err(ByState);
         }
-        let buffer = berth.buffer;
+        let buffer = slot.buffer;
         if !request.begin(engine) {
-            if !berth.turn_back() {
+            if !slot.turn_back() {
                 let mut state = engine.lock();
                 state.give_plain_room_back(buffer);
                 engine.unlock(state);
@@ -67,7 +67,7 @@ impl<'a> Buffered<'a> {
         // The point of no return.
         standing.depart();
         View::copy(request.taken.lane.incoming(), DATA_AT, engine.memory.view(), buffer, bytes);
-        if !berth.lie() {
+        if !slot.lie() {
             engine.lock().lies_there(buffer);
         }
         self.brought = Some((lying_for(request, buffer), false));
@@ -142,13 +142,13 @@ impl Engine {
 
     /// Frees a buffer, if it is one of which nothing comes but room. False if not.
     pub(crate) fn free_room(&self, tid: Tid, buffer: Offset, address: u64) -> bool {
-        if self.free_berth(buffer) {
+        if self.free_slot_at(buffer) {
             return true;
         }
         let mut state = self.lock();
         let thread = state.threads.get(tid);
         let reads_on = thread.is_some_and(|thread| !thread.failed && thread.calls_on().is_none());
-        if reads_on && state.free_berth(buffer) {
+        if reads_on && state.free_slot_at(buffer) {
             return true;
         }
         if !reads_on || !state.frees_room_only(buffer) {
@@ -160,14 +160,14 @@ impl Engine {
     }
 }
 
-fn lying_for(request: &Posted<'_>, buffer: Offset) -> Lying {
+fn lying_for(request: &Posted<'_>, buffer: Offset) -> BufferedMessage {
     let &(pid, uid) = request.sender;
     // A caller that has left has no number any more.
     let sender = (if request.taken.lane.outbox().is_closed() { 0 } else { pid }, uid);
-    Lying { sender, ..lying(buffer, &request.message) }
+    BufferedMessage { sender, ..lying(buffer, &request.message) }
 }
 
-fn lying(buffer: Offset, message: &Message) -> Lying {
+fn lying(buffer: Offset, message: &Message) -> BufferedMessage {
     let (code, flags) = (message.code, message.flags);
-    Lying { buffer, sizes: (message.data_bytes as usize, 0), code, flags, sender: (0, 0) }
+    BufferedMessage { buffer, sizes: (message.data_bytes as usize, 0), code, flags, sender: (0, 0) }
 }

@@ -17,7 +17,7 @@ use baton_shm::mapping::View;
 use baton_state::State;
 use baton_state::buffer::allocation_bytes;
 use baton_state::thread::Waiting;
-use baton_state::transaction::Via;
+use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 use bytemuck::bytes_of;
 
@@ -213,7 +213,7 @@ impl Engine {
 
     /// A gate was shut just now. False if the call that was not made has failed meanwhile.
     #[cold]
-    fn turn_back(&self, cell: &Cell, via: Via) -> bool {
+    fn turn_back(&self, cell: &Cell, via: LaneId) -> bool {
         if cell.leave() {
             self.set_open(cell, false);
             return true;
@@ -256,7 +256,7 @@ impl Engine {
     }
 
     /// Remembers the way of a call that has been answered. The state has not changed since.
-    pub(crate) fn learn_route(&self, state: &mut State, tid: Tid, handle: u32, via: Via) {
+    pub(crate) fn learn_route(&self, state: &mut State, tid: Tid, handle: u32, via: LaneId) {
         let outermost = state.thread(tid).stack.is_empty();
         let reference = state.references.get(handle).filter(|reference| !reference.dead);
         let (Some(reference), Some(channel)) = (reference, self.channel(via.channel)) else {

@@ -6,7 +6,7 @@ use baton_shm::gate::{Pass, Way};
 use baton_shm::held::Held;
 use baton_shm::mapping::Mapping;
 use baton_state::thread::Calling;
-use baton_state::transaction::{Serving, Via};
+use baton_state::transaction::{LaneId, Serving};
 use baton_state::work::Tid;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -52,7 +52,7 @@ impl Slot {
 
 /// What was under way.
 #[derive(Debug)]
-pub(super) enum Errand {
+pub(super) enum Operation {
     Calling(Calling),
     Serving(Serving),
 }
@@ -73,7 +73,7 @@ impl Cell {
 
     /// What the thread begins from now on is on this lane.
     #[inline(always)]
-    pub fn come_to(&self, via: Via, peer: ProcessId) {
+    pub fn come_to(&self, via: LaneId, peer: ProcessId) {
         // Relaxed: `Pass::enter` releases them.
         self.channel.store(via.channel.0, Ordering::Relaxed);
         self.lane.store(via.lane, Ordering::Relaxed);
@@ -143,21 +143,28 @@ impl Cell {
     }
 
     /// With the state's lock held: what is under way, which is the state's from now on.
-    pub fn seize(&self) -> Option<Errand> {
+    pub fn seize(&self) -> Option<Operation> {
         let errand = self.pass.seize()?;
         let lane = self.lane.load(Ordering::Relaxed);
-        let via = Via { channel: ChannelId(self.channel.load(Ordering::Relaxed)), lane };
+        let via = LaneId { channel: ChannelId(self.channel.load(Ordering::Relaxed)), lane };
         let peer = ProcessId(self.peer.load(Ordering::Relaxed));
         let (handle, token) =
             (self.handle.load(Ordering::Relaxed), self.token.load(Ordering::Relaxed));
         Some(match errand {
             CALLING => {
                 let (owns_lane, dead) = (true, false);
-                Errand::Calling(Calling { via, peer, handle: Some(handle), token, owns_lane, dead })
+                Operation::Calling(Calling {
+                    via,
+                    peer,
+                    handle: Some(handle),
+                    token,
+                    owns_lane,
+                    dead,
+                })
             }
             _ => {
                 let chain = vec![ChainEntry { process: peer.0, token }];
-                Errand::Serving(Serving { via, peer, accepts_fds: handle != 0, chain })
+                Operation::Serving(Serving { via, peer, accepts_fds: handle != 0, chain })
             }
         })
     }
@@ -174,13 +181,13 @@ mod tests {
         let way = Way(&everybodys, &own);
         let known = way.epoch();
         let cell = Cell::new(1, None);
-        let via = Via { channel: ChannelId(1), lane: 2 };
+        let via = LaneId { channel: ChannelId(1), lane: 2 };
         own.shut();
         cell.come_to(via, ProcessId(3));
         assert!(!cell.begin_call((way, known), 4, 5));
         let seized = cell.seize();
         assert!(
-            matches!(&seized, Some(Errand::Calling(calling))
+            matches!(&seized, Some(Operation::Calling(calling))
                 if (calling.via, calling.token) == (via, 5)),
             "{seized:?}"
         );

@@ -11,7 +11,7 @@
 //! the frame on its thread's stack that it would have been. From then on it is the long way's.
 //!
 //! What concerns one peer alone (its channels, its references, its death) shuts the gates of that
-//! peer's channels, and leaves what threads know of others as it is ([`Engine::gather_with`]): any
+//! peer's channels, and leaves what threads know of others as it is ([`Engine::revoke_with`]): any
 //! process can cause such a thing as often as it likes.
 //!
 //! **Invariant**: a transaction is known to the state, or to exactly one [`Cell`], until it
@@ -20,26 +20,26 @@
 mod buffered;
 mod call;
 mod cell;
-mod desk;
-mod dwell;
-mod inline;
+mod copied_payload;
+mod lane_cache;
 mod local;
 mod own_lane;
-mod seat;
-mod seats;
+mod pinned;
+mod route_cache;
 mod serve;
+mod uapi_thread;
 mod watch;
 
 pub(crate) use buffered::{Brought, Buffered};
 
 pub(crate) use call::{Outcome, Plain};
-pub(crate) use desk::{Attended, Subject};
-pub(crate) use dwell::Dwelling;
-pub(crate) use inline::Inline;
+pub(crate) use copied_payload::CopiedPayload;
+pub(crate) use lane_cache::LaneCache;
 pub(crate) use local::while_serving;
-pub(crate) use seat::Seat;
-pub(crate) use seats::Seats;
+pub(crate) use pinned::PinnedLooper;
+pub(crate) use route_cache::RouteCache;
 pub(crate) use serve::{Answered, Posted, Served, Server, Taken, Warm};
+pub(crate) use uapi_thread::{Attended, Subject};
 
 use crate::channel::Channel;
 use crate::engine::Engine;
@@ -49,7 +49,7 @@ use baton_shm::gate::{Gate, Way};
 use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
 use baton_state::State;
-use cell::{Cell, Errand, Slot};
+use cell::{Cell, Operation, Slot};
 use std::sync::Weak;
 
 /// Most bytes of data that the fast path carries.
@@ -93,28 +93,28 @@ impl Engine {
     /// before the state looks at other threads' calls, or changes what calls were checked by.
     pub(crate) fn gather(&self, state: &mut State) {
         self.fast.gate.shut();
-        self.seize_if(state, |_| true);
-        state.seize_berths_of(None);
+        self.take_over_if(state, |_| true);
+        state.take_over_slots_of(None);
     }
 
     /// The same of what is under way with one peer, before the state changes what calls from it or
     /// to it were checked by.
-    pub(crate) fn gather_with(&self, state: &mut State, peer: ProcessId) {
+    pub(crate) fn revoke_with(&self, state: &mut State, peer: ProcessId) {
         self.shut_ways_with(peer);
-        self.seize_if(state, |cell| cell.is_with(peer));
-        state.seize_berths_of(Some(peer));
+        self.take_over_if(state, |cell| cell.is_with(peer));
+        state.take_over_slots_of(Some(peer));
     }
 
     /// Makes calls of ours known to the state that have led to one with these callers. They wait:
     /// none begins meanwhile that could have.
-    pub(crate) fn gather_callers(&self, state: &mut State, chain: &[ChainEntry]) {
+    pub(crate) fn revoke_callers(&self, state: &mut State, chain: &[ChainEntry]) {
         let ours = || chain.iter().filter(|entry| entry.process == self.identity.process.0);
         if ours().next().is_some() {
-            self.seize_if(state, |cell| cell.has_given(ours().map(|entry| entry.token)));
+            self.take_over_if(state, |cell| cell.has_given(ours().map(|entry| entry.token)));
         }
     }
 
-    fn seize_if(&self, state: &mut State, concerned: impl Fn(&Cell) -> bool) {
+    fn take_over_if(&self, state: &mut State, concerned: impl Fn(&Cell) -> bool) {
         let mut cells = self.fast.cells.lock();
         cells.retain(|cell| match cell.upgrade() {
             Some(cell) => {
@@ -145,7 +145,7 @@ impl Engine {
     }
 
     /// Makes what the calling thread has under way known to the state.
-    pub(crate) fn gather_own(&self, state: &mut State) {
+    pub(crate) fn take_over_own(&self, state: &mut State) {
         if let Some(cell) = self.own_cell() {
             self.seize(state, &cell);
         }
@@ -153,8 +153,8 @@ impl Engine {
 
     fn seize(&self, state: &mut State, cell: &Cell) {
         match cell.seize() {
-            Some(Errand::Calling(calling)) => state.adopt_call(cell.tid, calling),
-            Some(Errand::Serving(serving)) => state.adopt_service(cell.tid, serving),
+            Some(Operation::Calling(calling)) => state.adopt_call(cell.tid, calling),
+            Some(Operation::Serving(serving)) => state.adopt_service(cell.tid, serving),
             None => return,
         }
         // The state counts it before the thread does no more.

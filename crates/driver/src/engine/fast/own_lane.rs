@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::engine::manner::Manners;
 use baton_abi::control::ProcessId;
 use baton_shm::gate::{Gate, Way};
-use baton_state::transaction::Via;
+use baton_state::transaction::LaneId;
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
@@ -33,7 +33,7 @@ pub(super) struct OwnLane {
     at: NonNull<Channel>,
     /// The channel's.
     gate: Arc<Gate>,
-    via: Via,
+    via: LaneId,
     /// Its areas, of the channel's memory.
     areas: Lane<'static>,
     /// Who is at the other end.
@@ -69,7 +69,7 @@ impl OwnLane {
     }
 
     /// Which it is.
-    pub fn via(&self) -> Via {
+    pub fn via(&self) -> LaneId {
         self.via
     }
 
@@ -95,7 +95,7 @@ impl OwnLane {
         number: u32,
         (handle, token): (u32, u64),
     ) -> Option<Inside<'a>> {
-        cell.come_to(Via { channel: self.via.channel, lane: number }, self.peer);
+        cell.come_to(LaneId { channel: self.via.channel, lane: number }, self.peer);
         let entered = cell.begin_call((self.way(engine), self.epoch.get()), handle, token);
         // Not `then_some`: one that is dropped comes out, and what a keeper has made of the call is
         // lost.
@@ -119,7 +119,7 @@ impl Inside<'_> {
     pub fn channel(&self) -> (&Channel, Lane<'_>) {
         // SAFETY: at the epoch by which it has entered the engine had the channel on its lists. Off
         // them it keeps it until no cell says that its thread is inside for this channel
-        // (`Engine::bury`), and nobody enters by that epoch any more.
+        // (`Engine::reclaim`), and nobody enters by that epoch any more.
         (unsafe { self.lane.at.as_ref() }, self.lane.areas)
     }
 

@@ -8,7 +8,7 @@ use baton_abi::uapi::TF_ACCEPT_FDS;
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
-use baton_state::transaction::Via;
+use baton_state::transaction::LaneId;
 use std::sync::Arc;
 
 /// The channels at which loopers look.
@@ -64,7 +64,7 @@ pub(crate) struct Taken<'a> {
     pub(super) cell: &'a Cell,
     pub(super) channel: &'a Channel,
     pub(super) lane: Lane<'a>,
-    pub(super) via: Via,
+    pub(super) via: LaneId,
 }
 
 /// What became of an answer.
@@ -104,7 +104,7 @@ impl Posted<'_> {
 
 impl Engine {
     #[cold]
-    fn has_lost_caller(&self, channel: &Channel, via: Via) {
+    fn has_lost_caller(&self, channel: &Channel, via: LaneId) {
         channel.repay(via.lane);
         let mut state = self.lock();
         self.caller_has_left(&mut state, tid(), via);

@@ -1,7 +1,7 @@
 //! A looper of the uapi front end that attends a real-time caller's lane, on the fast path.
 //!
 //! From its second transaction on it takes no lock, which ordinary threads may hold for what
-//! strangers cause: what it takes in lies in its [`Berth`], and what others change of it, its
+//! strangers cause: what it takes in lies in its [`ReservedSlot`], and what others change of it, its
 //! [`Standing`] says. It is then *past* the state, until it has news or its program wants anything
 //! else of the device: [`Engine::settle`].
 //!
@@ -9,10 +9,10 @@
 //! does, but for one whose transaction has been seized, which finds that with its answer.
 
 use super::cell::Cell;
-use super::desk::{Attended, Subject};
-use super::{Buffered, Seat, Taken};
+use super::uapi_thread::{Attended, Subject};
+use super::{Buffered, LaneCache, Taken};
 use crate::engine::Engine;
-use crate::engine::duty::Duty;
+use crate::engine::dedicated::DedicatedLooper;
 use crate::user::Source;
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
@@ -21,22 +21,22 @@ use baton_shm::sync::Ordering;
 use baton_state::State;
 use baton_state::buffer::Offset;
 use baton_state::thread::Waiting;
-use baton_state::transaction::{Berth, Incoming, Via};
+use baton_state::transaction::{Incoming, LaneId, ReservedSlot};
 use baton_state::work::Tid;
 use std::sync::Arc;
 
 /// The lane, and what the thread knows of its client.
 pub(super) struct Watch {
-    duty: Arc<Duty>,
-    seat: Seat<Subject>,
+    dedicated: Arc<DedicatedLooper>,
+    seat: LaneCache<Subject>,
     past: Past,
 }
 
 /// What the thread has of the state's.
 pub(super) struct Past {
-    via: Via,
+    via: LaneId,
     /// Where its next message lies, if that is set aside.
-    pub berth: Option<Arc<Berth>>,
+    pub slot: Option<Arc<ReservedSlot>>,
     /// It is past the state: there it hears of news.
     pub standing: Option<Arc<Standing>>,
     /// It has sent something since, of which the state does not know.
@@ -44,15 +44,15 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Goes past the state, if nothing is to be asked there, once there is a berth.
+    /// Goes past the state, if nothing is to be asked there, once there is a slot.
     pub fn begin(&mut self, engine: &Engine, state: &mut State, tid: Tid) {
-        self.berth.take_if(|berth| berth.is_gone());
+        self.slot.take_if(|slot| slot.is_gone());
         // What waits for room gets it first.
-        if self.berth.is_none() && !engine.any_full.load(Ordering::Relaxed) {
+        if self.slot.is_none() && !engine.any_full.load(Ordering::Relaxed) {
             let peer = engine.channel(self.via.channel).map(|channel| channel.peer);
-            self.berth = peer.and_then(|peer| state.set_berth_aside(tid, peer));
+            self.slot = peer.and_then(|peer| state.reserve_slot(tid, peer));
         }
-        self.standing = match &self.berth {
+        self.standing = match &self.slot {
             Some(_) => state.go_past(tid, self.via),
             None => None,
         };
@@ -77,17 +77,17 @@ impl Past {
 
 impl Watch {
     /// At a lane that the thread attends already.
-    pub fn new(engine: &Engine, via: Via) -> Option<Watch> {
-        let past = Past { via, berth: None, standing: None, has_sent: false };
-        Some(Watch { duty: engine.duty(via)?, seat: Seat::new(), past })
+    pub fn new(engine: &Engine, via: LaneId) -> Option<Watch> {
+        let past = Past { via, slot: None, standing: None, has_sent: false };
+        Some(Watch { dedicated: engine.dedicated(via)?, seat: LaneCache::new(), past })
     }
 
     /// Which lane.
-    pub fn via(&self) -> Via {
+    pub fn via(&self) -> LaneId {
         self.past.via
     }
 
-    /// See [`Seat::learn`].
+    /// See [`LaneCache::learn`].
     pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, subject: Subject) {
         self.seat.learn(engine, state, incoming, subject);
     }
@@ -99,8 +99,8 @@ impl Watch {
 
     /// What it has taken in last.
     pub fn taken(&self) -> Option<Taken<'_>> {
-        let lane = self.duty.areas().ok()?;
-        Some(Taken { cell: self.cell()?, channel: &self.duty.channel, lane, via: self.via() })
+        let lane = self.dedicated.areas().ok()?;
+        Some(Taken { cell: self.cell()?, channel: &self.dedicated.channel, lane, via: self.via() })
     }
 
     /// Whether the thread is past the state.
@@ -117,48 +117,48 @@ impl Watch {
         }
     }
 
-    /// Frees what lies in the thread's berth. False if that is another buffer, or the state's to
+    /// Frees what lies in the thread's slot. False if that is another buffer, or the state's to
     /// do.
     #[inline]
     pub fn free(&self, buffer: Offset) -> bool {
-        let own = self.past.berth.as_ref().filter(|berth| berth.buffer == buffer);
-        self.is_past() && own.is_some_and(|berth| berth.end())
+        let own = self.past.slot.as_ref().filter(|slot| slot.buffer == buffer);
+        self.is_past() && own.is_some_and(|slot| slot.end())
     }
 }
 
 impl Engine {
     /// Waits for a transaction of the one shape on the lane.
     pub(super) fn attend_watch(&self, tid: Tid, watch: &mut Watch) -> Attended {
-        let Watch { duty, seat, past } = watch;
-        let Ok(areas) = duty.areas() else { return Attended::No };
-        let wanted = self.is_closed() || duty.is_over() || duty.is_news();
-        let may_wait = !wanted && !seat.is_stale(self, &duty.channel);
+        let Watch { dedicated, seat, past } = watch;
+        let Ok(areas) = dedicated.areas() else { return Attended::No };
+        let wanted = self.is_closed() || dedicated.is_over() || dedicated.is_news();
+        let may_wait = !wanted && !seat.is_stale(self, &dedicated.channel);
         let arrived = may_wait && past.standing.as_ref().is_some_and(|standing| standing.arrive());
         if !arrived {
             let mut state = self.lock();
             past.end(&mut state, tid);
-            if state.attends(tid) != Some(duty.via()) {
+            if state.attends(tid) != Some(dedicated.via()) {
                 return Attended::Over;
             }
             if !may_wait || !state.is_free(tid) {
                 return Attended::No;
             }
-            state.set_waiting(tid, Waiting::Lane(duty.via()));
+            state.set_waiting(tid, Waiting::Lane(dedicated.via()));
         }
         let seen = match areas.inbox().look() {
             Seen::Nothing => {
                 let standing = past.standing.as_ref();
                 let has_news = || standing.is_some_and(|standing| standing.has_news());
                 let seen = areas.inbox().wait_unless(None, has_news);
-                self.stay_with_caller(duty);
+                self.stay_with_caller(dedicated);
                 seen
             }
             seen => Ok(seen),
         };
         if seen == Ok(Seen::Message) {
-            let mut receiver = Buffered::of_duty(tid, past);
-            let lane = duty.lane as usize;
-            let taken = seat.take(self, &duty.channel, lane, &mut receiver);
+            let mut receiver = Buffered::of_dedicated(tid, past);
+            let lane = dedicated.lane as usize;
+            let taken = seat.take(self, &dedicated.channel, lane, &mut receiver);
             if let Some((brought, (_, subject))) = receiver.brought.zip(taken) {
                 return Attended::Told(brought, *subject);
             }

@@ -1,6 +1,6 @@
 //! Loopers of real-time callers: each waits on one lane alone, at its caller's priority.
 //!
-//! The broker tells of such a lane, the front end provides a thread, and that is on *duty* there:
+//! The broker tells of such a lane, the front end provides a thread, and that is on *dedicated* there:
 //!
 //! ```text
 //!   register   the broker gives the thread the caller's rank, unless it has: see `spare`
@@ -15,7 +15,7 @@
 //! It may have to wait for a looper of the pool that serves the lane, which would never run below
 //! it on its processor. Such a wait is a short sleep.
 //!
-//! **Invariant**: a lane is attended while a thread is on duty there, and at no other time.
+//! **Invariant**: a lane is attended while a thread is on dedicated there, and at no other time.
 
 use super::accept::Among;
 use super::manner::Manners;
@@ -28,15 +28,15 @@ use baton_shm::lock::{Guard, Lock};
 use baton_shm::mailbox::Seen;
 use baton_state::State;
 use baton_state::thread::Waiting;
-use baton_state::transaction::Via;
+use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Starts a thread for a duty, or for [`Engine::await_lane`]: the front end's part.
-type Provider = Box<dyn Fn(Option<Arc<Duty>>) + Send + Sync>;
+/// Starts a thread for a dedicated, or for [`Engine::await_lane`]: the front end's part.
+type Provider = Box<dyn Fn(Option<Arc<DedicatedLooper>>) + Send + Sync>;
 
 /// How long a looper leaves its processor to one that is taking something in from its lane.
 const PAUSE: Duration = Duration::from_micros(100);
@@ -46,26 +46,26 @@ const BORROWED: &str = ". They lend it while they wait; what a looper calls, or 
     by the raw interface, \
     is done as by an ordinary thread";
 
-/// All duties of the process.
+/// All dedicated_loopers of the process.
 #[derive(Default)]
-pub(super) struct Duties {
+pub(super) struct DedicatedLoopers {
     provider: OnceLock<Provider>,
-    all: Lock<Vec<Arc<Duty>>>,
+    all: Lock<Vec<Arc<DedicatedLooper>>>,
     /// It has been said that loopers do not get their priority.
     has_warned: AtomicBool,
     /// It has been said that the pool serves real-time callers too.
     pub(super) has_told_of_pool: AtomicBool,
 }
 
-impl std::fmt::Debug for Duties {
+impl std::fmt::Debug for DedicatedLoopers {
     fn fmt(&self, form: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        form.debug_struct("Duties").field("all", &self.all).finish_non_exhaustive()
+        form.debug_struct("DedicatedLoopers").field("all", &self.all).finish_non_exhaustive()
     }
 }
 
 /// One lane that is to have a looper of its own.
 #[derive(Debug)]
-pub(crate) struct Duty {
+pub(crate) struct DedicatedLooper {
     /// Whose it is.
     pub channel: Arc<Channel>,
     /// Which lane.
@@ -80,9 +80,9 @@ pub(crate) struct Duty {
     borrows: AtomicBool,
 }
 
-impl Duty {
+impl DedicatedLooper {
     /// Where it is.
-    pub fn via(&self) -> Via {
+    pub fn via(&self) -> LaneId {
         self.channel.via(self.lane as usize)
     }
 
@@ -126,52 +126,57 @@ impl Duty {
 }
 
 impl Engine {
-    /// From now on `provider` is asked for a thread for each duty, for those that wait for one, and
+    /// From now on `provider` is asked for a thread for each dedicated, for those that wait for one, and
     /// for one to wait.
-    pub(crate) fn provide(&self, provider: impl Fn(Option<Arc<Duty>>) + Send + Sync + 'static) {
-        if self.duties.provider.set(Box::new(provider)).is_ok() {
+    pub(crate) fn provide(
+        &self,
+        provider: impl Fn(Option<Arc<DedicatedLooper>>) + Send + Sync + 'static,
+    ) {
+        if self.dedicated_loopers.provider.set(Box::new(provider)).is_ok() {
             self.publish_lane_loopers(&self.lock());
-            let waiting = self.duties.all.lock().clone();
+            let waiting = self.dedicated_loopers.all.lock().clone();
             self.take_offers_back(&waiting);
-            waiting.into_iter().for_each(|duty| self.give(duty));
-            self.provide_spare();
+            waiting.into_iter().for_each(|dedicated| self.give(dedicated));
+            self.provide_standby();
         }
     }
 
     /// Asks for a thread that waits for a lane.
-    pub(crate) fn provide_spare(&self) {
-        self.duties.provider.get().into_iter().for_each(|provider| provider(None));
+    pub(crate) fn provide_standby(&self) {
+        self.dedicated_loopers.provider.get().into_iter().for_each(|provider| provider(None));
     }
 
     /// Whether lanes get loopers that the front end starts.
     pub(super) fn provides_loopers(&self) -> bool {
-        self.duties.provider.get().is_some()
+        self.dedicated_loopers.provider.get().is_some()
     }
 
-    fn give(&self, duty: Arc<Duty>) {
-        let Some(provider) = self.duties.provider.get() else { return self.offer(&duty) };
-        if !duty.is_given.swap(true, Ordering::AcqRel) {
-            provider(Some(duty));
+    fn give(&self, dedicated: Arc<DedicatedLooper>) {
+        let Some(provider) = self.dedicated_loopers.provider.get() else {
+            return self.offer(&dedicated);
+        };
+        if !dedicated.is_given.swap(true, Ordering::AcqRel) {
+            provider(Some(dedicated));
         }
     }
 
-    /// The duty at a lane.
-    pub(in crate::engine) fn duty(&self, via: Via) -> Option<Arc<Duty>> {
-        self.duties.all.lock().iter().find(|duty| duty.via() == via).cloned()
+    /// The dedicated at a lane.
+    pub(in crate::engine) fn dedicated(&self, via: LaneId) -> Option<Arc<DedicatedLooper>> {
+        self.dedicated_loopers.all.lock().iter().find(|dedicated| dedicated.via() == via).cloned()
     }
 
     /// The broker says that a lane is a real-time caller's, and who attends it if somebody has
     /// waited for that.
-    pub(super) fn begin_duty(&self, id: ChannelId, lane: u32, looper: Tid) {
+    pub(super) fn begin_dedicated(&self, id: ChannelId, lane: u32, looper: Tid) {
         let channel = self.channel(id).filter(|channel| channel.end == End::Server);
         let Some(channel) = channel.filter(|_| (lane as usize) < LANES) else { return };
         let via = channel.via(lane as usize);
-        let duty = {
-            let mut all = self.duties.all.lock();
-            if let Some(duty) = all.iter().find(|duty| duty.via() == via) {
-                return duty.tell(&duty.is_news);
+        let dedicated = {
+            let mut all = self.dedicated_loopers.all.lock();
+            if let Some(dedicated) = all.iter().find(|dedicated| dedicated.via() == via) {
+                return dedicated.tell(&dedicated.is_news);
             }
-            let duty = Arc::new(Duty {
+            let dedicated = Arc::new(DedicatedLooper {
                 channel,
                 lane,
                 is_given: AtomicBool::new(looper != 0),
@@ -179,46 +184,47 @@ impl Engine {
                 is_news: AtomicBool::new(true),
                 borrows: AtomicBool::new(false),
             });
-            all.push(Arc::clone(&duty));
-            duty
+            all.push(Arc::clone(&dedicated));
+            dedicated
         };
-        if !self.give_to_spare(&duty, looper) {
-            duty.is_given.store(false, Ordering::Release);
-            self.give(duty);
+        if !self.give_to_standby(&dedicated, looper) {
+            dedicated.is_given.store(false, Ordering::Release);
+            self.give(dedicated);
         }
     }
 
     /// Lanes of a channel, or one of them, are like others again.
-    pub(super) fn end_duties(&self, channel: ChannelId, lane: Option<u32>) {
-        self.duties.all.lock().retain(|duty| {
-            let ends = duty.via().channel == channel && lane.is_none_or(|lane| lane == duty.lane);
+    pub(super) fn end_dedicated(&self, channel: ChannelId, lane: Option<u32>) {
+        self.dedicated_loopers.all.lock().retain(|dedicated| {
+            let ends = dedicated.via().channel == channel
+                && lane.is_none_or(|lane| lane == dedicated.lane);
             if ends {
-                duty.tell(&duty.is_over);
+                dedicated.tell(&dedicated.is_over);
             }
             !ends
         });
     }
 
     /// The calling thread, at its caller's rank, alone takes what comes on the lane from now on.
-    /// What has come before is its own or somebody's. `None` if the duty is over; else what it
-    /// keeps until [`Engine::leave_duty`].
-    pub(crate) fn attend_lane<'a>(&self, duty: &'a Duty) -> Option<Guard<'a, ()>> {
-        let (areas, tid) = (duty.areas().ok()?, tid());
+    /// What has come before is its own or somebody's. `None` if the dedicated is over; else what it
+    /// keeps until [`Engine::leave_dedicated`].
+    pub(crate) fn attend_lane<'a>(&self, dedicated: &'a DedicatedLooper) -> Option<Guard<'a, ()>> {
+        let (areas, tid) = (dedicated.areas().ok()?, tid());
         thread_settles();
-        self.keep_lane(&duty.channel, duty.lane);
-        self.register(duty);
+        self.keep_lane(&dedicated.channel, dedicated.lane);
+        self.register(dedicated);
         // The lane's last looper may not have left yet.
-        let seat = duty.channel.seat(duty.lane);
-        duty.borrow();
+        let seat = dedicated.channel.seat(dedicated.lane);
+        dedicated.borrow();
         let mut state = self.lock();
-        state.attend(duty.via(), tid);
-        while !duty.channel.attend(areas, duty.lane) {
-            if duty.is_over() || self.is_closed() {
-                state.leave_lane(duty.via());
+        state.attend(dedicated.via(), tid);
+        while !dedicated.channel.attend(areas, dedicated.lane) {
+            if dedicated.is_over() || self.is_closed() {
+                state.leave_lane(dedicated.via());
                 self.unlock(state);
                 return None;
             }
-            state = self.accept_own(state, duty);
+            state = self.accept_own(state, dedicated);
             self.unlock(state);
             std::thread::sleep(PAUSE);
             state = self.lock();
@@ -227,24 +233,24 @@ impl Engine {
         Some(seat)
     }
 
-    /// Tells the broker who is on duty, if it is to know.
-    pub(super) fn register(&self, duty: &Duty) {
-        if !duty.is_news.swap(false, Ordering::AcqRel) {
+    /// Tells the broker who is on dedicated, if it is to know.
+    pub(super) fn register(&self, dedicated: &DedicatedLooper) {
+        if !dedicated.is_news.swap(false, Ordering::AcqRel) {
             return;
         }
-        let Via { channel, lane } = duty.via();
+        let LaneId { channel, lane } = dedicated.via();
         let registered = self.broker.ask(&Request::RealTimeLooper { channel, lane, tid: tid() });
         thread::rank_again();
         let refused = registered == Err(Errno::PERM);
         // A thread of the program's goes where one that borrows must not stay.
-        let borrows = refused && self.duties.provider.get().is_some();
-        duty.borrows.store(borrows, Ordering::Relaxed);
+        let borrows = refused && self.dedicated_loopers.provider.get().is_some();
+        dedicated.borrows.store(borrows, Ordering::Relaxed);
         if borrows {
-            duty.channel.borrow(lane);
+            dedicated.channel.borrow(lane);
         } else {
-            duty.channel.borrow_no_more(lane);
+            dedicated.channel.borrow_no_more(lane);
         }
-        if refused && !self.duties.has_warned.swap(true, Ordering::Relaxed) {
+        if refused && !self.dedicated_loopers.has_warned.swap(true, Ordering::Relaxed) {
             let rest = if borrows { BORROWED } else { "" };
             tracing::warn!(target: "binder", "{}: real-time callers have loopers of their own, but \
                 not their \
@@ -252,62 +258,72 @@ impl Engine {
         }
     }
 
-    /// Waits until there is something for the thread on duty that `serve`, which takes in what has
-    /// been posted, leaves to the state. `None` once the duty is over.
-    pub(crate) fn await_duty<'a>(
+    /// Waits until there is something for the thread on dedicated that `serve`, which takes in what has
+    /// been posted, leaves to the state. `None` once the dedicated is over.
+    pub(crate) fn await_dedicated<'a>(
         &'a self,
         mut state: Guard<'a, State>,
-        duty: &Duty,
+        dedicated: &DedicatedLooper,
         mut serve: impl FnMut() -> bool,
     ) -> Option<Guard<'a, State>> {
-        let (areas, tid) = (duty.areas().ok()?, tid());
+        let (areas, tid) = (dedicated.areas().ok()?, tid());
         loop {
-            state = self.accept_own(state, duty);
+            state = self.accept_own(state, dedicated);
             if state.has_work(tid, false) {
                 return Some(state);
             }
-            if duty.is_over() || self.is_closed() {
+            if dedicated.is_over() || self.is_closed() {
                 return None;
             }
             // Whoever has something for the thread nudges it from now on.
-            state.set_waiting(tid, Waiting::Lane(duty.via()));
+            state.set_waiting(tid, Waiting::Lane(dedicated.via()));
             self.unlock(state);
-            self.register(duty);
-            self.serve_lane(duty, areas, &mut serve);
+            self.register(dedicated);
+            self.serve_lane(dedicated, areas, &mut serve);
             state = self.lock();
             state.set_waiting(tid, Waiting::No);
         }
     }
 
     #[inline]
-    fn wait_on_duty(&self, duty: &Duty, areas: Lane<'_>, manners: &Manners) -> Seen {
-        manners.next(self, &duty.channel, duty.lane);
-        if self.lets_by(manners, &duty.channel, duty.lane, || areas.arrived()) {
+    fn wait_dedicated(
+        &self,
+        dedicated: &DedicatedLooper,
+        areas: Lane<'_>,
+        manners: &Manners,
+    ) -> Seen {
+        manners.next(self, &dedicated.channel, dedicated.lane);
+        if self.lets_by(manners, &dedicated.channel, dedicated.lane, || areas.arrived()) {
             return Seen::Message;
         }
         manners.sleep();
         let seen = areas.inbox().wait(None).unwrap_or(Seen::Nothing);
-        self.stay_with_caller(duty);
-        duty.channel.show_processor();
+        self.stay_with_caller(dedicated);
+        dedicated.channel.show_processor();
         seen
     }
 
     #[inline]
-    fn serve_lane(&self, duty: &Duty, areas: Lane<'_>, serve: &mut impl FnMut() -> bool) {
+    fn serve_lane(
+        &self,
+        dedicated: &DedicatedLooper,
+        areas: Lane<'_>,
+        serve: &mut impl FnMut() -> bool,
+    ) {
         let manners = Manners::new();
         loop {
             let seen = match areas.inbox().look() {
-                Seen::Nothing => self.wait_on_duty(duty, areas, &manners),
+                Seen::Nothing => self.wait_dedicated(dedicated, areas, &manners),
                 seen => seen,
             };
-            duty.borrow();
+            dedicated.borrow();
             let goes_on = match seen {
                 Seen::Message => serve(),
                 Seen::Nudge => false,
                 Seen::Nothing => true,
             };
             // A caller that is always there first hides every nudge behind its calls.
-            if !goes_on || duty.is_over() || duty.is_news.load(Ordering::Relaxed) {
+            if !goes_on || dedicated.is_over() || dedicated.is_news.load(Ordering::Relaxed) {
                 return;
             }
         }
@@ -317,19 +333,19 @@ impl Engine {
     pub(super) fn accept_own<'a>(
         &'a self,
         mut state: Guard<'a, State>,
-        duty: &Duty,
+        dedicated: &DedicatedLooper,
     ) -> Guard<'a, State> {
-        let channel = &*duty.channel;
-        let Ok(areas) = duty.areas() else { return state };
+        let channel = &*dedicated.channel;
+        let Ok(areas) = dedicated.areas() else { return state };
         if areas.inbox().is_empty() || channel.ends().dead {
             return state;
         }
-        duty.borrow();
-        if self.accept_attended(&mut state, channel, duty.lane as usize).is_some() {
+        dedicated.borrow();
+        if self.accept_attended(&mut state, channel, dedicated.lane as usize).is_some() {
             // What allows it has not come. After everything that was caused before, it never will.
             self.unlock(state);
             state = self.pass_barrier();
-            if self.accept_attended(&mut state, channel, duty.lane as usize).is_some() {
+            if self.accept_attended(&mut state, channel, dedicated.lane as usize).is_some() {
                 self.end_channel(&mut state, channel, "a call without a grant");
             }
         }
@@ -342,16 +358,21 @@ impl Engine {
         state
     }
 
-    /// The thread's duty is over: what has come meanwhile is the pool's.
-    pub(crate) fn leave_duty(&self, duty: &Duty, tid: Tid, seat: Guard<'_, ()>) {
+    /// The thread's dedicated is over: what has come meanwhile is the pool's.
+    pub(crate) fn leave_dedicated(
+        &self,
+        dedicated: &DedicatedLooper,
+        tid: Tid,
+        seat: Guard<'_, ()>,
+    ) {
         let mut state = self.lock();
-        state.leave_lane(duty.via());
-        if let Ok(areas) = duty.areas() {
-            duty.channel.leave_lane(areas, duty.lane);
-            self.warm_up(&duty.channel);
+        state.leave_lane(dedicated.via());
+        if let Ok(areas) = dedicated.areas() {
+            dedicated.channel.leave_lane(areas, dedicated.lane);
+            self.warm_up(&dedicated.channel);
         }
-        duty.channel.borrow_no_more(duty.lane);
-        duty.channel.release_lane(duty.lane);
+        dedicated.channel.borrow_no_more(dedicated.lane);
+        dedicated.channel.release_lane(dedicated.lane);
         drop(seat);
         // What waits for an event still does; the next look finds it.
         self.accept(&mut state, Among::Watched);

@@ -21,7 +21,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// What an engine has said and done about it.
 #[derive(Debug, Default)]
-pub(super) struct Residence {
+pub(super) struct Mlock {
     is_settled: AtomicBool,
     has_warned: AtomicBool,
 }
@@ -49,7 +49,7 @@ impl Engine {
     pub(super) fn keep_lane(&self, channel: &Channel, lane: u32) {
         let kept = channel.keep_lane(lane as usize).and_then(|()| self.settle_pages());
         if let Err(errno) = kept
-            && !self.residence.has_warned.swap(true, Ordering::Relaxed)
+            && !self.mlock.has_warned.swap(true, Ordering::Relaxed)
         {
             tracing::warn!(target: "binder", "{}: memory of real-time callers' lanes may be paged \
                 out ({errno}): \
@@ -60,7 +60,7 @@ impl Engine {
     /// The engine's own pages, at the first such lane.
     fn settle_pages(&self) -> Result<(), Errno> {
         let bytes = self.lock().buffers.bytes().min(BUFFER_BYTES);
-        if bytes == 0 || self.residence.is_settled.swap(true, Ordering::Relaxed) {
+        if bytes == 0 || self.mlock.is_settled.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         self.front.view().keep(0, FRONT_BYTES)?;

@@ -22,7 +22,7 @@ const SHORT_BYTES: usize = 32;
 const LEAST_BYTES: usize = 128;
 
 /// One payload.
-pub(crate) struct Inline {
+pub(crate) struct CopiedPayload {
     short: [u8; SHORT_BYTES],
     /// Where it does not fit there.
     long: Option<Spare>,
@@ -38,12 +38,12 @@ pub(crate) struct Inline {
 /// It goes back to the others when it is dropped, and is empty only then.
 struct Spare(Long);
 
-impl Inline {
+impl CopiedPayload {
     /// An empty one, to be filled.
     #[inline]
-    pub fn new() -> Inline {
+    pub fn new() -> CopiedPayload {
         let (short, long) = ([0; SHORT_BYTES], None);
-        Inline { short, long, bytes: 0, code: 0, flags: 0, sender: (0, 0) }
+        CopiedPayload { short, long, bytes: 0, code: 0, flags: 0, sender: (0, 0) }
     }
 
     /// Copies a plain message's data from where it lies in a lane.
@@ -68,7 +68,7 @@ impl Inline {
     }
 }
 
-impl Receiver for Inline {
+impl Receiver for CopiedPayload {
     #[inline(always)]
     fn take_answer(&mut self, _: &Engine, answer: &Plain<'_>) -> bool {
         let is_ours = answer.leave();

@@ -19,7 +19,7 @@
 //! 0036](../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
 
 use super::Receiver;
-use super::seats::{Client, Known};
+use super::route_cache::{Client, Known};
 use super::serve::{Posted, Taken};
 use crate::clock::now_ns;
 use crate::engine::Engine;
@@ -32,7 +32,7 @@ use baton_shm::sync::Ordering;
 use std::cell::Cell;
 
 /// A lane at which the calling looper dwells until this is dropped.
-pub(crate) struct Dwelling<'a, T> {
+pub(crate) struct PinnedLooper<'a, T> {
     engine: &'a Engine,
     at: Taken<'a>,
     client: &'a Client<T>,
@@ -48,7 +48,7 @@ pub(crate) struct Dwelling<'a, T> {
 /// Sleeps between two looks at where the caller runs.
 const FOLLOWS_EVERY: u32 = 8;
 
-impl<'a, T> Dwelling<'a, T> {
+impl<'a, T> PinnedLooper<'a, T> {
     /// By what holds while the client's epoch and `any_work` stand. `None` if somebody is at the
     /// lane.
     pub(super) fn begin(
@@ -56,14 +56,14 @@ impl<'a, T> Dwelling<'a, T> {
         at: Taken<'a>,
         client: &'a Client<T>,
         any_work: u32,
-    ) -> Option<Dwelling<'a, T>> {
+    ) -> Option<PinnedLooper<'a, T>> {
         if !at.channel.dwell(at.lane, at.via.lane) {
             return None;
         }
         engine.front.word(front::SLEEPERS).fetch_add(1, Ordering::SeqCst);
         let (known, spins, manners, sleeps) = (Cell::new(None), false, Manners::new(), 0);
         at.cell.come_to(at.via, at.channel.peer);
-        Some(Dwelling { engine, at, client, known, any_work, spins, manners, sleeps })
+        Some(PinnedLooper { engine, at, client, known, any_work, spins, manners, sleeps })
     }
 
     /// What it has taken in last.
@@ -74,7 +74,7 @@ impl<'a, T> Dwelling<'a, T> {
     /// Waits for a message, or for anything else.
     #[inline(always)]
     pub fn wait(&mut self) -> Result<Seen, Wait> {
-        let Dwelling { engine, at: Taken { channel, lane, via, .. }, .. } = *self;
+        let PinnedLooper { engine, at: Taken { channel, lane, via, .. }, .. } = *self;
         self.manners.next(engine, channel, via.lane);
         if engine.lets_by(&self.manners, channel, via.lane, || lane.arrived()) {
             return Ok(Seen::Message);
@@ -84,7 +84,7 @@ impl<'a, T> Dwelling<'a, T> {
 
     #[inline(never)]
     fn spin_or_sleep(&mut self) -> Result<Seen, Wait> {
-        let Dwelling { engine, at: Taken { channel, lane, via, .. }, any_work, .. } = *self;
+        let PinnedLooper { engine, at: Taken { channel, lane, via, .. }, any_work, .. } = *self;
         let is_wanted = || engine.any_work.load(Ordering::SeqCst) != any_work;
         let longest = engine.settings.longest_spin_ns;
         let mut since = None;
@@ -99,7 +99,7 @@ impl<'a, T> Dwelling<'a, T> {
             }
         }
         self.manners.sleep();
-        let seen = channel.sleep_dwelling(lane, via.lane, is_wanted);
+        let seen = channel.sleep_pinned(lane, via.lane, is_wanted);
         if let Some(start) = since {
             engine.gaps.learn(now_ns() - start, longest);
         }
@@ -141,14 +141,14 @@ impl<'a, T> Dwelling<'a, T> {
     /// Whether there is anything to do but what comes on this lane.
     #[inline(always)]
     pub fn is_disturbed(&self) -> bool {
-        let Dwelling { engine, at, client, .. } = *self;
+        let PinnedLooper { engine, at, client, .. } = *self;
         let is_stale = engine.way(at.channel).epoch() != client.epoch();
         self.is_wanted() || is_stale || self.has_others()
     }
 
     #[inline(always)]
     fn is_wanted(&self) -> bool {
-        let Dwelling { engine, any_work, .. } = *self;
+        let PinnedLooper { engine, any_work, .. } = *self;
         engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events()
     }
 
@@ -168,12 +168,12 @@ impl<'a, T> Dwelling<'a, T> {
     }
 }
 
-impl<T> Drop for Dwelling<'_, T> {
+impl<T> Drop for PinnedLooper<'_, T> {
     fn drop(&mut self) {
         if self.spins {
             self.engine.spinning.store(false, Ordering::Release);
         }
-        self.at.channel.dwell_no_more(self.at.lane, self.at.via.lane);
+        self.at.channel.unpin_looper(self.at.lane, self.at.via.lane);
         self.engine.front.word(front::SLEEPERS).fetch_sub(1, Ordering::SeqCst);
     }
 }

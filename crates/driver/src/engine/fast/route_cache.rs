@@ -2,7 +2,7 @@
 
 use super::cell::Cell;
 use super::serve::{Posted, Served, Taken, Warm};
-use super::{Dwelling, Receiver, is_plain};
+use super::{PinnedLooper, Receiver, is_plain};
 use crate::channel::{Channel, OneWay, lanes_of};
 use crate::engine::Engine;
 use crate::level;
@@ -24,7 +24,7 @@ const NODES: usize = 8;
 
 /// What a looper knows of its clients, by the order of the channels at which it looks. It keeps no
 /// channel: a looper may be with its program for who knows how long.
-pub(crate) struct Seats<T> {
+pub(crate) struct RouteCache<T> {
     cell: Option<Arc<Cell>>,
     /// Of everybody's gate.
     epoch: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Seats<T> {
 
 /// After so many requests in a row on one lane a looper dwells there. To begin is a lock and three
 /// atomic operations, and whoever calls next on another lane rings the doorbell.
-const DWELLS_AFTER: u32 = 64;
+const PINNED_AFTER: u32 = 64;
 
 /// No nice value.
 const NO_NICE: i32 = i32::MIN;
@@ -116,12 +116,21 @@ impl<T> Client<T> {
     }
 }
 
-impl<T: Clone> Seats<T> {
+impl<T: Clone> RouteCache<T> {
     /// Of a looper that has just begun.
-    pub fn new() -> Seats<T> {
+    pub fn new() -> RouteCache<T> {
         let (warm, clients) = (Weak::new(), Vec::new());
         let (by_nice, by_turn) = (Value::new(0), Value::new(0));
-        Seats { cell: None, epoch: 0, warm, clients, last: None, in_a_row: 0, by_nice, by_turn }
+        RouteCache {
+            cell: None,
+            epoch: 0,
+            warm,
+            clients,
+            last: None,
+            in_a_row: 0,
+            by_nice,
+            by_turn,
+        }
     }
 
     /// Remembers what the state has admitted: a transaction of the shape that this looper could
@@ -134,7 +143,7 @@ impl<T: Clone> Seats<T> {
         let epoch = engine.fast.gate.epoch();
         let warm = engine.warm();
         if self.epoch != epoch || self.cell.is_none() {
-            *self = Seats { cell: engine.cell(), epoch, ..Seats::new() };
+            *self = RouteCache { cell: engine.cell(), epoch, ..RouteCache::new() };
         }
         self.follow(&warm);
         let place = warm.iter().position(|warm| warm.id == serving.via.channel);
@@ -154,7 +163,7 @@ impl<T: Clone> Seats<T> {
     #[inline]
     pub fn forget_stale(&mut self, engine: &Engine) {
         if self.is_stale(engine) {
-            *self = Seats::new();
+            *self = RouteCache::new();
         }
     }
 
@@ -181,15 +190,15 @@ impl<T: Clone> Seats<T> {
         engine: &'a Engine,
         warm: &'a Warm,
         any_work: u32,
-    ) -> Option<Dwelling<'a, T>> {
-        if self.in_a_row < DWELLS_AFTER {
+    ) -> Option<PinnedLooper<'a, T>> {
+        if self.in_a_row < PINNED_AFTER {
             return None;
         }
         self.in_a_row = 0;
         let taken = self.taken(warm)?;
         let (place, _) = self.last?;
         let client = self.clients[place].as_ref()?;
-        Dwelling::begin(engine, taken, client, any_work)
+        PinnedLooper::begin(engine, taken, client, any_work)
     }
 
     /// Whether it knows of these channels, and of no others.
@@ -305,7 +314,7 @@ impl<T: Clone> Seats<T> {
 /// their word. So none waits for more than this many times as many others, and one, as it would.
 const MOST_BY_NICE: u8 = 8;
 
-impl<T: Clone> Seats<T> {
+impl<T: Clone> RouteCache<T> {
     /// The lane with the best nice value; of several the first after the last that was served.
     #[cold]
     fn choose_by_nice(&self, warm: &[Arc<Channel>], last: Option<(usize, u32)>) -> Option<Chosen> {
@@ -437,11 +446,11 @@ mod tests {
         }
 
         /// Which lane a looper takes, that has served `last`.
-        fn take(&self, seats: &mut Seats<()>) -> Option<u32> {
+        fn take(&self, route_cache: &mut RouteCache<()>) -> Option<u32> {
             let warm = self.server.warm();
-            let chosen = seats.choose(&warm, false).ok().flatten()?;
+            let chosen = route_cache.choose(&warm, false).ok().flatten()?;
             assert!(warm[chosen.place].claim_ready(chosen.number as usize));
-            seats.last = Some((chosen.place, chosen.number));
+            route_cache.last = Some((chosen.place, chosen.number));
             Some(chosen.number)
         }
     }
@@ -464,17 +473,17 @@ mod tests {
             ([-1, 0, -1, 0, -1], [0, 2, 4, 1, 3]),
         ];
         for (values, order) in cases {
-            let (stage, mut seats) = (stage(), Seats::new());
+            let (stage, mut route_cache) = (stage(), RouteCache::new());
             let _control_waits = stage.server.lock();
             values.iter().enumerate().for_each(|(lane, nice)| stage.post(lane, *nice));
-            let served: Vec<u32> = std::iter::from_fn(|| stage.take(&mut seats)).collect();
+            let served: Vec<u32> = std::iter::from_fn(|| stage.take(&mut route_cache)).collect();
             assert_eq!(served, order, "{values:?}");
         }
     }
 
     #[test]
     fn whoever_says_the_best_keeps_nobody_waiting_for_long() {
-        let (stage, mut seats) = (stage(), Seats::new());
+        let (stage, mut route_cache) = (stage(), RouteCache::new());
         let _control_waits = stage.server.lock();
         let waiting = 3;
         (0..waiting).for_each(|lane| stage.post(lane, 19));
@@ -483,7 +492,7 @@ mod tests {
         let mut left = waiting;
         let most = (usize::from(MOST_BY_NICE) + 1) * (waiting + liars.len());
         for _ in 0..most {
-            let lane = stage.take(&mut seats).unwrap() as usize;
+            let lane = stage.take(&mut route_cache).unwrap() as usize;
             if liars.contains(&lane) {
                 stage.client.0.set_ready(lane);
             } else {

@@ -7,7 +7,7 @@
 //! it ends.
 
 use super::watch::Watch;
-use super::{Brought, Buffered, INLINE_BYTES, Seats, Served, Server, Taken, Warm};
+use super::{Brought, Buffered, INLINE_BYTES, RouteCache, Served, Server, Taken, Warm};
 use crate::engine::{Engine, tid};
 use crate::user::Source;
 use baton_shm::futex::Wait;
@@ -21,17 +21,17 @@ use rustix::process::{Pid, getpid};
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-thread_local!(static DESK: RefCell<Option<Desk>> = const { RefCell::new(None) });
+thread_local!(static DESK: RefCell<Option<UapiThread>> = const { RefCell::new(None) });
 
 /// What serves a node: its address and cookie.
 pub(crate) type Subject = (u64, u64);
 
 /// Of one engine: the last for which the thread has served a plain transaction.
-struct Desk {
+struct UapiThread {
     engine: Weak<Engine>,
     number: u64,
     process: Pid,
-    seats: Seats<Subject>,
+    route_cache: RouteCache<Subject>,
     /// The lane that it attends, if it does.
     watch: Option<Watch>,
     /// The program has the transaction that came last.
@@ -46,18 +46,18 @@ pub(crate) enum Attended {
     Look,
     /// With a signal, and nothing to tell.
     Interrupted,
-    /// With its duty: it is to look as one of the pool.
+    /// With its dedicated: it is to look as one of the pool.
     Over,
     /// It has not begun.
     No,
 }
 
 /// The calling thread's, if it is of this engine.
-fn with<T>(engine: &Engine, body: impl FnOnce(&mut Desk) -> Option<T>) -> Option<T> {
-    let used = DESK.try_with(|desk| {
+fn with<T>(engine: &Engine, body: impl FnOnce(&mut UapiThread) -> Option<T>) -> Option<T> {
+    let used = DESK.try_with(|uapi_thread| {
         // A signal handler's victim may be at it.
-        let mut desk = desk.try_borrow_mut().ok()?;
-        body(desk.as_mut().filter(|desk| desk.number == engine.number)?)
+        let mut uapi_thread = uapi_thread.try_borrow_mut().ok()?;
+        body(uapi_thread.as_mut().filter(|uapi_thread| uapi_thread.number == engine.number)?)
     });
     used.ok().flatten()
 }
@@ -70,53 +70,57 @@ impl Engine {
         incoming: &Incoming,
         subject: Subject,
     ) {
-        let _ = DESK.try_with(|desk| {
-            let Ok(mut desk) = desk.try_borrow_mut() else { return };
-            if desk.as_ref().is_none_or(|desk| desk.number != self.number && desk.is_settled()) {
-                *desk = Some(Desk::new(self));
+        let _ = DESK.try_with(|uapi_thread| {
+            let Ok(mut uapi_thread) = uapi_thread.try_borrow_mut() else { return };
+            if uapi_thread.as_ref().is_none_or(|uapi_thread| {
+                uapi_thread.number != self.number && uapi_thread.is_settled()
+            }) {
+                *uapi_thread = Some(UapiThread::new(self));
             }
-            let Some(desk) = desk.as_mut().filter(|desk| desk.number == self.number) else {
+            let Some(uapi_thread) =
+                uapi_thread.as_mut().filter(|uapi_thread| uapi_thread.number == self.number)
+            else {
                 return;
             };
-            if !desk.owes {
-                desk.learn(self, state, incoming, subject);
+            if !uapi_thread.owes {
+                uapi_thread.learn(self, state, incoming, subject);
             }
         });
     }
 
     /// Waits as a looper for a transaction of the one shape.
     pub(crate) fn attend(&self, tid: Tid) -> Attended {
-        let attended = with(self, |desk| {
-            if desk.owes {
+        let attended = with(self, |uapi_thread| {
+            if uapi_thread.owes {
                 return None;
             }
-            let attended = match &mut desk.watch {
+            let attended = match &mut uapi_thread.watch {
                 Some(watch) => self.attend_watch(tid, watch),
-                None => self.attend_at(tid, &mut desk.seats),
+                None => self.attend_at(tid, &mut uapi_thread.route_cache),
             };
-            desk.owes = matches!(attended, Attended::Told(..));
+            uapi_thread.owes = matches!(attended, Attended::Told(..));
             if matches!(attended, Attended::Over) {
-                desk.watch = None;
+                uapi_thread.watch = None;
             }
             Some(attended)
         });
         attended.unwrap_or(Attended::No)
     }
 
-    fn attend_at(&self, tid: Tid, seats: &mut Seats<Subject>) -> Attended {
+    fn attend_at(&self, tid: Tid, route_cache: &mut RouteCache<Subject>) -> Attended {
         if self.is_polling() || self.has_events() || self.is_closed() {
             return Attended::No;
         }
         let mut state = self.lock();
         let is_wanted = state.has_process_work() || state.wants_attendant() || state.is_to_ask(tid);
-        if is_wanted || seats.is_stale(self) || !state.is_free(tid) {
+        if is_wanted || route_cache.is_stale(self) || !state.is_free(tid) {
             return Attended::No;
         }
         state.set_waiting(tid, Waiting::Bell);
         // Acquire pairs with the release in `wake_looper`.
         let any_work = self.any_work.load(Ordering::Acquire);
         drop(state);
-        let mut looper = Looper { engine: self, tid, seats, told: None };
+        let mut looper = Looper { engine: self, tid, route_cache, told: None };
         let outcome = self.await_client(any_work, &mut Some(&mut looper));
         if let Some((brought, subject)) = looper.told {
             return Attended::Told(brought, subject);
@@ -132,21 +136,21 @@ impl Engine {
     /// Answers what the thread has taken in last. `None` if that is the state's to do; else
     /// whether one more looper is to be asked for.
     pub(crate) fn answer_fast(&self, tid: Tid, named: (u32, u32), source: Source) -> Option<bool> {
-        with(self, |desk| {
-            if !desk.owes || source.bytes() > INLINE_BYTES {
+        with(self, |uapi_thread| {
+            if !uapi_thread.owes || source.bytes() > INLINE_BYTES {
                 return None;
             }
-            let wants_looper = match &mut desk.watch {
+            let wants_looper = match &mut uapi_thread.watch {
                 // As it applies no events before it takes something in, so it does before it
                 // answers.
                 Some(watch) => self.answer_watch(tid, watch, named, source)?,
                 None if self.has_events() => return None,
                 None => {
-                    let warm = desk.seats.warm()?;
-                    self.answer_taken(tid, desk.seats.taken(&warm)?, named, source)?
+                    let warm = uapi_thread.route_cache.warm()?;
+                    self.answer_taken(tid, uapi_thread.route_cache.taken(&warm)?, named, source)?
                 }
             };
-            desk.owes = false;
+            uapi_thread.owes = false;
             Some(wants_looper)
         })
     }
@@ -175,43 +179,43 @@ impl Engine {
 
     /// What the thread owes, if it does, is the state's from now on, and so is what it does.
     pub(crate) fn settle(&self) {
-        with(self, |desk| {
-            desk.settle(self);
-            desk.come_back(self);
+        with(self, |uapi_thread| {
+            uapi_thread.settle(self);
+            uapi_thread.come_back(self);
             Some(())
         });
     }
 
     /// The same of what it owes alone: it comes to read.
     pub(crate) fn settle_debt(&self) {
-        with(self, |desk| {
-            desk.settle(self);
+        with(self, |uapi_thread| {
+            uapi_thread.settle(self);
             Some(())
         });
     }
 
     /// Whether there is nothing of the thread that the state does not know.
     pub(super) fn is_settled(&self) -> bool {
-        with(self, |desk| (!desk.is_settled()).then_some(())).is_none()
+        with(self, |uapi_thread| (!uapi_thread.is_settled()).then_some(())).is_none()
     }
 
     /// Frees a buffer without the state. False if it is the state's to free.
-    pub(super) fn free_berth(&self, buffer: Offset) -> bool {
-        with(self, |desk| desk.watch.as_ref()?.free(buffer).then_some(())).is_some()
+    pub(super) fn free_slot_at(&self, buffer: Offset) -> bool {
+        with(self, |uapi_thread| uapi_thread.watch.as_ref()?.free(buffer).then_some(())).is_some()
     }
 }
 
-impl Desk {
-    fn new(engine: &Arc<Engine>) -> Desk {
+impl UapiThread {
+    fn new(engine: &Arc<Engine>) -> UapiThread {
         let (number, process) = (engine.number, getpid());
-        let (engine, seats) = (Arc::downgrade(engine), Seats::new());
-        Desk { engine, number, process, seats, watch: None, owes: false }
+        let (engine, route_cache) = (Arc::downgrade(engine), RouteCache::new());
+        UapiThread { engine, number, process, route_cache, watch: None, owes: false }
     }
 
     fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, subject: Subject) {
         let attended = incoming.serving.as_ref().map(|serving| serving.via);
         if attended.is_none() || state.attends(tid()) != attended {
-            return self.seats.learn(engine, state, incoming, subject);
+            return self.route_cache.learn(engine, state, incoming, subject);
         }
         if self.watch.as_ref().is_none_or(|watch| Some(watch.via()) != attended) {
             self.watch = attended.and_then(|via| Watch::new(engine, via));
@@ -236,7 +240,7 @@ impl Desk {
         }
         let cell = match &self.watch {
             Some(watch) => watch.cell(),
-            None => self.seats.cell(),
+            None => self.route_cache.cell(),
         };
         if let Some(cell) = cell {
             let mut state = engine.lock();
@@ -247,7 +251,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for UapiThread {
     fn drop(&mut self) {
         // In a child of fork nobody may be left to let go of the engine's locks.
         if !self.is_settled()
@@ -264,18 +268,18 @@ impl Drop for Desk {
 struct Looper<'a> {
     engine: &'a Engine,
     tid: Tid,
-    seats: &'a mut Seats<Subject>,
+    route_cache: &'a mut RouteCache<Subject>,
     told: Option<(Brought, Subject)>,
 }
 
 impl Server for Looper<'_> {
     fn forget_stale(&mut self, warm: &Warm) {
-        self.seats.forget_stale(self.engine);
-        self.seats.follow(warm);
+        self.route_cache.forget_stale(self.engine);
+        self.route_cache.follow(warm);
     }
 
     fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)> {
-        self.seats.last_lane(warm)
+        self.route_cache.last_lane(warm)
     }
 
     /// It leaves with each transaction.
@@ -286,7 +290,7 @@ impl Server for Looper<'_> {
     fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
         let (engine, tid, news) = (self.engine, self.tid, (any_work, posted));
         let mut receiver = Buffered::new(tid);
-        let (_, subject) = match self.seats.take(engine, warm, news, &mut receiver) {
+        let (_, subject) = match self.route_cache.take(engine, warm, news, &mut receiver) {
             Ok(taken) => taken,
             Err(served) => return served,
         };

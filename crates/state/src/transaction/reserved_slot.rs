@@ -5,30 +5,30 @@
 //! or when what the looper goes by is over. A message that lies there then is a buffer like others
 //! from there on.
 //!
-//! **Invariant**: what lies in a berth is for a node that the caller's process holds strongly, as
-//! long as the gates on its way have not been shut: whoever shuts them seizes the berths of that
+//! **Invariant**: what lies in a slot is for a node that the caller's process holds strongly, as
+//! long as the gates on its way have not been shut: whoever shuts them seizes the slots of that
 //! peer before the state changes, and the buffer holds the node.
 
 use super::Buffer;
 use crate::State;
 use crate::buffer::{NoRoom, Offset};
 use crate::thread::Waiting;
-use crate::transaction::Via;
+use crate::transaction::LaneId;
 use crate::work::Tid;
 use baton_abi::control::{NodeId, ProcessId};
-use baton_shm::berth::{self, Was};
+use baton_shm::reserved_slot::{self, Was};
 use baton_shm::standing::Standing;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most bytes of a message that comes in without the state: what real-time callers send is short,
-/// and as many berths as there are loopers on duty are room that others do not see.
-pub const BERTH_BYTES: usize = 4096;
+/// and as many slots as there are loopers on dedicated are room that others do not see.
+pub const SLOT_BYTES: usize = 4096;
 
 /// One thread's.
 #[derive(Debug)]
-pub struct Berth {
-    word: berth::Berth,
+pub struct ReservedSlot {
+    word: reserved_slot::ReservedSlot,
     /// Where.
     pub buffer: Offset,
     tid: Tid,
@@ -38,8 +38,8 @@ pub struct Berth {
     node: AtomicU64,
 }
 
-impl Berth {
-    /// Its thread: a message for this node is to lie there. False if one does, or the berth has
+impl ReservedSlot {
+    /// Its thread: a message for this node is to lie there. False if one does, or the slot has
     /// gone.
     #[inline(always)]
     pub fn begin(&self, node: NodeId) -> bool {
@@ -51,24 +51,24 @@ impl Berth {
         self.word.begin()
     }
 
-    /// See [`berth::Berth::lie`]; if false [`State::lies_there`].
+    /// See [`reserved_slot::ReservedSlot::lie`]; if false [`State::lies_there`].
     #[inline(always)]
     pub fn lie(&self) -> bool {
         self.word.lie()
     }
 
-    /// See [`berth::Berth::turn_back`]; if false [`State::give_plain_room_back`].
+    /// See [`reserved_slot::ReservedSlot::turn_back`]; if false [`State::give_plain_room_back`].
     pub fn turn_back(&self) -> bool {
         self.word.turn_back()
     }
 
-    /// See [`berth::Berth::end`].
+    /// See [`reserved_slot::ReservedSlot::end`].
     #[inline(always)]
     pub fn end(&self) -> bool {
         self.word.end()
     }
 
-    /// See [`berth::Berth::is_gone`].
+    /// See [`reserved_slot::ReservedSlot::is_gone`].
     pub fn is_gone(&self) -> bool {
         self.word.is_gone()
     }
@@ -76,71 +76,71 @@ impl Berth {
 
 impl State {
     /// Sets room aside for what the thread takes in of this peer. `None` if there is none to spare.
-    pub fn set_berth_aside(&mut self, tid: Tid, peer: ProcessId) -> Option<Arc<Berth>> {
-        let buffer = self.buffers.allocate(BERTH_BYTES, false).ok()?;
-        let (word, node) = (berth::Berth::default(), AtomicU64::new(0));
-        let berth = Arc::new(Berth { word, buffer, tid, peer, node });
-        self.berths.push(Arc::clone(&berth));
-        Some(berth)
+    pub fn reserve_slot(&mut self, tid: Tid, peer: ProcessId) -> Option<Arc<ReservedSlot>> {
+        let buffer = self.buffers.allocate(SLOT_BYTES, false).ok()?;
+        let (word, node) = (reserved_slot::ReservedSlot::default(), AtomicU64::new(0));
+        let slot = Arc::new(ReservedSlot { word, buffer, tid, peer, node });
+        self.slots.push(Arc::clone(&slot));
+        Some(slot)
     }
 
-    /// Berths, all or a peer's, are berths no more. To be called after the gates have been shut by
+    /// ReservedSlots, all or a peer's, are slots no more. To be called after the gates have been shut by
     /// which messages come to lie there.
-    pub fn seize_berths_of(&mut self, peer: Option<ProcessId>) {
-        self.seize_berths(|berth| peer.is_none_or(|peer| berth.peer == peer));
+    pub fn take_over_slots_of(&mut self, peer: Option<ProcessId>) {
+        self.take_over_slots(|slot| peer.is_none_or(|peer| slot.peer == peer));
     }
 
-    /// The same of a thread that is on duty no more.
-    pub(crate) fn seize_berths_by(&mut self, tid: Tid) {
-        self.seize_berths(|berth| berth.tid == tid);
+    /// The same of a thread that is on dedicated no more.
+    pub(crate) fn take_over_slots_by(&mut self, tid: Tid) {
+        self.take_over_slots(|slot| slot.tid == tid);
     }
 
     /// The same of what lies at this offset.
-    pub(super) fn seize_berth_at(&mut self, buffer: Offset) {
-        self.seize_berths(|berth| berth.buffer == buffer);
+    pub(super) fn take_over_slot_at(&mut self, buffer: Offset) {
+        self.take_over_slots(|slot| slot.buffer == buffer);
     }
 
-    fn seize_berths(&mut self, concerned: impl Fn(&Berth) -> bool) {
+    fn take_over_slots(&mut self, concerned: impl Fn(&ReservedSlot) -> bool) {
         let (seized, kept) =
-            std::mem::take(&mut self.berths).into_iter().partition(|berth| concerned(berth));
-        self.berths = kept;
-        let seized: Vec<Arc<Berth>> = seized;
-        seized.iter().for_each(|berth| self.seize_berth(berth));
+            std::mem::take(&mut self.slots).into_iter().partition(|slot| concerned(slot));
+        self.slots = kept;
+        let seized: Vec<Arc<ReservedSlot>> = seized;
+        seized.iter().for_each(|slot| self.take_over_slot(slot));
     }
 
-    fn seize_berth(&mut self, berth: &Berth) {
-        let was = berth.word.seize();
+    fn take_over_slot(&mut self, slot: &ReservedSlot) {
+        let was = slot.word.seize();
         if was == Was::Free {
-            self.buffers.release(berth.buffer, BERTH_BYTES, false);
+            self.buffers.release(slot.buffer, SLOT_BYTES, false);
             self.made_room = true;
             return;
         }
-        let node = NodeId(berth.node.load(Ordering::Relaxed));
+        let node = NodeId(slot.node.load(Ordering::Relaxed));
         let target = self.nodes.get_mut(node);
         let node = target.is_some().then_some(node);
         target.into_iter().for_each(|target| target.local.strong += 1);
-        let delivered = was == Was::Lying;
-        let buffer = Buffer { node, bytes: BERTH_BYTES, delivered, ..Buffer::default() };
-        self.contents.insert(berth.buffer, buffer);
+        let delivered = was == Was::BufferedMessage;
+        let buffer = Buffer { node, bytes: SLOT_BYTES, delivered, ..Buffer::default() };
+        self.contents.insert(slot.buffer, buffer);
     }
 
-    /// The message whose berth went while it came in lies there now, and is the program's.
+    /// The message whose slot went while it came in lies there now, and is the program's.
     pub fn lies_there(&mut self, buffer: Offset) {
         if let Some(buffer) = self.contents.get_mut(&buffer) {
             buffer.delivered = true;
         }
     }
 
-    /// The program frees what lies there, if it is a berth where something lies.
-    pub fn free_berth(&self, buffer: Offset) -> bool {
-        self.berths.iter().any(|berth| berth.buffer == buffer && berth.end())
+    /// The program frees what lies there, if it is a slot where something lies.
+    pub fn free_slot_at(&self, buffer: Offset) -> bool {
+        self.slots.iter().any(|slot| slot.buffer == buffer && slot.end())
     }
 
-    /// Room for a message, of berths if there is none beside them.
+    /// Room for a message, of slots if there is none beside them.
     pub(crate) fn allocate(&mut self, bytes: usize, one_way: bool) -> Result<Offset, NoRoom> {
         match self.buffers.allocate(bytes, one_way) {
-            Err(NoRoom::Full) if !self.berths.is_empty() => {
-                self.seize_berths_of(None);
+            Err(NoRoom::Full) if !self.slots.is_empty() => {
+                self.take_over_slots_of(None);
                 self.buffers.allocate(bytes, one_way)
             }
             allocated => allocated,
@@ -151,16 +151,16 @@ impl State {
     /// message may find.
     pub fn room(&self) -> (usize, usize, usize) {
         let (used, buffers) = self.buffers.used();
-        let berths = self.berths.len();
-        let set_aside = berths * BERTH_BYTES;
+        let slots = self.slots.len();
+        let set_aside = slots * SLOT_BYTES;
         // With those that lie beside it, at most.
-        (used - set_aside, buffers - berths, self.buffers.largest_free() + set_aside)
+        (used - set_aside, buffers - slots, self.buffers.largest_free() + set_aside)
     }
 
     /// The thread, which has nothing to do but what comes on the lane that it attends, goes on past
     /// the state, until it has [news](Standing::tell) or waits for something else. `None` if it
     /// has.
-    pub fn go_past(&mut self, tid: Tid, via: Via) -> Option<Arc<Standing>> {
+    pub fn go_past(&mut self, tid: Tid, via: LaneId) -> Option<Arc<Standing>> {
         if self.attends(tid) != Some(via) || !self.is_free(tid) {
             return None;
         }
@@ -179,21 +179,21 @@ mod tests {
 
     const TID: Tid = 1;
     const PEER: ProcessId = ProcessId(9);
-    const MAP_BYTES: usize = 4 * BERTH_BYTES;
+    const MAP_BYTES: usize = 4 * SLOT_BYTES;
 
     struct Stage {
         state: State,
         node: NodeId,
-        berth: Arc<Berth>,
+        slot: Arc<ReservedSlot>,
     }
 
     fn stage() -> Stage {
         let mut state = State::new(ProcessId(1));
         state.buffers.map(MAP_BYTES);
         let node = state.context_manager_node(0x10, 0, 0);
-        let berth = state.set_berth_aside(TID, PEER).unwrap();
+        let slot = state.reserve_slot(TID, PEER).unwrap();
         assert_eq!(state.room(), (0, 0, MAP_BYTES), "of which nobody else knows");
-        Stage { state, node, berth }
+        Stage { state, node, slot }
     }
 
     impl Stage {
@@ -203,17 +203,17 @@ mod tests {
         }
 
         fn begin(&self) {
-            assert!(self.berth.begin(self.node));
+            assert!(self.slot.begin(self.node));
         }
 
         fn lie(&self) {
             self.begin();
-            assert!(self.berth.lie());
+            assert!(self.slot.lie());
         }
 
         /// BC_FREE_BUFFER, by the general path. False if the program is told that it was wrong.
         fn free(&mut self) -> bool {
-            self.state.free(Some(self.berth.buffer), 0);
+            self.state.free(Some(self.slot.buffer), 0);
             let is_complaint = |effect: &Effect| matches!(effect, Effect::Complain(_));
             !self.state.take_effects().iter().any(is_complaint)
         }
@@ -230,12 +230,12 @@ mod tests {
         let stage = stage();
         for _ in 0..3 {
             stage.lie();
-            assert!(!stage.berth.begin(stage.node), "something lies there");
-            assert!(stage.state.free_berth(stage.berth.buffer));
-            assert!(!stage.state.free_berth(stage.berth.buffer), "nothing lies there");
+            assert!(!stage.slot.begin(stage.node), "something lies there");
+            assert!(stage.state.free_slot_at(stage.slot.buffer));
+            assert!(!stage.state.free_slot_at(stage.slot.buffer), "nothing lies there");
             stage.begin();
-            assert!(!stage.state.free_berth(stage.berth.buffer), "nobody has been given it");
-            assert!(stage.berth.turn_back());
+            assert!(!stage.state.free_slot_at(stage.slot.buffer), "nobody has been given it");
+            assert!(stage.slot.turn_back());
         }
     }
 
@@ -243,17 +243,17 @@ mod tests {
     fn what_lies_in_a_berth_that_goes_is_a_buffer_like_others() {
         type Seize = fn(&mut State);
         let ends: [(&str, Seize); 5] = [
-            ("everybody's", |state| state.seize_berths_of(None)),
-            ("its peer's", |state| state.seize_berths_of(Some(PEER))),
-            ("its thread's", |state| state.seize_berths_by(TID)),
-            ("its place's", |state| state.seize_berth_at(0)),
+            ("everybody's", |state| state.take_over_slots_of(None)),
+            ("its peer's", |state| state.take_over_slots_of(Some(PEER))),
+            ("its thread's", |state| state.take_over_slots_by(TID)),
+            ("its place's", |state| state.take_over_slot_at(0)),
             ("for room", |state| assert!(state.allocate(MAP_BYTES, false).is_err())),
         ];
         for (name, seize) in ends {
             let mut lying = stage();
             lying.lie();
             seize(&mut lying.state);
-            assert!(lying.berth.is_gone() && !lying.berth.end(), "{name}");
+            assert!(lying.slot.is_gone() && !lying.slot.end(), "{name}");
             assert_eq!((lying.state.room().1, lying.strong()), (1, 1), "{name}");
             assert!(lying.free(), "{name}");
             lying.assert_empty(name);
@@ -262,17 +262,17 @@ mod tests {
             let mut filling = stage();
             filling.begin();
             seize(&mut filling.state);
-            assert!(!filling.berth.lie(), "{name}");
+            assert!(!filling.slot.lie(), "{name}");
             assert!(!filling.free(), "{name}: the program has not got it yet");
-            filling.state.lies_there(filling.berth.buffer);
+            filling.state.lies_there(filling.slot.buffer);
             assert!(filling.free(), "{name}");
             filling.assert_empty(name);
 
             let mut not_to_come = stage();
             not_to_come.begin();
             seize(&mut not_to_come.state);
-            assert!(!not_to_come.berth.turn_back(), "{name}");
-            not_to_come.state.give_plain_room_back(not_to_come.berth.buffer);
+            assert!(!not_to_come.slot.turn_back(), "{name}");
+            not_to_come.state.give_plain_room_back(not_to_come.slot.buffer);
             not_to_come.assert_empty(name);
         }
     }
@@ -280,18 +280,18 @@ mod tests {
     #[test]
     fn a_berth_where_nothing_lies_is_anybodys_who_needs_it() {
         let mut stage = stage();
-        stage.state.seize_berths_of(Some(ProcessId(8)));
-        assert!(stage.state.allocate(MAP_BYTES - BERTH_BYTES, false).is_ok());
-        assert!(!stage.berth.is_gone(), "neither another peer nor room beside it");
-        assert!(stage.state.allocate(8, true).is_ok() && stage.berth.is_gone());
-        assert!(!stage.berth.begin(stage.node));
+        stage.state.take_over_slots_of(Some(ProcessId(8)));
+        assert!(stage.state.allocate(MAP_BYTES - SLOT_BYTES, false).is_ok());
+        assert!(!stage.slot.is_gone(), "neither another peer nor room beside it");
+        assert!(stage.state.allocate(8, true).is_ok() && stage.slot.is_gone());
+        assert!(!stage.slot.begin(stage.node));
     }
 
     #[test]
     fn nothing_comes_in_by_a_berth_once_the_map_is_gone() {
         let mut stage = stage();
         stage.state.unmap();
-        assert!(!stage.berth.begin(stage.node));
+        assert!(!stage.slot.begin(stage.node));
     }
 
     /// What the program frees without having got it.

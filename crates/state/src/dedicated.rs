@@ -1,28 +1,28 @@
 //! Lanes of real-time callers, and the program's threads that attend them.
 //!
-//! A looper of the pool that comes to read goes on duty at a vacant lane, and is the pool's again
+//! A looper of the pool that comes to read goes on dedicated at a vacant lane, and is the pool's again
 //! when it is relieved. Where the pool cannot spare one, its program is asked for more.
 //!
 //! The pool may then have nobody left that comes by: its loopers serve, and one of them may wait
-//! for what nobody takes in. So as long as no looper of the pool waits, the runner patrols, and
+//! for what nobody takes in. So as long as no looper of the pool waits, the runner watchdogs, and
 //! what has waited from one round to the next, in which no looper of the pool has come by, is for
-//! one that is on duty and has nothing to do. So it is the other way round: a lane whose caller has
+//! one that is on dedicated and has nothing to do. So it is the other way round: a lane whose caller has
 //! waited for a round for a thread that is out of the driver is the pool's.
 //!
-//! **Invariant**: of the loopers that are there, at most half are on duty. Ordinary callers so have
+//! **Invariant**: of the loopers that are there, at most half are on dedicated. Ordinary callers so have
 //! one, whenever there is one.
 
 use super::thread::Thread;
-use super::transaction::Via;
+use super::transaction::LaneId;
 use super::work::Tid;
 use super::{Effect, State};
 use rustc_hash::FxHashMap;
 
-/// So many rounds on end those on duty are spared because others seem to be at work: one may be so
+/// So many rounds on end those on dedicated are spared because others seem to be at work: one may be so
 /// for ever, and wait.
 const MOST_SPARED: u32 = 50;
 
-/// What a round of the patrol came to.
+/// What a round of the watchdog came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Round {
     /// There need be no other.
@@ -36,11 +36,11 @@ pub enum Round {
 
 /// Who attends which lane.
 #[derive(Debug, Default)]
-pub struct Duties {
+pub struct DedicatedLoopers {
     /// Threads that alone take what comes on a lane, the program's or ours.
-    pub(super) attended: FxHashMap<Via, Tid>,
+    pub(super) attended: FxHashMap<LaneId, Tid>,
     /// Lanes for a thread of the program's that nobody attends, oldest first.
-    vacant: Vec<Via>,
+    vacant: Vec<LaneId>,
     /// How many of the program's threads attend one.
     on_duty: usize,
     /// Some thread polls: lanes are the pool's, but for those that are attended already.
@@ -49,58 +49,60 @@ pub struct Duties {
     visits: u64,
     /// Lanes whose callers wait for a thread that is out of the driver, since before the next
     /// round.
-    absent: Vec<Via>,
-    /// The visits up to the last round of a patrol that goes on.
-    patrol: Option<u64>,
-    /// Rounds on end in which those on duty have been spared.
+    absent: Vec<LaneId>,
+    /// The visits up to the last round of a watchdog that goes on.
+    watchdog: Option<u64>,
+    /// Rounds on end in which those on dedicated have been spared.
     spared: u32,
 }
 
 impl State {
     /// A thread of ours alone takes what comes on this lane.
-    pub fn attend(&mut self, via: Via, tid: Tid) {
-        self.duties.attended.insert(via, tid);
+    pub fn attend(&mut self, via: LaneId, tid: Tid) {
+        self.dedicated_loopers.attended.insert(via, tid);
         self.thread(tid).return_once = false;
     }
 
     /// It does no longer.
-    pub fn leave_lane(&mut self, via: Via) {
-        self.duties.attended.remove(&via);
+    pub fn leave_lane(&mut self, via: LaneId) {
+        self.dedicated_loopers.attended.remove(&via);
     }
 
     /// A lane that a looper of the program's is to attend.
-    pub fn offer_lane(&mut self, via: Via) {
-        if self.duties.is_over {
+    pub fn offer_lane(&mut self, via: LaneId) {
+        if self.dedicated_loopers.is_over {
             return;
         }
-        if !self.duties.attended.contains_key(&via) && !self.duties.vacant.contains(&via) {
-            self.duties.vacant.push(via);
+        if !self.dedicated_loopers.attended.contains_key(&via)
+            && !self.dedicated_loopers.vacant.contains(&via)
+        {
+            self.dedicated_loopers.vacant.push(via);
         }
     }
 
     /// The lane is as others are, or somebody else's to attend.
-    pub fn withdraw_lane(&mut self, via: Via) {
-        self.duties.vacant.retain(|vacant| *vacant != via);
+    pub fn withdraw_lane(&mut self, via: LaneId) {
+        self.dedicated_loopers.vacant.retain(|vacant| *vacant != via);
         self.relieve(via);
     }
 
-    /// Whether a looper of the pool could go on duty.
+    /// Whether a looper of the pool could go on dedicated.
     #[inline]
     pub fn wants_attendant(&self) -> bool {
-        !self.duties.vacant.is_empty() && self.can_spare_looper()
+        !self.dedicated_loopers.vacant.is_empty() && self.can_dedicate_looper()
     }
 
     /// Whether more loopers are wanted for lanes than the pool has to spare.
     #[inline]
     pub fn lacks_attendants(&self) -> bool {
-        !self.duties.vacant.is_empty() && !self.can_spare_looper()
+        !self.dedicated_loopers.vacant.is_empty() && !self.can_dedicate_looper()
     }
 
     /// Whether a lane that is offered gets a looper: the pool has one to spare, or its program is
     /// asked for one.
     pub fn gets_attendants(&self) -> bool {
-        !self.duties.is_over
-            && (self.can_spare_looper() || self.pool.requested > 0 || self.may_grow())
+        !self.dedicated_loopers.is_over
+            && (self.can_dedicate_looper() || self.pool.requested > 0 || self.may_grow())
     }
 
     /// Whether a read of the thread's, a looper of the pool, is to ask for a looper that lanes
@@ -112,17 +114,17 @@ impl State {
             && self.threads.get(tid).is_some_and(|thread| thread.looper.serves())
     }
 
-    fn can_spare_looper(&self) -> bool {
-        (self.duties.on_duty + 1) * 2 <= self.pool.there
+    fn can_dedicate_looper(&self) -> bool {
+        (self.dedicated_loopers.on_duty + 1) * 2 <= self.pool.there
     }
 
     /// Whether the program lets the pool have one more thread, some time.
     pub fn may_grow(&self) -> bool {
-        !self.duties.is_over && self.pool.requested + self.pool.started < self.pool.max
+        !self.dedicated_loopers.is_over && self.pool.requested + self.pool.started < self.pool.max
     }
 
-    /// The thread, which comes to read, goes on duty if it can be spared.
-    pub fn go_on_duty(&mut self, tid: Tid) -> Option<Via> {
+    /// The thread, which comes to read, goes on dedicated if it can be spared.
+    pub fn become_dedicated(&mut self, tid: Tid) -> Option<LaneId> {
         if !self.wants_attendant() || !self.is_free(tid) {
             return None;
         }
@@ -136,11 +138,11 @@ impl State {
         if thread.is_missed {
             return None;
         }
-        let via = self.duties.vacant.remove(0);
+        let via = self.dedicated_loopers.vacant.remove(0);
         let thread = self.thread(tid);
         (thread.attends, thread.has_attended) = (Some(via), true);
-        self.duties.attended.insert(via, tid);
-        self.duties.on_duty += 1;
+        self.dedicated_loopers.attended.insert(via, tid);
+        self.dedicated_loopers.on_duty += 1;
         if has_work {
             // It may have been woken for that.
             self.effect(Effect::WakeLooper);
@@ -153,39 +155,39 @@ impl State {
 
     /// The lane that a thread of the program's attends.
     #[inline]
-    pub fn attends(&self, tid: Tid) -> Option<Via> {
+    pub fn attends(&self, tid: Tid) -> Option<LaneId> {
         self.threads.get(tid)?.attends
     }
 
     /// The same, if it waits there: it has not called anybody, and has nothing to do.
-    pub fn attends_now(&self, tid: Tid) -> Option<Via> {
+    pub fn attends_now(&self, tid: Tid) -> Option<LaneId> {
         let thread = self.threads.get(tid).filter(|thread| thread.stack.is_empty())?;
         thread.attends
     }
 
     /// Whether this thread, the program's or ours, alone takes what comes on the lane.
-    pub fn is_attended_by(&self, via: Via, tid: Tid) -> bool {
-        self.duties.attended.get(&via) == Some(&tid)
+    pub fn is_attended_by(&self, via: LaneId, tid: Tid) -> bool {
+        self.dedicated_loopers.attended.get(&via) == Some(&tid)
     }
 
     /// Whether a thread of the program's attends the lane.
-    pub fn is_attended(&self, via: Via) -> bool {
+    pub fn is_attended(&self, via: LaneId) -> bool {
         self.attendant(via).is_some()
     }
 
     /// Whether it is out of the driver, and owes nobody an answer.
-    pub fn is_away(&self, via: Via) -> bool {
+    pub fn is_away(&self, via: LaneId) -> bool {
         let is_out = |thread: &Thread| thread.is_out() && thread.stack.is_empty();
         self.attendant(via).is_some_and(is_out)
     }
 
-    fn attendant(&self, via: Via) -> Option<&Thread> {
-        let thread = self.threads.get(*self.duties.attended.get(&via)?)?;
+    fn attendant(&self, via: LaneId) -> Option<&Thread> {
+        let thread = self.threads.get(*self.dedicated_loopers.attended.get(&via)?)?;
         Some(thread).filter(|thread| thread.attends == Some(via))
     }
 
     /// The program's thread that attends the lane is the pool's again, and another may attend it.
-    pub fn vacate(&mut self, via: Via) {
+    pub fn vacate(&mut self, via: LaneId) {
         if self.relieve(via) {
             self.offer_lane(via);
         }
@@ -198,24 +200,24 @@ impl State {
         }
     }
 
-    /// The calling thread polls, and with it others may: no thread goes on duty any more.
-    pub fn end_duties(&mut self, tid: Tid) {
-        self.duties.is_over = true;
-        self.duties.vacant.clear();
+    /// The calling thread polls, and with it others may: no thread goes on dedicated any more.
+    pub fn end_dedicated(&mut self, tid: Tid) {
+        self.dedicated_loopers.is_over = true;
+        self.dedicated_loopers.vacant.clear();
         self.vacate_of(tid);
     }
 
-    fn relieve(&mut self, via: Via) -> bool {
-        let Some(&tid) = self.duties.attended.get(&via) else { return false };
+    fn relieve(&mut self, via: LaneId) -> bool {
+        let Some(&tid) = self.dedicated_loopers.attended.get(&via) else { return false };
         let Some(thread) = self.threads.get_mut(tid) else { return false };
         if thread.attends.take().is_none() {
             return false;
         }
         thread.relieved_of = Some(via);
-        self.duties.attended.remove(&via);
-        self.duties.on_duty -= 1;
+        self.dedicated_loopers.attended.remove(&via);
+        self.dedicated_loopers.on_duty -= 1;
         self.effect(Effect::Unattended(via, tid));
-        self.seize_berths_by(tid);
+        self.take_over_slots_by(tid);
         self.wake(tid);
         true
     }
@@ -223,75 +225,75 @@ impl State {
     /// A looper of the pool has come by.
     #[inline(always)]
     pub(super) fn count_visit(&mut self) {
-        self.duties.visits += 1;
+        self.dedicated_loopers.visits += 1;
     }
 
     /// No looper of the pool waits any more.
     #[inline(always)]
     pub(super) fn none_waits(&mut self) {
-        if self.duties.on_duty > 0 {
-            self.start_patrol();
+        if self.dedicated_loopers.on_duty > 0 {
+            self.start_watchdog();
         }
     }
 
-    fn start_patrol(&mut self) {
-        if self.duties.patrol.is_none() {
-            self.duties.patrol = Some(self.duties.visits);
-            self.effect(Effect::Patrol);
+    fn start_watchdog(&mut self) {
+        if self.dedicated_loopers.watchdog.is_none() {
+            self.dedicated_loopers.watchdog = Some(self.dedicated_loopers.visits);
+            self.effect(Effect::Watchdog);
         }
     }
 
     /// The lane's caller waits, and the thread that attends it is out of the driver.
-    pub fn note_absent(&mut self, via: Via) {
-        if !self.duties.absent.contains(&via) {
-            self.duties.absent.push(via);
+    pub fn note_absent(&mut self, via: LaneId) {
+        if !self.dedicated_loopers.absent.contains(&via) {
+            self.dedicated_loopers.absent.push(via);
         }
-        self.start_patrol();
+        self.start_watchdog();
     }
 
     /// The lanes of which that was so before this round.
-    pub fn take_absent(&mut self) -> Vec<Via> {
-        std::mem::take(&mut self.duties.absent)
+    pub fn take_absent(&mut self) -> Vec<LaneId> {
+        std::mem::take(&mut self.dedicated_loopers.absent)
     }
 
     /// One round, after everything that has been posted has come in.
-    pub fn patrol(&mut self) -> Round {
-        let is_manned = self.sleepers > 0 || self.duties.on_duty == 0;
-        if is_manned && self.duties.absent.is_empty() {
-            (self.duties.patrol, self.duties.spared) = (None, 0);
+    pub fn watchdog(&mut self) -> Round {
+        let is_manned = self.sleepers > 0 || self.dedicated_loopers.on_duty == 0;
+        if is_manned && self.dedicated_loopers.absent.is_empty() {
+            (self.dedicated_loopers.watchdog, self.dedicated_loopers.spared) = (None, 0);
             return Round::Last;
         }
-        let before = self.duties.patrol.replace(self.duties.visits);
-        if is_manned || before != Some(self.duties.visits) {
-            self.duties.spared = 0;
+        let before = self.dedicated_loopers.watchdog.replace(self.dedicated_loopers.visits);
+        if is_manned || before != Some(self.dedicated_loopers.visits) {
+            self.dedicated_loopers.spared = 0;
             return Round::Another;
         }
         if self.has_process_work() { Round::Missed(self.pool_of_others()) } else { Round::Another }
     }
 
-    /// Loopers that are not on duty.
+    /// Loopers that are not on dedicated.
     fn pool_of_others(&self) -> Vec<Tid> {
         let is_one = |thread: &Thread| thread.looper.is_there() && thread.attends.is_none();
         self.threads.iter().filter(|(_, thread)| is_one(thread)).map(|(tid, _)| tid).collect()
     }
 
     /// What was found of those whom a round has [missed](Round::Missed): unless one of them has
-    /// only lacked a processor, or has come by, one that is on duty is relieved.
+    /// only lacked a processor, or has come by, one that is on dedicated is relieved.
     pub fn end_round(&mut self, are_at_work: bool) {
-        if self.duties.patrol != Some(self.duties.visits) {
+        if self.dedicated_loopers.watchdog != Some(self.dedicated_loopers.visits) {
             return;
         }
-        self.duties.spared += 1;
-        if !are_at_work || self.duties.spared > MOST_SPARED {
-            self.duties.spared = 0;
+        self.dedicated_loopers.spared += 1;
+        if !are_at_work || self.dedicated_loopers.spared > MOST_SPARED {
+            self.dedicated_loopers.spared = 0;
             self.relieve_idle();
         }
     }
 
     fn relieve_idle(&mut self) {
-        let mut attended = self.duties.attended.iter();
+        let mut attended = self.dedicated_loopers.attended.iter();
         let is_idle =
-            |via: &Via, thread: &Thread| thread.attends == Some(*via) && thread.waits_on(*via);
+            |via: &LaneId, thread: &Thread| thread.attends == Some(*via) && thread.waits_on(*via);
         let idle = attended
             .find(|(via, tid)| self.threads.get(**tid).is_some_and(|thread| is_idle(via, thread)));
         if let Some((&via, &tid)) = idle {
@@ -300,10 +302,10 @@ impl State {
         }
     }
 
-    /// A looper has left: those on duty may be too many.
-    pub(super) fn balance_duties(&mut self) {
-        while self.duties.on_duty * 2 > self.pool.there {
-            let mut attended = self.duties.attended.iter();
+    /// A looper has left: those on dedicated may be too many.
+    pub(super) fn balance_dedicated(&mut self) {
+        while self.dedicated_loopers.on_duty * 2 > self.pool.there {
+            let mut attended = self.dedicated_loopers.attended.iter();
             let lane = attended.find(|(via, tid)| self.attends(**tid) == Some(**via));
             let Some((&lane, _)) = lane else { return };
             self.vacate(lane);
@@ -318,8 +320,8 @@ mod tests {
     use super::*;
     use baton_abi::control::{ChannelId, ProcessId};
 
-    fn via(lane: u32) -> Via {
-        Via { channel: ChannelId(1), lane }
+    fn via(lane: u32) -> LaneId {
+        LaneId { channel: ChannelId(1), lane }
     }
 
     /// Loopers that have come to read, by these numbers from 1 on.
@@ -332,7 +334,7 @@ mod tests {
         state
     }
 
-    fn unattended(state: &mut State) -> Vec<(Via, Tid)> {
+    fn unattended(state: &mut State) -> Vec<(LaneId, Tid)> {
         let effects = state.take_effects().into_iter();
         let told = |effect| match effect {
             Effect::Unattended(via, tid) => Some((via, tid)),
@@ -355,7 +357,7 @@ mod tests {
         ] {
             let mut state = pool(loopers);
             (0..lanes).for_each(|lane| state.offer_lane(via(lane)));
-            let went = (1..=loopers).filter(|tid| state.go_on_duty(*tid).is_some()).count();
+            let went = (1..=loopers).filter(|tid| state.become_dedicated(*tid).is_some()).count();
             assert_eq!(went, on_duty, "{loopers} loopers, {lanes} lanes");
             assert_eq!(state.lacks_attendants(), went < lanes as usize, "{loopers}, {lanes}");
         }
@@ -370,19 +372,19 @@ mod tests {
             ("one that has left", |state| state.exit_looper(1), false),
             ("one whose first read returns", |state| state.thread(1).return_once = true, false),
             ("an unsuited one", |state| state.thread(1).is_unsuited = true, false),
-            ("one that has been on duty", |state| state.thread(1).has_attended = true, true),
+            ("one that has been on dedicated", |state| state.thread(1).has_attended = true, true),
             (
                 "when the pool has work, of which there may be no end",
                 |state| state.push_process(Work::Error(0)),
                 true,
             ),
-            ("when somebody polls", |state| state.end_duties(9), false),
+            ("when somebody polls", |state| state.end_dedicated(9), false),
         ];
         for (name, change, goes) in cases {
             let mut state = pool(4);
             state.offer_lane(via(0));
             change(&mut state);
-            assert_eq!(state.go_on_duty(1), goes.then_some(via(0)), "{name}");
+            assert_eq!(state.become_dedicated(1), goes.then_some(via(0)), "{name}");
             assert_eq!(state.takes_process_work(1), !goes, "{name}");
         }
     }
@@ -391,10 +393,10 @@ mod tests {
     #[test]
     fn every_way_off_duty_leaves_the_lane_to_the_next() {
         type Way = fn(&mut State);
-        let ways: [(&str, Way, Option<Via>); 6] = [
+        let ways: [(&str, Way, Option<LaneId>); 6] = [
             ("leaves", |state| state.thread_exit(1), Some(via(0))),
             ("is a looper no more", |state| state.exit_looper(1), Some(via(0))),
-            ("polls", |state| state.end_duties(1), None),
+            ("polls", |state| state.end_dedicated(1), None),
             ("is relieved", |state| state.vacate(via(0)), Some(via(0))),
             ("its lane is over", |state| state.withdraw_lane(via(0)), None),
             (
@@ -412,16 +414,16 @@ mod tests {
         for (name, way, next) in ways {
             let mut state = pool(4);
             state.offer_lane(via(0));
-            assert_eq!(state.go_on_duty(1), Some(via(0)));
+            assert_eq!(state.become_dedicated(1), Some(via(0)));
             state.buffers.map(1 << 20);
-            let berth = state.set_berth_aside(1, ProcessId(2)).unwrap();
+            let slot = state.reserve_slot(1, ProcessId(2)).unwrap();
             way(&mut state);
-            assert!(berth.is_gone(), "{name}");
+            assert!(slot.is_gone(), "{name}");
             assert_eq!(unattended(&mut state), [(via(0), 1)], "{name}");
             assert_eq!(state.attends(1), None, "{name}");
             let taken = [2, 5].into_iter().find_map(|tid| {
                 state.threads.get(tid)?;
-                state.go_on_duty(tid)
+                state.become_dedicated(tid)
             });
             assert_eq!(taken, next, "{name}");
         }
@@ -438,7 +440,7 @@ mod tests {
             state.set_waiting(loopers, Waiting::Bell);
             (0..lanes).for_each(|lane| state.offer_lane(via(lane)));
             if loopers > 1 {
-                assert!(state.go_on_duty(1).is_some());
+                assert!(state.become_dedicated(1).is_some());
             }
             assert_eq!(
                 state.wants_looper(1),
@@ -452,22 +454,22 @@ mod tests {
     fn a_patrol_relieves_who_idles_while_nobody_comes_by() {
         let mut state = pool(2);
         state.offer_lane(via(0));
-        assert_eq!(state.go_on_duty(1), Some(via(0)));
-        assert_eq!(state.take_effects(), [Effect::Patrol], "nobody else waits");
+        assert_eq!(state.become_dedicated(1), Some(via(0)));
+        assert_eq!(state.take_effects(), [Effect::Watchdog], "nobody else waits");
         state.set_waiting(1, Waiting::Lane(via(0)));
         state.push_process(Work::Error(0));
         // The other one has come by since.
         state.set_waiting(2, Waiting::Bell);
         state.set_waiting(2, Waiting::No);
-        assert_eq!(state.patrol(), Round::Another);
-        assert_eq!(state.patrol(), Round::Missed(vec![2]));
+        assert_eq!(state.watchdog(), Round::Another);
+        assert_eq!(state.watchdog(), Round::Missed(vec![2]));
         state.end_round(false);
         assert_eq!(state.attends(1), None);
-        assert_eq!(state.patrol(), Round::Last, "nobody is on duty");
+        assert_eq!(state.watchdog(), Round::Last, "nobody is on dedicated");
         assert!(state.thread(1).relieved_of.take().is_some());
-        assert_eq!(state.go_on_duty(1), None, "it stays for all of the pool's work");
+        assert_eq!(state.become_dedicated(1), None, "it stays for all of the pool's work");
         assert!(state.next_return(1, true).is_some());
-        assert_eq!(state.go_on_duty(1), Some(via(0)));
+        assert_eq!(state.become_dedicated(1), Some(via(0)));
     }
 
     /// Nobody comes by, and what is to be seen of whoever serves is that.
@@ -476,17 +478,17 @@ mod tests {
         let missed = || {
             let mut state = pool(2);
             state.offer_lane(via(0));
-            assert_eq!(state.go_on_duty(1), Some(via(0)));
+            assert_eq!(state.become_dedicated(1), Some(via(0)));
             state.set_waiting(1, Waiting::Lane(via(0)));
             state.push_process(Work::Error(0));
-            assert_eq!(state.patrol(), Round::Missed(vec![2]));
+            assert_eq!(state.watchdog(), Round::Missed(vec![2]));
             state
         };
         let mut state = missed();
         for _ in 0..MOST_SPARED {
             state.end_round(true);
             assert_eq!(state.attends(1), Some(via(0)));
-            assert_eq!(state.patrol(), Round::Missed(vec![2]));
+            assert_eq!(state.watchdog(), Round::Missed(vec![2]));
         }
         state.end_round(true);
         assert_eq!(state.attends(1), None, "they have been for long enough");
@@ -496,8 +498,8 @@ mod tests {
         state.set_waiting(2, Waiting::No);
         state.end_round(false);
         assert_eq!(state.attends(1), Some(via(0)), "one has come by while it was looked for");
-        assert_eq!(state.patrol(), Round::Another);
-        assert_eq!(state.patrol(), Round::Missed(vec![2]));
+        assert_eq!(state.watchdog(), Round::Another);
+        assert_eq!(state.watchdog(), Round::Missed(vec![2]));
         state.end_round(true);
         assert_eq!(state.attends(1), Some(via(0)), "from then on it is counted anew");
     }
@@ -514,7 +516,7 @@ mod tests {
         for (name, change, hears) in news {
             let mut state = pool(2);
             state.offer_lane(via(0));
-            state.go_on_duty(1);
+            state.become_dedicated(1);
             let standing = state.go_past(1, via(0)).expect(name);
             change(&mut state);
             assert_eq!(standing.has_news(), hears, "{name}");
@@ -527,7 +529,7 @@ mod tests {
         let mut state = pool(2);
         state.offer_lane(via(0));
         assert!(!state.is_away(via(0)), "nobody attends");
-        state.go_on_duty(1);
+        state.become_dedicated(1);
         assert!(state.is_away(via(0)));
         state.set_waiting(1, Waiting::Lane(via(0)));
         assert!(!state.is_away(via(0)));

@@ -22,7 +22,7 @@ const GONE: u32 = 3;
 
 /// The room's word.
 #[derive(Debug)]
-pub struct Berth {
+pub struct ReservedSlot {
     word: AtomicU32,
 }
 
@@ -31,20 +31,20 @@ pub struct Berth {
 pub enum Was {
     /// Nothing.
     Free,
-    /// A message of which not all is there: its thread learns from [`Berth::lie`], or
-    /// [`Berth::turn_back`], that the room is the keeper's.
+    /// A message of which not all is there: its thread learns from [`ReservedSlot::lie`], or
+    /// [`ReservedSlot::turn_back`], that the room is the keeper's.
     Filling,
     /// A message.
-    Lying,
+    BufferedMessage,
 }
 
-impl Default for Berth {
-    fn default() -> Berth {
-        Berth { word: AtomicU32::new(FREE) }
+impl Default for ReservedSlot {
+    fn default() -> ReservedSlot {
+        ReservedSlot { word: AtomicU32::new(FREE) }
     }
 }
 
-impl Berth {
+impl ReservedSlot {
     #[inline(always)]
     fn step(&self, from: u32, to: u32) -> bool {
         self.word.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
@@ -94,7 +94,7 @@ impl Berth {
         match self.word.swap(GONE, Ordering::SeqCst) {
             FREE => Was::Free,
             FILLING => Was::Filling,
-            LYING => Was::Lying,
+            LYING => Was::BufferedMessage,
             _ => panic!("seized twice"),
         }
     }

@@ -1,11 +1,11 @@
-//! A thread on duty on the fast path: it knows one client, and takes what comes on one lane.
+//! A thread on dedicated on the fast path: it knows one client, and takes what comes on one lane.
 //!
 //! Unlike a looper of the pool it does not apply events first, of which strangers may cause any
 //! number: what is of the one shape needs none, and what does asks for them.
 
 use super::Receiver;
 use super::cell::Cell;
-use super::seats::Client;
+use super::route_cache::Client;
 use super::serve::Taken;
 use crate::channel::Channel;
 use crate::engine::Engine;
@@ -14,15 +14,15 @@ use baton_state::transaction::Incoming;
 use std::sync::Arc;
 
 /// What such a thread knows of its client.
-pub(crate) struct Seat<T> {
+pub(crate) struct LaneCache<T> {
     cell: Option<Arc<Cell>>,
     client: Option<Client<T>>,
 }
 
-impl<T: Clone> Seat<T> {
+impl<T: Clone> LaneCache<T> {
     /// Of a thread that has just begun.
-    pub fn new() -> Seat<T> {
-        Seat { cell: None, client: None }
+    pub fn new() -> LaneCache<T> {
+        LaneCache { cell: None, client: None }
     }
 
     /// Remembers what the state has admitted: a transaction of the shape that this thread could
@@ -35,7 +35,7 @@ impl<T: Clone> Seat<T> {
         let channel = serving.and_then(|serving| engine.channel(serving.via.channel));
         let Some(channel) = channel else { return };
         if self.is_stale(engine, &channel) || self.cell.is_none() {
-            *self = Seat { cell: engine.cell(), client: None };
+            *self = LaneCache { cell: engine.cell(), client: None };
         }
         Client::learn(&mut self.client, engine.way(&channel).epoch(), state, incoming, object);
     }
@@ -102,7 +102,7 @@ mod tests {
         client: Arc<Engine>,
         /// The server's end.
         channel: Arc<Channel>,
-        seat: Seat<()>,
+        seat: LaneCache<()>,
     }
 
     /// A seat that knows a client.
@@ -116,7 +116,7 @@ mod tests {
         let (data, sent) = (Payload::Bytes(&[]), Sent::default());
         let outgoing = Outgoing { code: 1, flags: 0, data, offsets: &[], sent };
         client.send(tid(), Target::Handle(0), 0, (0, 0), Ok(outgoing));
-        let mut seat = Seat::new();
+        let mut seat = LaneCache::new();
         let mut state = server.lock();
         server.accept(&mut state, crate::engine::accept::Among::Watched);
         let Some(Return::Transaction(incoming, _)) = state.next_return(tid(), true) else {
@@ -179,7 +179,7 @@ mod tests {
         }
         let mut state = stage.server.lock();
         let process = stage.server.identity.process.0;
-        stage.server.gather_callers(&mut state, &[ChainEntry { process, token: 1 }]);
+        stage.server.revoke_callers(&mut state, &[ChainEntry { process, token: 1 }]);
         assert!(!stage.is_stale(), "a stranger says that we have called it");
     }
 

@@ -1,4 +1,4 @@
-//! The spare looper: a thread that waits to be the next real-time caller's looper, so that nobody
+//! The standby looper: a thread that waits to be the next real-time caller's looper, so that nobody
 //! has to start one then.
 //!
 //! It is an ordinary thread, of which the broker knows. A lane that is granted gives it the
@@ -7,7 +7,7 @@
 //!
 //! **Invariant**: one thread at a time waits here, and has a lane that the broker meant for it.
 
-use super::duty::Duty;
+use super::dedicated::DedicatedLooper;
 use super::{Engine, tid};
 use crate::thread;
 use baton_abi::control::Request;
@@ -20,23 +20,23 @@ use std::sync::Arc;
 
 /// Whoever waits here.
 #[derive(Debug, Default)]
-pub(super) struct Spare {
+pub(super) struct Standby {
     place: Lock<Place>,
 }
 
 #[derive(Debug, Default)]
 struct Place {
     waits: Option<Tid>,
-    duty: Option<Arc<Duty>>,
+    dedicated: Option<Arc<DedicatedLooper>>,
 }
 
 impl Engine {
     /// Waits until the calling thread has a lane to attend, at its caller's rank if the system
     /// allows that. `None` once the process has closed, or if another thread waits already.
-    pub(crate) fn await_lane(&self) -> Option<Arc<Duty>> {
+    pub(crate) fn await_lane(&self) -> Option<Arc<DedicatedLooper>> {
         let tid = tid();
         {
-            let mut place = self.spare.place.lock();
+            let mut place = self.standby.place.lock();
             if place.waits.is_some() {
                 return None;
             }
@@ -46,24 +46,24 @@ impl Engine {
         let mut era = None;
         loop {
             // Acquire pairs with the release of who changes it: then the event is there, or the
-            // duty.
+            // dedicated.
             let lanes = word.load(Ordering::Acquire);
             if self.is_closed() {
                 return None;
             }
             self.hear();
-            let mut place = self.spare.place.lock();
-            if let Some(duty) = place.duty.take() {
+            let mut place = self.standby.place.lock();
+            if let Some(dedicated) = place.dedicated.take() {
                 place.waits = None;
                 // Without a rank it has to hear from the broker why.
-                thread::rank_again().inspect(|_| duty.is_registered());
-                return Some(duty);
+                thread::rank_again().inspect(|_| dedicated.is_registered());
+                return Some(dedicated);
             }
             drop(place);
             let link = self.broker.link();
             if era.replace(link.era) != Some(link.era) {
                 // A broker that is gone will not mean it, and the next one is told.
-                let _ = link.ask(&Request::SpareLooper { tid });
+                let _ = link.ask(&Request::StandbyLooper { tid });
             }
             // Its descriptors are needed if the broker dies meanwhile.
             drop(link);
@@ -72,19 +72,19 @@ impl Engine {
     }
 
     /// Gives a lane to the thread that the broker means, if it waits.
-    pub(super) fn give_to_spare(&self, duty: &Arc<Duty>, looper: Tid) -> bool {
-        let mut place = self.spare.place.lock();
-        if looper == 0 || place.waits != Some(looper) || place.duty.is_some() {
+    pub(super) fn give_to_standby(&self, dedicated: &Arc<DedicatedLooper>, looper: Tid) -> bool {
+        let mut place = self.standby.place.lock();
+        if looper == 0 || place.waits != Some(looper) || place.dedicated.is_some() {
             return false;
         }
-        place.duty = Some(Arc::clone(duty));
+        place.dedicated = Some(Arc::clone(dedicated));
         drop(place);
-        self.wake_spare();
+        self.wake_standby();
         true
     }
 
     /// The thread that waits, if one does, looks at everything.
-    pub(super) fn wake_spare(&self) {
+    pub(super) fn wake_standby(&self) {
         let word = self.tally.word(tally::LANES);
         word.fetch_add(1, Ordering::Release);
         futex::wake(word, 1);
