@@ -278,7 +278,7 @@ pub enum Request {
         from: u32,
     },
     /// First message of an engine that another broker had admitted, which has died. Carries the
-    /// engine's pages. `EKEYREJECTED` for a card of no predecessor's or of another process,
+    /// engine's pages. `EKEYREJECTED` for a credential of no predecessor's or of another process,
     /// `EBUSY` if that process is here, or if the broker has no descriptors or no memory now: the
     /// engine tries again. `ETIME` once the time for coming back is over, or if it was here and
     /// went. Answer: [`Reply::Welcome`], then the engine makes its claims.
@@ -286,7 +286,7 @@ pub enum Request {
         /// Must equal [`VERSION`].
         version: u32,
         /// As it came with [`Reply::Welcome`].
-        card: Vec<u8>,
+        credential: Vec<u8>,
         /// As in [`Request::Hello`].
         channels: u32,
     },
@@ -371,7 +371,7 @@ pub enum Reply {
         /// The broker's era.
         era: u32,
         /// What proves to the next broker who the engine is; see [`Request::Resume`].
-        card: Vec<u8>,
+        credential: Vec<u8>,
         /// What the engine's messages are stamped with. Of later brokers it keeps to its first
         /// one's.
         stamps: Stamps,

@@ -102,7 +102,7 @@ pub mod bell {
     /// u32: 1 while some sleep there, or are about to.
     pub const SLEPT_ON: usize = 4;
     /// u32: 1 while no looper looks at the channel before it sleeps.
-    pub const COLD: usize = 8;
+    pub const INACTIVE: usize = 8;
 }
 
 /// Offsets of the words in a front page.

@@ -30,10 +30,10 @@ mod poll;
 mod rank;
 mod real_time;
 mod requests;
+mod restart_state;
 mod run;
 mod running;
 mod shortage;
-mod testament;
 mod throttle;
 mod turns;
 

@@ -11,10 +11,10 @@ use crate::outbox::{self, Outbox, Reader};
 use crate::packet::{self, Received, Sent};
 use crate::peer::Credentials;
 use crate::poll::{ConnectionId, Source};
+use crate::restart_state::Credential;
 use crate::run::Broker;
 use crate::shortage::is_shortage;
 use crate::state::Newcomer;
-use crate::testament::Card;
 use baton_abi::control::{self, Account, ProcessId, Reply, Report, Request, Share, VERSION};
 use baton_abi::quota::{Quota, STRANGER, Standing};
 use rustix::fd::{AsFd, OwnedFd};
@@ -141,8 +141,8 @@ impl Broker {
             (Request::Hello { context, channels, .. }, Pages::Both(pages)) => {
                 self.admit(id, context, channels, pages)
             }
-            (Request::Resume { card, channels, .. }, Pages::Both(pages)) => {
-                self.readmit(id, &card, channels, pages)
+            (Request::Resume { credential, channels, .. }, Pages::Both(pages)) => {
+                self.readmit(id, &credential, channels, pages)
             }
             (Request::Observe { .. }, Pages::None) => {
                 self.connections.get_mut(&id).expect("just read from").role = Role::Observer;
@@ -151,10 +151,15 @@ impl Broker {
             _ => Err(Errno::INVAL),
         };
         match admitted {
-            Ok((card, events)) => {
-                let (era, signed) = (self.state.era(), self.testament.sign(&card));
+            Ok((credential, events)) => {
+                let (era, signed) = (self.state.era(), self.restart_state.sign(&credential));
                 let stamps = self.stamps;
-                let welcome = Reply::Welcome { identity: card.identity, era, card: signed, stamps };
+                let welcome = Reply::Welcome {
+                    identity: credential.identity,
+                    era,
+                    credential: signed,
+                    stamps,
+                };
                 self.reply(id, welcome, Some(events))
             }
             Err(errno) => {
@@ -168,21 +173,21 @@ impl Broker {
         }
     }
 
-    /// Makes a connection an engine's; its card, and the engine's end of its event socket.
+    /// Makes a connection an engine's; its credential, and the engine's end of its event socket.
     fn admit(
         &mut self,
         id: ConnectionId,
         context: String,
         channels: u32,
         pages: [OwnedFd; 2],
-    ) -> Result<(Card, OwnedFd), Errno> {
+    ) -> Result<(Credential, OwnedFd), Errno> {
         let Credentials { pid, uid, security_context, started, .. } =
             self.connections[&id].credentials.clone();
         let newcomer = Newcomer { pid, uid, security_context, rights: self.rights(id, &context) };
         let (ours, theirs, front) = self.adopt(id, || Front::adopt(pages))?;
         let identity = self.state.admit(newcomer, &context, channels)?;
         self.become_engine(id, identity.process, ours, front);
-        Ok((Card { identity, started, context }, theirs))
+        Ok((Credential { identity, started, context }, theirs))
     }
 
     /// The rights of a connection in a context.
@@ -209,27 +214,27 @@ impl Broker {
         Ok((ours, theirs, front))
     }
 
-    /// Takes back an engine that another broker had admitted. Who it is, is what its card says:
-    /// it may have given up rights since, which its device has kept. That the card is its own, is
-    /// what the system says.
+    /// Takes back an engine that another broker had admitted. Who it is, is what its credential
+    /// says: it may have given up rights since, which its device has kept. That the credential is
+    /// its own, is what the system says.
     fn readmit(
         &mut self,
         id: ConnectionId,
-        card: &[u8],
+        credential: &[u8],
         channels: u32,
         pages: [OwnedFd; 2],
-    ) -> Result<(Card, OwnedFd), Errno> {
-        let card = self.testament.verify(card).ok_or(Errno::KEYREJECTED)?;
+    ) -> Result<(Credential, OwnedFd), Errno> {
+        let credential = self.restart_state.verify(credential).ok_or(Errno::KEYREJECTED)?;
         let Credentials { pid, started, .. } = self.connections[&id].credentials;
-        if started.is_none() || (pid, started) != (card.identity.pid, card.started) {
+        if started.is_none() || (pid, started) != (credential.identity.pid, credential.started) {
             return Err(Errno::KEYREJECTED);
         }
-        let rights = self.rights(id, &card.context);
+        let rights = self.rights(id, &credential.context);
         let (ours, theirs, front) = self.adopt(id, || Front::readopt(pages))?;
-        let (identity, frozen) = (card.identity.clone(), front.is_frozen());
-        self.state.readmit(identity, rights, &card.context, channels, frozen)?;
-        self.become_engine(id, card.identity.process, ours, front);
-        Ok((card, theirs))
+        let (identity, frozen) = (credential.identity.clone(), front.is_frozen());
+        self.state.readmit(identity, rights, &credential.context, channels, frozen)?;
+        self.become_engine(id, credential.identity.process, ours, front);
+        Ok((credential, theirs))
     }
 
     fn become_engine(

@@ -17,9 +17,9 @@ use crate::packet;
 use crate::peer::Credentials;
 use crate::policy::Policy;
 use crate::poll::{ConnectionId, Poll, Source};
+use crate::restart_state::RestartState;
 use crate::shortage::is_shortage;
 use crate::state::{CONTEXTS, State};
-use crate::testament::Testament;
 use crate::throttle::Throttle;
 use crate::turns::Turns;
 use baton_abi::control::{ProcessId, Stamps};
@@ -124,17 +124,18 @@ pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
         Some(socket) => Listener::inherited(socket, &path)?,
         None => Listener::at(&path)?,
     };
-    let testament = Testament::take_over(&path).map_err(RunError::of("make a key for", &path))?;
+    let restart_state =
+        RestartState::take_over(&path).map_err(RunError::of("make a key for", &path))?;
     let named = config.policy.contexts().filter(|name| !CONTEXTS.contains(name));
     let contexts: BTreeSet<&str> =
         named.chain(config.contexts.iter().map(String::as_str)).collect();
-    let state = first_state(&testament, config.limits, &contexts)?;
+    let state = first_state(&restart_state, config.limits, &contexts)?;
     poll.add(listener.socket(), Source::Listener).map_err(RunError::of("epoll_ctl", &path))?;
     if let Some(stop) = &config.stop {
         poll.add(stop, Source::Stop).map_err(RunError::of("epoll_ctl", &path))?;
     }
     let ledger = Ledger::new(&config.limits, descriptors);
-    let mut broker = Broker::new(state, testament, poll, ledger, config.limits);
+    let mut broker = Broker::new(state, restart_state, poll, ledger, config.limits);
     broker.real_time_limits = config.real_time_limits;
     broker.policy = config.policy;
     if !broker.state.is_settled() {
@@ -143,20 +144,20 @@ pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     ready();
     let result = broker.serve(listener, &path, config.until_idle);
     if broker.engines.is_empty() && broker.state.is_settled() {
-        broker.testament.discard();
+        broker.restart_state.discard();
     }
     result
 }
 
 fn first_state(
-    testament: &Testament,
+    restart_state: &RestartState,
     limits: Limits,
     contexts: &BTreeSet<&str>,
 ) -> Result<State, RunError> {
     let uid = own_uid();
-    let inherited = testament.is_inherited();
+    let inherited = restart_state.is_inherited();
     let mut state = match inherited {
-        true => State::succeed(limits, uid, testament.era(), testament.rules()),
+        true => State::succeed(limits, uid, restart_state.era(), restart_state.rules()),
         false => State::new(limits, uid),
     };
     for name in contexts {
@@ -190,7 +191,7 @@ fn timespec(time: Duration) -> Timespec {
 
 pub(crate) struct Broker {
     pub state: State,
-    pub testament: Testament,
+    pub restart_state: RestartState,
     pub poll: Poll,
     pub connections: BTreeMap<ConnectionId, Connection>,
     pub engines: BTreeMap<ProcessId, ConnectionId>,
@@ -238,14 +239,14 @@ enum Accepting {
 impl Broker {
     fn new(
         state: State,
-        testament: Testament,
+        restart_state: RestartState,
         poll: Poll,
         ledger: Ledger,
         limits: Limits,
     ) -> Broker {
         Broker {
             state,
-            testament,
+            restart_state,
             poll,
             ledger,
             limits,
@@ -368,11 +369,11 @@ impl Broker {
         self.carry_out(own_uid(), effects, None);
     }
 
-    /// Keeps the testament up to date.
+    /// Keeps the restart_state up to date.
     pub fn write_rules(&mut self) {
         let Some(rules) = self.state.changed_rules() else { return };
         let (engines, connections) = (&self.engines, &self.connections);
-        self.testament.set_rules(rules, |rule| {
+        self.restart_state.set_rules(rules, |rule| {
             let credentials = &connections.get(engines.get(&rule.manager?.0)?)?.credentials;
             Some((credentials.pid, credentials.started?))
         });

@@ -111,7 +111,7 @@ fn a_card_is_good_for_one_process_at_one_socket_in_time() {
     let (directory, elsewhere) = (Directory::new(), Directory::new());
     let first = start(&directory);
     let engine = Fake::open(first.socket(), "binder").unwrap();
-    let card = engine.card.clone();
+    let credential = engine.credential.clone();
     let other = Fake::open(first.socket(), "binder").unwrap();
     // The broker that gave it out is still there.
     let early = other.resume(first.socket()).map(drop);
@@ -120,19 +120,19 @@ fn a_card_is_good_for_one_process_at_one_socket_in_time() {
 
     let second = start(&directory);
     let guest = || Fake::open(second.socket(), "binder").unwrap();
-    let mut forged = card.clone();
+    let mut forged = credential.clone();
     forged[0] ^= 1; // The process's number.
-    for bad in [forged, Vec::new(), card[1..].to_vec(), vec![0; 4096]] {
+    for bad in [forged, Vec::new(), credential[1..].to_vec(), vec![0; 4096]] {
         let result = guest().resume_as(second.socket(), bad).map(drop);
         assert_eq!(result, Err(Errno::KEYREJECTED));
     }
     let third = start(&elsewhere);
-    let there = guest().resume_as(third.socket(), card.clone()).map(drop);
+    let there = guest().resume_as(third.socket(), credential.clone()).map(drop);
     assert_eq!(there, Err(Errno::KEYREJECTED));
     let engine = engine.resume(second.socket()).unwrap();
     assert_eq!(engine.id(), ProcessId(1));
     // Twice is once too often.
-    assert_eq!(guest().resume_as(second.socket(), card.clone()).map(drop), Err(Errno::BUSY));
+    assert_eq!(guest().resume_as(second.socket(), credential.clone()).map(drop), Err(Errno::BUSY));
     second.stop().unwrap();
 
     let config = Config { grace: Duration::ZERO, ..Config::at(directory.socket()) };
@@ -150,7 +150,8 @@ fn a_front_page_that_others_could_write_is_refused() {
     first.stop().unwrap();
     let second = start(&directory);
     let page = front_page();
-    let resume = Request::Resume { version: VERSION, card: engine.card.clone(), channels: 4096 };
+    let resume =
+        Request::Resume { version: VERSION, credential: engine.credential.clone(), channels: 4096 };
     let greeted = |descriptors: &[_]| {
         let reply = greet(connect(second.socket()).unwrap(), &resume, descriptors);
         reply.map(|(reply, _)| reply)
@@ -188,13 +189,13 @@ fn a_freeze_is_not_done_before_the_engine_has_seen_it() {
 #[test]
 fn a_broker_that_leaves_nobody_behind_leaves_nothing() {
     let directory = Directory::new();
-    let testament = directory.socket().with_file_name("broker.sock.testament");
+    let restart_state = directory.socket().with_file_name("broker.sock.restart_state");
     let first = start(&directory);
     let engine = Fake::open(first.socket(), "binder").unwrap();
     let observer = observe(first.socket());
     assert_eq!(ask(&observer, &Request::AddContext { name: "mine".into() }), Some(Reply::Done));
     first.stop().unwrap();
-    assert!(testament.exists());
+    assert!(restart_state.exists());
     let second = start(&directory);
     assert!(Fake::open(second.socket(), "mine").is_ok(), "contexts stay");
     drop(engine);
@@ -204,6 +205,6 @@ fn a_broker_that_leaves_nobody_behind_leaves_nothing() {
     let mut third = Running::start(until_idle).unwrap();
     drop(Fake::open(third.socket(), "mine").unwrap());
     third.join().unwrap();
-    assert!(!testament.exists());
+    assert!(!restart_state.exists());
     assert_eq!(Fake::open(start(&directory).socket(), "mine").map(drop), Err(Errno::NOENT));
 }

@@ -28,7 +28,7 @@ pub struct Broker {
     /// Whose broker it is: the next one is to be the same user's.
     uid: Uid,
     /// What proves to the next one who we are.
-    card: Vec<u8>,
+    credential: Vec<u8>,
     /// What messages are stamped with.
     pub stamps: Stamps,
     link: Lock<Arc<Link>>,
@@ -92,13 +92,13 @@ impl Broker {
         let uid = sockopt::socket_peercred(&requests).map_err(failed)?.uid;
         let (packet, fds) = receive_patiently(&requests).map_err(failed)?;
         match decode(&packet) {
-            Some(Reply::Welcome { identity, era, card, stamps }) => {
+            Some(Reply::Welcome { identity, era, credential, stamps }) => {
                 let mut fds = fds.map_err(failed)?.into_iter();
                 let events = fds.next().ok_or(failed(Errno::PROTO))?;
                 let link = Lock::new(Arc::new(Link::new(era, requests, events)));
                 // The program may go to another directory.
                 let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
-                Ok((Broker { place, pages, uid, card, stamps, link }, identity))
+                Ok((Broker { place, pages, uid, credential, stamps, link }, identity))
             }
             Some(Reply::Refused { errno }) => Err(OpenError::Refused {
                 context: context.to_owned(),
@@ -135,8 +135,8 @@ impl Broker {
         if sockopt::socket_peercred(&socket)?.uid != self.uid {
             return Err(Errno::PERM);
         }
-        let (card, channels) = (self.card.clone(), channels());
-        let resume = Request::Resume { version: VERSION, card, channels };
+        let (credential, channels) = (self.credential.clone(), channels());
+        let resume = Request::Resume { version: VERSION, credential, channels };
         let carried = self.pages.each_ref().map(AsFd::as_fd);
         send(&socket, &encode(&resume), &carried, SendFlags::empty())?;
         Ok(socket)

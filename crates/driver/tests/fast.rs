@@ -73,7 +73,7 @@ fn stage(loopers: usize) -> Stage {
     Stage { broker, server, client, manager, entered, leave }
 }
 
-fn warm_up(client: &Process, manager: &Handle) {
+fn activate(client: &Process, manager: &Handle) {
     for number in 0..WARM_UP {
         let bytes = number.to_ne_bytes();
         assert_eq!(client.call(manager, ECHO, &bytes[..].into()).unwrap().data(), bytes);
@@ -84,7 +84,7 @@ fn warm_up(client: &Process, manager: &Handle) {
 fn held_call(stage: &Stage) -> thread::JoinHandle<Result<Vec<u8>, CallError>> {
     let (client, manager) = (stage.client.clone(), stage.manager.clone());
     let caller = thread::spawn(move || {
-        warm_up(&client, &manager);
+        activate(&client, &manager);
         client.call(&manager, HOLD, &b"held"[..].into()).map(|reply| reply.data().to_vec())
     });
     stage.entered.recv().unwrap();
@@ -97,7 +97,7 @@ fn reports(stage: &Stage) -> Vec<ProcessReport> {
     contexts.into_iter().flat_map(|context| context.processes).collect()
 }
 
-/// Nobody gathers for a report: the threads' own counts are seen.
+/// Nobody revokes for a report: the threads' own counts are seen.
 #[test]
 fn a_call_under_way_is_counted_at_both_ends() {
     let stage = stage(1);
@@ -118,7 +118,7 @@ fn threads_that_end_give_their_lanes_back() {
     let stage = stage(1);
     for _ in 0..65 {
         let (client, manager) = (stage.client.clone(), stage.manager.clone());
-        thread::spawn(move || warm_up(&client, &manager)).join().unwrap();
+        thread::spawn(move || activate(&client, &manager)).join().unwrap();
     }
     let channels = reports(&stage).iter().map(|report| report.channels.len()).max();
     assert_eq!(channels, Some(1));
@@ -139,7 +139,7 @@ fn events_during_a_call_leave_it_as_it_was() {
     stage.leave.send(()).unwrap();
     assert_eq!(caller.join().unwrap().unwrap(), b"held");
     assert_eq!(other.call(&to_server, ECHO, &b"other"[..].into()).unwrap().data(), b"other");
-    warm_up(&stage.client, &stage.manager);
+    activate(&stage.client, &stage.manager);
     stage.server.close();
 }
 
@@ -174,7 +174,7 @@ fn a_call_back_comes_to_the_thread_that_waits() {
     parcel.write_object(object);
     client.call(manager, ECHO, &parcel).unwrap();
     for number in 0..20_u32 {
-        warm_up(client, manager);
+        activate(client, manager);
         let bytes = number.to_ne_bytes();
         // Nobody else serves in the client: were it not this thread, nobody would answer.
         let reply = client.call(manager, CALL_BACK, &bytes[..].into()).unwrap();
@@ -205,7 +205,7 @@ fn a_client_that_closes_fails_its_own_call() {
     // The looper that served it goes on.
     let other = Process::open("binder", &stage.broker.socket).unwrap();
     let to_server = other.context_manager().unwrap();
-    warm_up(&other, &to_server);
+    activate(&other, &to_server);
     stage.server.close();
 }
 
@@ -267,7 +267,7 @@ fn calls_and_events_cross_without_harm() {
 #[test]
 fn payloads_of_any_size_come_back_whatever_came_before() {
     let stage = stage(1);
-    warm_up(&stage.client, &stage.manager);
+    activate(&stage.client, &stage.manager);
     let sizes = [0, 32, 33, 128, 129, 4096, 65536, 65537, 100_000];
     let mut kept = Vec::new();
     for (first, second) in sizes.iter().flat_map(|first| sizes.map(|second| (*first, second))) {
@@ -295,7 +295,7 @@ fn a_payload_that_could_not_be_received_is_refused() {
     thread::spawn(move || serving.serve());
     let client = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
-    warm_up(&client, &manager);
+    activate(&client, &manager);
     for (bytes, fits) in [(8192, true), (8193, false), (8192, true), (65536, false)] {
         let reply = client.call(&manager, ECHO, &vec![1; bytes][..].into()).map(drop);
         let expected = if fits { Ok(()) } else { Err(CallError::Failed(Errno::NOSPC)) };

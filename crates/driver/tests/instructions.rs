@@ -39,7 +39,7 @@ const PEERS: Way = ("peers", play, 0, 100_000);
 const MAILBOXES: &str = "mailboxes";
 /// Calls of the shorter run.
 const CALLS: u64 = 2_000;
-/// Calls after which each end knows the other, and a looper dwells at its only caller's lane.
+/// Calls after which each end knows the other, and a looper is pinned to its only caller's lane.
 const KNOWN_AFTER: u64 = 300;
 
 fn main() -> ExitCode {
@@ -142,7 +142,7 @@ impl Peer {
         self.inbox(to).post();
     }
 
-    /// Takes what an end has sent: a looper that dwells watches on.
+    /// Takes what an end has sent: a looper that is pinned watches on.
     fn take_from(self, end: End) {
         match end {
             End::Client => self.inbox(End::Server).clear_watched(),

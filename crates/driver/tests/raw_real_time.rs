@@ -378,7 +378,7 @@ fn a_looper_whose_caller_has_ended_is_the_pools_again() {
     stage.at(libc::SCHED_FIFO, 30, || stage.call_until(RANK, [libc::SCHED_FIFO, 30]));
     stage.await_lanes(0);
     thread::scope(|scope| {
-        // Both of the pool's loopers are needed, whichever was on dedicated.
+        // Both of the pool's loopers are needed, whichever was dedicated.
         let held = [(); 2].map(|()| scope.spawn(|| stage.call(HOLD)));
         stage.server.shared.await_waiting(2);
         stage.server.shared.set_open(true);

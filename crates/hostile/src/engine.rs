@@ -152,7 +152,7 @@ pub struct BareEngine {
     /// The broker's era.
     pub era: u32,
     /// What it shows the next broker.
-    pub card: Vec<u8>,
+    pub credential: Vec<u8>,
 }
 
 /// A channel at its client's end.
@@ -263,12 +263,12 @@ impl BareEngine {
 
     /// This engine at the next broker, before its claims.
     pub fn resume(&self, path: &Path) -> Result<BareEngine, Errno> {
-        self.resume_as(path, self.card.clone())
+        self.resume_as(path, self.credential.clone())
     }
 
-    /// This engine at the next broker, with a card that may be another's.
-    pub fn resume_as(&self, path: &Path, card: Vec<u8>) -> Result<BareEngine, Errno> {
-        let resume = Request::Resume { version: VERSION, card, channels: CHANNELS };
+    /// This engine at the next broker, with a credential that may be another's.
+    pub fn resume_as(&self, path: &Path, credential: Vec<u8>) -> Result<BareEngine, Errno> {
+        let resume = Request::Resume { version: VERSION, credential, channels: CHANNELS };
         let copy = |file: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(file, 0);
         let pages = [copy(&self.pages[0])?, copy(&self.pages[1])?];
         BareEngine::greet_with(connect(path)?, &resume, Arc::clone(&self.front), pages)
@@ -290,10 +290,10 @@ impl BareEngine {
         let carried = pages.each_ref().map(AsFd::as_fd);
         let (reply, mut descriptors) = greet(&requests, greeting, &carried)?;
         match reply {
-            Reply::Welcome { identity, era, card, .. } => {
+            Reply::Welcome { identity, era, credential, .. } => {
                 let events = descriptors.pop().ok_or(Errno::PROTO)?;
                 sockopt::set_socket_timeout(&events, sockopt::Timeout::Recv, Some(PATIENCE))?;
-                Ok(BareEngine { requests, events, identity, front, pages, era, card })
+                Ok(BareEngine { requests, events, identity, front, pages, era, credential })
             }
             Reply::Refused { errno } => Err(Errno::from_raw_os_error(errno)),
             _ => Err(Errno::PROTO),

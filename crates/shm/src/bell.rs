@@ -26,10 +26,10 @@
 //! woken whatever the word holds. An owner's ring is therefore repeated some time later if what it
 //! was for is still there.
 //!
-//! Of a stranger that has been silent for long the owner makes itself free: while `cold` is set,
-//! its threads do not look for this stranger's messages in (b), and the ringer uses other means
-//! wherever it would have relied on that. Here too either the owner sees the message, or the ringer
-//! that it has gone cold.
+//! Of a stranger that has been silent for long the owner makes itself free: while `inactive` is
+//! set, its threads do not look for this stranger's messages in (b), and the ringer uses other
+//! means wherever it would have relied on that. Here too either the owner sees the message, or the
+//! ringer that it has gone inactive.
 
 use crate::futex;
 use crate::sync::{AtomicU32, Ordering, fence, fence_after_update};
@@ -39,7 +39,7 @@ use crate::sync::{AtomicU32, Ordering, fence, fence_after_update};
 pub struct Bell<'a> {
     bell: &'a AtomicU32,
     slept_on: &'a AtomicU32,
-    cold: &'a AtomicU32,
+    inactive: &'a AtomicU32,
 }
 
 /// A bell, as its owner has it.
@@ -97,8 +97,8 @@ pub enum OwnRing {
 impl<'a> Bell<'a> {
     /// Words of one page, zero at first.
     #[inline]
-    pub fn new(bell: &'a AtomicU32, slept_on: &'a AtomicU32, cold: &'a AtomicU32) -> Self {
-        Bell { bell, slept_on, cold }
+    pub fn new(bell: &'a AtomicU32, slept_on: &'a AtomicU32, inactive: &'a AtomicU32) -> Self {
+        Bell { bell, slept_on, inactive }
     }
 
     /// Of its owner, which keeps in `asleep`, where no stranger writes, how many sleep here.
@@ -115,7 +115,7 @@ impl<'a> Bell<'a> {
             return if futex::wake(self.bell, 1) > 0 { Ring::Woken } else { Ring::Missed };
         }
         match elsewhere.load(Ordering::SeqCst) {
-            0 if self.cold.load(Ordering::Relaxed) == 0 => Ring::NoSleeper,
+            0 if self.inactive.load(Ordering::Relaxed) == 0 => Ring::NoSleeper,
             _ => Ring::Nobody,
         }
     }
@@ -142,21 +142,21 @@ impl<'a> OwnBell<'a> {
 
     /// Nobody looks for the stranger's messages from now on before they sleep: it tells by other
     /// means. False, and nothing has changed, if there is one.
-    pub fn cool(self, has_message: impl FnOnce() -> bool) -> bool {
-        self.page.cold.store(1, Ordering::Relaxed);
+    pub fn deactivate(self, has_message: impl FnOnce() -> bool) -> bool {
+        self.page.inactive.store(1, Ordering::Relaxed);
         // Pairs with the fence in `Bell::ring`: either the message is seen here, or the word there.
         fence(Ordering::SeqCst);
-        let cold = !has_message();
-        if !cold {
-            self.warm();
+        let inactive = !has_message();
+        if !inactive {
+            self.reactivate();
         }
-        cold
+        inactive
     }
 
     /// Its threads look again, those excepted that find `work` changed: they do as soon as they see
     /// it.
-    pub fn warm(self) {
-        self.page.cold.store(0, Ordering::Release);
+    pub fn reactivate(self) {
+        self.page.inactive.store(0, Ordering::Release);
     }
 
     /// After work has been published: wakes every thread that sleeps here or, unless the stranger

@@ -7,8 +7,8 @@
 //! - [`mailbox`]: one word that says whether a message lies beside it, and who waits for it.
 //! - [`ring`]: bytes in order from one writer to one reader.
 //! - [`bell`]: a futex that strangers may wake and only its owner changes.
-//! - [`gate`]: passed without a lock, shut by whoever holds one.
-//! - [`slot`]: room that is one thread's without a lock; [`standing`]: whether it has to ask who
+//! - [`revocation`]: entered without a lock, revoked by whoever holds one.
+//! - [`slot`]: room that is one thread's without a lock; [`flag`]: whether it has to ask who
 //!   holds one.
 //! - [`lock`]: whoever holds it runs at the priority of whoever waits; for threads of one process,
 //!   which [`thread`] knows.
@@ -23,10 +23,10 @@
 
 pub mod bell;
 pub mod clock;
+pub mod event_flag;
 #[cfg(not(loom))]
 pub mod forks;
 pub mod futex;
-pub mod gate;
 #[cfg(not(loom))]
 pub mod held;
 pub mod lock;
@@ -36,8 +36,8 @@ pub mod mapping;
 #[cfg(not(loom))]
 pub mod own;
 pub mod reserved_slot;
+pub mod revocation;
 pub mod ring;
-pub mod standing;
 pub mod sync;
 pub mod thread;
 #[cfg(not(loom))]

@@ -4,13 +4,13 @@
 //! A futex is modelled as the kernel has it: check and sleep are one step against every wake.
 
 use crate::bell::{self, Bell, OwnBell, Ring, Sleep};
+use crate::event_flag::EventFlag;
 use crate::futex::{self, WAITERS, Wait};
-use crate::gate::{Gate, Pass, Way};
 use crate::lock::Lock;
 use crate::mailbox::{Mailbox, Reader, Seen};
 use crate::reserved_slot::{ReservedSlot, Was};
+use crate::revocation::{Entry, Revocation, Revocations};
 use crate::ring::{Consumer, Producer};
-use crate::standing::Standing;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_after_update};
 use core::cell::Cell;
 use core::time::Duration;
@@ -330,14 +330,14 @@ struct Bells {
     bells: [AtomicU32; 2],
     slept_on: [AtomicU32; 2],
     asleep: [AtomicU32; 2],
-    cold: [AtomicU32; 2],
+    inactive: [AtomicU32; 2],
     elsewhere: AtomicU32,
     messages: [AtomicU32; 2],
 }
 
 impl Bells {
     fn bell(&self, stranger: usize) -> Bell<'_> {
-        Bell::new(&self.bells[stranger], &self.slept_on[stranger], &self.cold[stranger])
+        Bell::new(&self.bells[stranger], &self.slept_on[stranger], &self.inactive[stranger])
     }
 
     fn own_bell(&self, stranger: usize) -> OwnBell<'_> {
@@ -437,8 +437,8 @@ fn a_ring_that_the_stranger_undoes_is_heard_when_it_is_repeated() {
     });
 }
 
-/// A stranger that publishes as it goes cold: the owner has seen the message, or the stranger that
-/// it is to tell.
+/// A stranger that publishes as it goes inactive: the owner has seen the message, or the stranger
+/// that it is to tell.
 #[test]
 fn a_message_of_a_stranger_that_goes_cold_is_seen_or_told_of() {
     loom::model(|| {
@@ -448,10 +448,11 @@ fn a_message_of_a_stranger_that_goes_cold_is_seen_or_told_of() {
             theirs.messages[0].store(1, Ordering::Release);
             theirs.bell(0).ring(&theirs.elsewhere)
         });
-        let cold = bells.own_bell(0).cool(|| bells.messages[0].load(Ordering::Acquire) == 1);
+        let inactive =
+            bells.own_bell(0).deactivate(|| bells.messages[0].load(Ordering::Acquire) == 1);
         let ring = stranger.join().unwrap();
-        assert!(!cold || ring == Ring::Nobody, "nobody looks there, and nobody was told");
-        assert_eq!(cold, bells.cold[0].load(Ordering::Relaxed) == 1);
+        assert!(!inactive || ring == Ring::Nobody, "nobody looks there, and nobody was told");
+        assert_eq!(inactive, bells.inactive[0].load(Ordering::Relaxed) == 1);
     });
 }
 
@@ -506,32 +507,33 @@ fn ring_bytes_are_published_before_their_position() {
     });
 }
 
-/// What a passer does by an epoch that has passed is seized, and what was seized is told once.
+/// What a passer does by an epoch that has passed is taken_over, and what was taken_over is told
+/// once.
 #[test]
 fn whoever_is_inside_a_gate_that_shuts_is_seized_or_turns_back() {
     const ERRAND: u32 = 7;
     loom::model(|| {
-        let shared = Arc::new((Gate::default(), Pass::default(), AtomicU64::new(0)));
+        let shared = Arc::new((Revocation::default(), Entry::default(), AtomicU64::new(0)));
         let looked = Arc::new(AtomicU32::new(0));
-        let own = Gate::default();
-        let epoch = Way(&shared.0, &own).epoch();
+        let own = Revocation::default();
+        let epoch = Revocations(&shared.0, &own).epoch();
         let (kept, told) = (shared.clone(), looked.clone());
         let keeper = loom::thread::spawn(move || {
-            let (gate, pass, details) = &*kept;
-            let mut seized = 0;
+            let (revocation, pass, details) = &*kept;
+            let mut taken_over = 0;
             for _ in 0..2 {
-                gate.shut();
-                if let Some(errand) = pass.seize() {
-                    assert_eq!((errand, details.load(Ordering::Relaxed)), (ERRAND, 1));
-                    seized += 1;
+                revocation.revoke();
+                if let Some(operation) = pass.take_over() {
+                    assert_eq!((operation, details.load(Ordering::Relaxed)), (ERRAND, 1));
+                    taken_over += 1;
                 }
                 told.store(1, Ordering::Release);
             }
-            seized
+            taken_over
         });
-        let (gate, pass, details) = &*shared;
+        let (revocation, pass, details) = &*shared;
         details.store(1, Ordering::Relaxed);
-        let entered = pass.enter(Way(gate, &own), epoch, ERRAND);
+        let entered = pass.enter(Revocations(revocation, &own), epoch, ERRAND);
         let keeper_has_looked = looked.load(Ordering::Acquire) == 1;
         let left = pass.leave();
         assert!(
@@ -550,34 +552,34 @@ fn whoever_is_inside_a_way_that_is_shut_is_seized_or_turns_back() {
     const HERE: u64 = 1;
     const ELSEWHERE: u64 = 2;
     struct Shared {
-        all: Gate,
-        own: Gate,
-        pass: Pass,
+        all: Revocation,
+        own: Revocation,
+        pass: Entry,
         noted: AtomicU64,
         has_looked: AtomicU32,
     }
     loom::model(|| {
         let shared = Arc::new(Shared {
-            all: Gate::default(),
-            own: Gate::default(),
-            pass: Pass::default(),
+            all: Revocation::default(),
+            own: Revocation::default(),
+            pass: Entry::default(),
             noted: AtomicU64::new(0),
             has_looked: AtomicU32::new(0),
         });
-        let other = Gate::default();
+        let other = Revocation::default();
         let kept = shared.clone();
         let keeper = loom::thread::spawn(move || {
             let Shared { own, pass, noted, has_looked, .. } = &*kept;
-            own.shut();
+            own.revoke();
             let concerned = pass.is_inside() && noted.load(Ordering::Relaxed) == HERE;
-            let seized = if concerned { pass.seize() } else { None };
+            let taken_over = if concerned { pass.take_over() } else { None };
             has_looked.store(1, Ordering::Release);
-            seized.is_some()
+            taken_over.is_some()
         });
         let Shared { all, own, pass, noted, has_looked } = &*shared;
-        let mut seized = false;
-        for (at, gate) in [(ELSEWHERE, &other), (HERE, own)] {
-            let way = Way(all, gate);
+        let mut taken_over = false;
+        for (at, revocation) in [(ELSEWHERE, &other), (HERE, own)] {
+            let way = Revocations(all, revocation);
             let epoch = if at == HERE { 0 } else { way.epoch() };
             noted.store(at, Ordering::Relaxed);
             let entered = pass.enter(way, epoch, ERRAND);
@@ -588,45 +590,45 @@ fn whoever_is_inside_a_way_that_is_shut_is_seized_or_turns_back() {
                 !(at == HERE && entered && keeper_has_looked && left),
                 "a keeper looked, and missed who is inside"
             );
-            seized |= !left;
+            taken_over |= !left;
         }
-        assert_eq!(keeper.join().unwrap(), seized);
+        assert_eq!(keeper.join().unwrap(), taken_over);
     });
 }
 
 /// A message lies in the room of its thread or of the keeper, never of both or of none; and the
-/// keeper that shuts the gate first knows of all that was begun before.
+/// keeper that revokes entries first knows of all that was begun before.
 #[test]
 fn what_lies_in_a_berth_is_its_threads_or_its_keepers() {
     const NODE: u64 = 7;
     struct Shared {
-        gate: Gate,
-        own: Gate,
-        pass: Pass,
+        revocation: Revocation,
+        own: Revocation,
+        pass: Entry,
         slot: ReservedSlot,
         node: AtomicU64,
     }
     loom::model(|| {
         let shared = Arc::new(Shared {
-            gate: Gate::default(),
-            own: Gate::default(),
-            pass: Pass::default(),
+            revocation: Revocation::default(),
+            own: Revocation::default(),
+            pass: Entry::default(),
             slot: ReservedSlot::default(),
             node: AtomicU64::new(0),
         });
-        let epoch = Way(&shared.gate, &shared.own).epoch();
+        let epoch = Revocations(&shared.revocation, &shared.own).epoch();
         let kept = shared.clone();
         let keeper = loom::thread::spawn(move || {
-            kept.gate.shut();
-            let was = kept.slot.seize();
+            kept.revocation.revoke();
+            let was = kept.slot.take_over();
             (was, kept.node.load(Ordering::Relaxed))
         });
-        let Shared { gate, own, pass, slot, node } = &*shared;
+        let Shared { revocation, own, pass, slot, node } = &*shared;
         let mut is_keepers = None;
         if slot.is_free() {
             node.store(NODE, Ordering::Relaxed);
             if slot.begin() {
-                let entered = pass.enter(Way(gate, own), epoch, 1);
+                let entered = pass.enter(Revocations(revocation, own), epoch, 1);
                 is_keepers = Some((entered, if entered { !slot.lie() } else { !slot.turn_back() }));
                 pass.leave();
             }
@@ -650,24 +652,24 @@ fn what_lies_in_a_berth_is_its_threads_or_its_keepers() {
 #[test]
 fn news_for_one_who_waits_without_the_lock_is_heard_whatever_a_stranger_writes() {
     bounded().check(|| {
-        let shared = Arc::new((AtomicU32::new(0), Standing::default(), AtomicU32::new(0)));
+        let shared = Arc::new((AtomicU32::new(0), EventFlag::default(), AtomicU32::new(0)));
         let (hostile, theirs) = (shared.clone(), shared.clone());
         let stranger = loom::thread::spawn(move || hostile.0.store(0, Ordering::Relaxed));
         let keeper = loom::thread::spawn(move || {
-            let (word, standing, news) = &*theirs;
+            let (word, flag, news) = &*theirs;
             news.store(1, Ordering::Relaxed);
-            standing.tell();
+            flag.tell();
             Mailbox::new(word).nudge();
         });
-        let (word, standing, news) = &*shared;
-        if standing.arrive() {
-            while !standing.has_news() {
-                let _ = Mailbox::new(word).wait_unless(None, || standing.has_news());
+        let (word, flag, news) = &*shared;
+        if flag.arrive() {
+            while !flag.has_news() {
+                let _ = Mailbox::new(word).wait_unless(None, || flag.has_news());
             }
         }
         assert_eq!(news.load(Ordering::Relaxed), 1);
         keeper.join().unwrap();
         stranger.join().unwrap();
-        assert!(standing.is_here() && !Standing::default().is_here());
+        assert!(flag.is_here() && !EventFlag::default().is_here());
     });
 }

@@ -4,14 +4,14 @@
 //! ```text
 //!   FREE --begin--> FILLING --lie--> LYING --end--> FREE
 //!        its thread; with the keeper's lock others may end it, too
-//!   any  --seize--> GONE
+//!   any  --take_over--> GONE
 //!        the keeper, once: what lay there is its own from now on
 //! ```
 //!
 //! Memory order: each step releases what was done in the room, and acquires what was done there
-//! before. `begin` comes before [`Pass::enter`](crate::gate::Pass::enter), and `seize` after
-//! [`Gate::shut`](crate::gate::Gate::shut), whose fences separate them: whoever begins and enters
-//! either is seized, or does not enter (Dekker).
+//! before. `begin` comes before [`Entry::enter`](crate::revocation::Entry::enter), and `take_over`
+//! after [`Revocation::revoke`](crate::revocation::Revocation::revoke), whose fences separate them:
+//! whoever begins and enters either is taken_over, or does not enter (Dekker).
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -81,7 +81,7 @@ impl ReservedSlot {
         self.step(LYING, FREE)
     }
 
-    /// Whether it has been seized.
+    /// Whether it has been taken_over.
     pub fn is_gone(&self) -> bool {
         self.word.load(Ordering::Acquire) == GONE
     }
@@ -90,12 +90,12 @@ impl ReservedSlot {
     ///
     /// # Panics
     /// If it was already.
-    pub fn seize(&self) -> Was {
+    pub fn take_over(&self) -> Was {
         match self.word.swap(GONE, Ordering::SeqCst) {
             FREE => Was::Free,
             FILLING => Was::Filling,
             LYING => Was::BufferedMessage,
-            _ => panic!("seized twice"),
+            _ => panic!("taken_over twice"),
         }
     }
 }

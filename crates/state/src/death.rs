@@ -27,7 +27,7 @@ pub struct Notice {
 
 /// A notice that has been queued or told, until the program is done with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ToldDeath {
     /// The notice.
     pub id: u64,
     /// Its cookie.
@@ -65,7 +65,7 @@ impl State {
             return;
         }
         let Notice { id, cookie, .. } = *notice;
-        self.told_deaths.push(Told { id, cookie, delivered: false, cleared: false });
+        self.told_deaths.push(ToldDeath { id, cookie, delivered: false, cleared: false });
         self.push_process(Work::Dead(Obituary { notice: id, cookie }));
     }
 
@@ -111,7 +111,7 @@ impl State {
 
     /// The handle goes: what has not been read of its notice goes too.
     pub(super) fn drop_notice(&mut self, notice: Notice) {
-        let undelivered = |told: &Told| told.id == notice.id && !told.delivered;
+        let undelivered = |told: &ToldDeath| told.id == notice.id && !told.delivered;
         if let Some(at) = self.told_deaths.iter().position(undelivered) {
             self.told_deaths.remove(at);
             self.take_process_work(|work| matches!(work, Work::Dead(o) if o.notice == notice.id));

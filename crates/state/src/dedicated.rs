@@ -1,16 +1,16 @@
 //! Lanes of real-time callers, and the program's threads that attend them.
 //!
-//! A looper of the pool that comes to read goes on dedicated at a vacant lane, and is the pool's again
-//! when it is relieved. Where the pool cannot spare one, its program is asked for more.
+//! A looper of the pool that comes to read becomes dedicated to a vacant lane, and is the pool's
+//! again when it is relieved. Where the pool cannot spare one, its program is asked for more.
 //!
 //! The pool may then have nobody left that comes by: its loopers serve, and one of them may wait
 //! for what nobody takes in. So as long as no looper of the pool waits, the runner watchdogs, and
 //! what has waited from one round to the next, in which no looper of the pool has come by, is for
-//! one that is on dedicated and has nothing to do. So it is the other way round: a lane whose caller has
-//! waited for a round for a thread that is out of the driver is the pool's.
+//! one that is dedicated and has nothing to do. So it is the other way round: a lane whose
+//! caller has waited for a round for a thread that is out of the driver is the pool's.
 //!
-//! **Invariant**: of the loopers that are there, at most half are on dedicated. Ordinary callers so have
-//! one, whenever there is one.
+//! **Invariant**: of the loopers that are there, at most half are dedicated. Ordinary callers so
+//! have one, whenever there is one.
 
 use super::thread::Thread;
 use super::transaction::LaneId;
@@ -18,8 +18,8 @@ use super::work::Tid;
 use super::{Effect, State};
 use rustc_hash::FxHashMap;
 
-/// So many rounds on end those on dedicated are spared because others seem to be at work: one may be so
-/// for ever, and wait.
+/// So many rounds on end those dedicated are spared because others seem to be at work: one may
+/// be so for ever, and wait.
 const MOST_SPARED: u32 = 50;
 
 /// What a round of the watchdog came to.
@@ -52,7 +52,7 @@ pub struct DedicatedLoopers {
     absent: Vec<LaneId>,
     /// The visits up to the last round of a watchdog that goes on.
     watchdog: Option<u64>,
-    /// Rounds on end in which those on dedicated have been spared.
+    /// Rounds on end in which those dedicated have been spared.
     spared: u32,
 }
 
@@ -86,7 +86,7 @@ impl State {
         self.relieve(via);
     }
 
-    /// Whether a looper of the pool could go on dedicated.
+    /// Whether a looper of the pool could go dedicated.
     #[inline]
     pub fn wants_attendant(&self) -> bool {
         !self.dedicated_loopers.vacant.is_empty() && self.can_dedicate_looper()
@@ -123,7 +123,7 @@ impl State {
         !self.dedicated_loopers.is_over && self.pool.requested + self.pool.started < self.pool.max
     }
 
-    /// The thread, which comes to read, goes on dedicated if it can be spared.
+    /// The thread, which comes to read, becomes dedicated if it can be spared.
     pub fn become_dedicated(&mut self, tid: Tid) -> Option<LaneId> {
         if !self.wants_attendant() || !self.is_free(tid) {
             return None;
@@ -200,7 +200,7 @@ impl State {
         }
     }
 
-    /// The calling thread polls, and with it others may: no thread goes on dedicated any more.
+    /// The calling thread polls, and with it others may: no thread becomes dedicated any more.
     pub fn end_dedicated(&mut self, tid: Tid) {
         self.dedicated_loopers.is_over = true;
         self.dedicated_loopers.vacant.clear();
@@ -271,14 +271,14 @@ impl State {
         if self.has_process_work() { Round::Missed(self.pool_of_others()) } else { Round::Another }
     }
 
-    /// Loopers that are not on dedicated.
+    /// Loopers that are not dedicated.
     fn pool_of_others(&self) -> Vec<Tid> {
         let is_one = |thread: &Thread| thread.looper.is_there() && thread.attends.is_none();
         self.threads.iter().filter(|(_, thread)| is_one(thread)).map(|(tid, _)| tid).collect()
     }
 
     /// What was found of those whom a round has [missed](Round::Missed): unless one of them has
-    /// only lacked a processor, or has come by, one that is on dedicated is relieved.
+    /// only lacked a processor, or has come by, one that is dedicated is relieved.
     pub fn end_round(&mut self, are_at_work: bool) {
         if self.dedicated_loopers.watchdog != Some(self.dedicated_loopers.visits) {
             return;
@@ -302,7 +302,7 @@ impl State {
         }
     }
 
-    /// A looper has left: those on dedicated may be too many.
+    /// A looper has left: those dedicated may be too many.
     pub(super) fn balance_dedicated(&mut self) {
         while self.dedicated_loopers.on_duty * 2 > self.pool.there {
             let mut attended = self.dedicated_loopers.attended.iter();
@@ -517,9 +517,9 @@ mod tests {
             let mut state = pool(2);
             state.offer_lane(via(0));
             state.become_dedicated(1);
-            let standing = state.go_past(1, via(0)).expect(name);
+            let flag = state.go_past(1, via(0)).expect(name);
             change(&mut state);
-            assert_eq!(standing.has_news(), hears, "{name}");
+            assert_eq!(flag.has_news(), hears, "{name}");
             assert_eq!(state.go_past(1, via(0)).is_none(), hears, "{name}");
         }
     }
@@ -534,11 +534,11 @@ mod tests {
         state.set_waiting(1, Waiting::Lane(via(0)));
         assert!(!state.is_away(via(0)));
         state.set_waiting(1, Waiting::No);
-        let standing = state.go_past(1, via(0)).unwrap();
+        let flag = state.go_past(1, via(0)).unwrap();
         assert!(state.is_away(via(0)), "it goes about something, without a word");
-        standing.arrive();
+        flag.arrive();
         assert!(!state.is_away(via(0)));
-        standing.depart();
+        flag.depart();
         assert!(state.is_away(via(0)));
         state.set_waiting(1, Waiting::Lane(via(0)));
         assert!(!state.is_away(via(0)), "it has come back");

@@ -60,7 +60,8 @@ pub enum Effect {
     /// A thread has left that may have been woken for what has come on a lane, and attends it no
     /// longer.
     LookAfter(LaneId),
-    /// No looper of the pool waits, and some are on dedicated: a round of the watchdog, a while later.
+    /// No looper of the pool waits, and some are dedicated: a round of the watchdog, a while
+    /// later.
     Watchdog,
     /// Publish what a channel's client has in the receive buffer.
     Account(baton_abi::control::ChannelId),
@@ -150,7 +151,7 @@ pub struct State {
     /// Threads to find by what their call gave out.
     tokens: FxHashMap<u64, Tid>,
     broker: rejoin::Standing,
-    told_deaths: Vec<death::Told>,
+    told_deaths: Vec<death::ToldDeath>,
     cleared_freezes: Vec<u64>,
     numbers: u64,
     sleepers: u32,
@@ -257,7 +258,7 @@ impl State {
     fn wake(&mut self, tid: Tid) {
         let thread = self.thread(tid);
         let waiting = thread.waiting;
-        thread.standing.tell();
+        thread.flag.tell();
         if waiting != Waiting::No {
             self.effect(Effect::Wake(tid, waiting));
         }

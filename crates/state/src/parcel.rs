@@ -48,7 +48,7 @@ pub struct Sent {
     pub bad_fd: Option<usize>,
     /// What ended the pass before its end. What was found until then comes first.
     pub failed: Option<Errno>,
-    /// The scatter-gather buffers, each padded to 8 bytes.
+    /// The scatter-revoke buffers, each padded to 8 bytes.
     pub buffers: Vec<u8>,
 }
 

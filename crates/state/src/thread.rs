@@ -4,7 +4,7 @@ use super::transaction::{LaneId, Serving};
 use super::work::{Tid, Todo, Work};
 use super::{Effect, State};
 use baton_abi::control::ProcessId;
-use baton_shm::standing::Standing;
+use baton_shm::event_flag::EventFlag;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ pub struct Thread {
     /// It goes on past the state, and says itself whether it waits: see [`State::go_past`].
     pub is_past: bool,
     /// Where it says so, and is told of news.
-    pub standing: Arc<Standing>,
+    pub flag: Arc<EventFlag>,
     /// The real-time caller's lane that it attends.
     pub attends: Option<LaneId>,
     /// The one that it attended, until it comes back: it has a priority that is not its own, and
@@ -118,7 +118,8 @@ pub struct Thread {
     pub is_off_level: bool,
     /// It attends one, or has.
     pub has_attended: bool,
-    /// The pool has missed it on dedicated: it attends none before the pool has nothing left for it.
+    /// The pool has missed it dedicated: it attends none before the pool has nothing left for
+    /// it.
     pub is_missed: bool,
     /// Its program has given it a scheduling of its own: it attends none.
     pub is_unsuited: bool,
@@ -137,7 +138,7 @@ impl Default for Thread {
             stack: Vec::new(),
             waiting: Waiting::No,
             is_past: false,
-            standing: Arc::default(),
+            flag: Arc::default(),
             attends: None,
             relieved_of: None,
             is_off_level: false,
@@ -162,7 +163,7 @@ impl Thread {
     }
 
     fn is_about_something(&self) -> bool {
-        self.is_past && !self.standing.is_here()
+        self.is_past && !self.flag.is_here()
     }
 
     /// It may take the process's work: it owes nobody an answer and has nothing of its own.

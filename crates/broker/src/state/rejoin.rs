@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!             readmit                 claim ...           rejoin
-//!   (card) ------------> Joining -----------------------------------> Process
+//!   (credential) ------------> Joining -----------------------------------> Process
 //!                           |               settle: the time is over      |
 //!                           +--> disconnected          whoever is not here is dead
 //! ```
@@ -162,10 +162,10 @@ impl State {
         self.rebuild.is_none()
     }
 
-    /// A process that another broker admitted is here; the runner has seen its card. It has nothing
-    /// until it has made its claims. `EKEYREJECTED` if it is no predecessor's, `EBUSY` if it is
-    /// here already, `ETIME` once settled or if it was here and has gone, `ENOENT` and `EDQUOT` as
-    /// at its first admission.
+    /// A process that another broker admitted is here; the runner has seen its credential. It has
+    /// nothing until it has made its claims. `EKEYREJECTED` if it is no predecessor's, `EBUSY` if
+    /// it is here already, `ETIME` once settled or if it was here and has gone, `ENOENT` and
+    /// `EDQUOT` as at its first admission.
     pub fn readmit(
         &mut self,
         identity: Identity,

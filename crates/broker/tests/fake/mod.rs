@@ -106,9 +106,9 @@ impl Fake {
         self.0.resume(path).map(Fake)
     }
 
-    /// With a card that may be another's.
-    pub fn resume_as(self, path: &Path, card: Vec<u8>) -> Result<Fake, Errno> {
-        self.0.resume_as(path, card).map(Fake)
+    /// With a credential that may be another's.
+    pub fn resume_as(self, path: &Path, credential: Vec<u8>) -> Result<Fake, Errno> {
+        self.0.resume_as(path, credential).map(Fake)
     }
 
     pub fn tell(&self, request: Request) {

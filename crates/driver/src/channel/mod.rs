@@ -6,19 +6,19 @@ mod client;
 mod lend;
 mod server;
 mod socket;
-pub use server::{HOT_REQUESTS, OneWay, WARM_REQUESTS};
+pub use server::{ACTIVE_REQUESTS, OneWay, RECENT_REQUESTS};
 pub use socket::{Drained, duplicate};
 
-use crate::engine::handoff::Handoff;
-use crate::engine::spin::Pace;
+use crate::engine::spin::SpinBudget;
+use crate::engine::yield_first::YieldFirst;
 use crate::thread::processor;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::*;
 use baton_shm::bell::{Bell, OwnBell};
-use baton_shm::gate::Gate;
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::mailbox::{Mailbox, Reader};
 use baton_shm::mapping::{self, Access, Mapping, Part, View};
+use baton_shm::revocation::Revocation;
 use baton_shm::ring::{Consumer, Producer};
 use baton_shm::sync::{AtomicU64, Ordering};
 use baton_state::account::{Account, Held, Resource};
@@ -49,7 +49,7 @@ pub struct Channel {
     /// Who has the other.
     pub peer: ProcessId,
     /// Shut for plain calls on this channel alone: see [`crate::engine::fast`].
-    pub gate: Arc<Gate>,
+    pub revocation: Arc<Revocation>,
     file: OwnedFd,
     socket: OwnedFd,
     /// Server: its place among its user's.
@@ -65,7 +65,7 @@ pub struct Channel {
     /// Server: loopers that sleep on the bell, or are about to.
     asleep: AtomicU32,
     /// Server: loopers do not look here.
-    cold: AtomicBool,
+    inactive: AtomicBool,
     /// Server: no looper looks here, and the doorbell wakes nobody.
     muted: AtomicBool,
     /// Server: how often that has become so.
@@ -77,9 +77,9 @@ pub struct Channel {
     /// Server: which of the process's requests was this client's last.
     wanted_at: AtomicU64,
     /// Client: how long answers take.
-    pub answers: Pace,
+    pub answers: SpinBudget,
     /// Whether to let the other end's thread by, on each lane.
-    handoffs: [Handoff; LANES],
+    yields_first: [YieldFirst; LANES],
     /// How far the call on each lane has come, at its caller's end: [`Progress`].
     progress: [AtomicU8; LANES],
     /// Client: lanes not in use.
@@ -94,11 +94,11 @@ pub struct Channel {
     /// Server: lanes that have a looper of their own. Nobody else takes what comes there. Changed
     /// with the ends locked.
     attended: AtomicU64,
-    /// Server: the lane at which a looper of the pool dwells, and one; 0 if there is none. Changed
-    /// with the ends locked, but for [`ASLEEP`].
+    /// Server: the lane at which a looper of the pool is pinned, and one; 0 if there is none.
+    /// Changed with the ends locked, but for [`ASLEEP`].
     pinned: AtomicU32,
     /// Server: each held by the looper of its own that a lane has.
-    route_cache: [Lock<()>; LANES],
+    dedicated_locks: [Lock<()>; LANES],
     /// Lanes whose callers lend their loopers their priority.
     lending: AtomicU64,
     /// Client: to whom that is.
@@ -212,7 +212,7 @@ impl Channel {
             id,
             end,
             peer,
-            gate: Arc::default(),
+            revocation: Arc::default(),
             file,
             socket,
             _place: place,
@@ -221,14 +221,14 @@ impl Channel {
             front,
             bell,
             asleep: AtomicU32::new(0),
-            cold: AtomicBool::new(false),
+            inactive: AtomicBool::new(false),
             muted: AtomicBool::new(false),
             times_muted: AtomicU32::new(0),
             fruitless: AtomicU32::new(0),
             shown_processor: AtomicU32::new(0),
             wanted_at: AtomicU64::new(0),
-            answers: Pace::default(),
-            handoffs: std::array::from_fn(|_| Handoff::default()),
+            answers: SpinBudget::default(),
+            yields_first: std::array::from_fn(|_| YieldFirst::default()),
             progress: std::array::from_fn(|_| AtomicU8::new(Progress::Departed as u8)),
             free: AtomicU64::new(u64::MAX),
             reserved: AtomicU64::new(0),
@@ -236,7 +236,7 @@ impl Channel {
             niced: AtomicU64::new(0),
             attended: AtomicU64::new(0),
             pinned: AtomicU32::new(0),
-            route_cache: std::array::from_fn(|_| Lock::default()),
+            dedicated_locks: std::array::from_fn(|_| Lock::default()),
             lending: AtomicU64::new(0),
             loopers: std::array::from_fn(|_| AtomicU32::new(0)),
             serving: std::array::from_fn(|_| AtomicBool::new(false)),
@@ -301,8 +301,8 @@ impl Channel {
 
     /// Whether to let the other end's thread by, on a lane.
     #[inline(always)]
-    pub fn handoff(&self, lane: u32) -> &Handoff {
-        &self.handoffs[lane as usize % LANES]
+    pub fn yield_first(&self, lane: u32) -> &YieldFirst {
+        &self.yields_first[lane as usize % LANES]
     }
 
     /// The processor on which the other end's thread last ran, as it has said.
@@ -323,7 +323,7 @@ impl Channel {
     /// The bell, where there is one.
     pub fn bell(&self) -> Option<Bell<'_>> {
         let page = self.bell.get()?;
-        Some(Bell::new(page.word(bell::BELL), page.word(bell::SLEPT_ON), page.word(bell::COLD)))
+        Some(Bell::new(page.word(bell::BELL), page.word(bell::SLEPT_ON), page.word(bell::INACTIVE)))
     }
 
     /// Server: the bell, where there is one, as its owner.

@@ -14,11 +14,11 @@ use bytemuck::bytes_of_mut;
 
 /// Requests of others after which nobody waits for a silent client any more: each makes a wait
 /// slower, and a client that comes back has the doorbell.
-pub const HOT_REQUESTS: u64 = 64;
+pub const RECENT_REQUESTS: u64 = 64;
 
 /// Requests of others after which nobody looks for a silent client's any more: a look is 5 ns, and
 /// a client that comes back rings the doorbell once.
-pub const WARM_REQUESTS: u64 = 1024;
+pub const ACTIVE_REQUESTS: u64 = 1024;
 
 /// There is a one-way transaction to look at.
 pub struct OneWay;
@@ -44,8 +44,8 @@ impl Channel {
 
     /// The place of the looper that a lane has of its own. Whoever had it before leaves it at the
     /// priority of whoever waits for it.
-    pub fn seat(&self, lane: u32) -> Guard<'_, ()> {
-        self.route_cache[lane as usize].lock()
+    pub fn dedicated_lock(&self, lane: u32) -> Guard<'_, ()> {
+        self.dedicated_locks[lane as usize].lock()
     }
 
     /// The calling thread alone takes what comes on the lane from now on. False if there is
@@ -65,8 +65,8 @@ impl Channel {
     }
 
     /// The calling looper of the pool alone takes what comes on the lane from now on. False if
-    /// somebody is at it, or dwells at another lane.
-    pub fn dwell(&self, lane: Lane<'_>, number: u32) -> bool {
+    /// somebody is at it, or is pinned to another lane.
+    pub fn pin_looper(&self, lane: Lane<'_>, number: u32) -> bool {
         let _ends = self.ends();
         let is_free =
             self.pinned.load(Ordering::Relaxed) == 0 && !self.is_attended(number as usize);
@@ -92,7 +92,7 @@ impl Channel {
         self.pinned.load(Ordering::Relaxed) & !ASLEEP == lane + 1
     }
 
-    /// The looper that dwells at the lane is about to sleep there, unless `is_wanted` says
+    /// The looper that is pinned to the lane is about to sleep there, unless `is_wanted` says
     /// otherwise.
     #[inline]
     pub fn sleep_pinned(
@@ -109,8 +109,8 @@ impl Channel {
         seen
     }
 
-    /// After work has been published by a SeqCst read-modify-write: wakes the looper that dwells at
-    /// a lane, if it sleeps. False if there is none.
+    /// After work has been published by a SeqCst read-modify-write: wakes the looper that is pinned
+    /// at a lane, if it sleeps. False if there is none.
     pub fn nudge_pinned(&self) -> bool {
         fence_after_update();
         let pinned = self.pinned.load(Ordering::Relaxed);
@@ -190,7 +190,8 @@ impl Channel {
         !self.serving[lane as usize].swap(true, Ordering::AcqRel)
     }
 
-    /// Nobody serves the lane any more, but for one who dwells there: before its client can know.
+    /// Nobody serves the lane any more, but for one who is pinned: before its client can
+    /// know.
     #[inline]
     pub fn end_serving(&self, lane: u32) {
         if !self.is_dwelt_at(lane) {
@@ -242,9 +243,9 @@ impl Channel {
     pub fn mute(&self) -> bool {
         let mutes = !self.muted.swap(true, Ordering::SeqCst);
         if mutes {
-            self.cold.store(true, Ordering::SeqCst);
+            self.inactive.store(true, Ordering::SeqCst);
             // Whatever is there: rounds are made.
-            let _ = self.own_bell().map(|bell| bell.cool(|| false));
+            let _ = self.own_bell().map(|bell| bell.deactivate(|| false));
         }
         mutes
     }
@@ -265,14 +266,14 @@ impl Channel {
         self.wanted_at.store(request, Ordering::Relaxed);
     }
 
-    /// Whether the client wanted something within the last [`HOT_REQUESTS`].
-    pub fn is_hot(&self, requests: u64) -> bool {
-        requests.wrapping_sub(self.wanted_at.load(Ordering::Relaxed)) <= HOT_REQUESTS
+    /// Whether the client wanted something within the last [`RECENT_REQUESTS`].
+    pub fn is_recent(&self, requests: u64) -> bool {
+        requests.wrapping_sub(self.wanted_at.load(Ordering::Relaxed)) <= RECENT_REQUESTS
     }
 
     /// Whether loopers look here no more.
-    pub fn is_cold(&self) -> bool {
-        self.cold.load(Ordering::Relaxed)
+    pub fn is_inactive(&self) -> bool {
+        self.inactive.load(Ordering::Relaxed)
     }
 
     /// For how many requests of others the client has wanted nothing.
@@ -282,17 +283,17 @@ impl Channel {
 
     /// Loopers look here no more, if there is nothing: from now on the client always rings the
     /// doorbell. True if it is so.
-    pub fn cool(&self) -> bool {
+    pub fn deactivate(&self) -> bool {
         // A client without a bell rings the doorbell anyway.
         let bell = self.own_bell();
         // Before the look: whoever leaves something here afterwards sees it, by the ends' lock.
-        self.cold.store(true, Ordering::Relaxed);
-        let cold = match bell {
-            Some(bell) => bell.cool(|| self.is_wanted()),
+        self.inactive.store(true, Ordering::Relaxed);
+        let inactive = match bell {
+            Some(bell) => bell.deactivate(|| self.is_wanted()),
             None => !self.is_wanted(),
         };
-        self.cold.store(cold, Ordering::Relaxed);
-        cold
+        self.inactive.store(inactive, Ordering::Relaxed);
+        inactive
     }
 
     /// Whether there is a message, new or not, or one that waits for room, or a looper of a lane's
@@ -307,9 +308,9 @@ impl Channel {
     }
 
     /// Loopers look here again.
-    pub fn warm(&self) {
-        self.cold.store(false, Ordering::Relaxed);
-        self.own_bell().inspect(|bell| bell.warm());
+    pub fn active(&self) {
+        self.inactive.store(false, Ordering::Relaxed);
+        self.own_bell().inspect(|bell| bell.reactivate());
     }
 
     /// The oldest one-way record, if there is one, and where it lies.

@@ -14,7 +14,7 @@ use baton_state::work::Tid;
 use bytemuck::bytes_of;
 
 /// What a read is to give at once.
-pub(super) struct Told {
+pub(super) struct PendingReturn {
     pub what: What,
     /// Whether its program is to be asked for one more looper.
     pub wants_looper: bool,
@@ -73,7 +73,7 @@ impl Device {
         let mut receiver = Buffered::new(tid);
         match self.engine.call_buffered(handle, named, source, &mut receiver) {
             Outcome::Answered => receiver.brought.map(|(reply, wants_looper)| {
-                Written::Told(Told { what: What::Answer(reply), wants_looper })
+                Written::PendingReturn(PendingReturn { what: What::Answer(reply), wants_looper })
             }),
             Outcome::Adopted(Err(Wait::Interrupted)) => Some(Written::Interrupted(handle)),
             Outcome::Adopted(_) => Some(Written::Called(handle)),
@@ -89,7 +89,7 @@ impl Device {
     ) -> Option<Written> {
         let named = (transaction.code, transaction.flags);
         let wants_looper = self.engine.answer_fast(tid, named, source)?;
-        Some(Written::Told(Told { what: What::Complete, wants_looper }))
+        Some(Written::PendingReturn(PendingReturn { what: What::Complete, wants_looper }))
     }
 
     fn free_fast(&self, tid: Tid, at: usize) -> Option<()> {
@@ -100,7 +100,7 @@ impl Device {
     }
 
     /// Gives what is to be told at once. The read buffer has been found writable, and has the room.
-    pub(super) fn tell(&self, exchange: &mut WriteRead, told: Told) {
+    pub(super) fn tell(&self, exchange: &mut WriteRead, told: PendingReturn) {
         let start = exchange.read_buffer as usize;
         let mut out = Returns::at(start, exchange.read_size as usize);
         out.put(if told.wants_looper { BR_SPAWN_LOOPER } else { BR_NOOP }, &[]);

@@ -126,7 +126,7 @@ impl Device {
             }
         }
         let exchanged = match written {
-            Ok(Written::Told(told)) => {
+            Ok(Written::PendingReturn(told)) => {
                 self.tell(&mut exchange, told);
                 Exchanged::Past(Ok(()))
             }
@@ -167,7 +167,7 @@ enum Written {
     /// It was, and a signal has come since.
     Interrupted(u32),
     /// What is to be told.
-    Told(fast::Told),
+    PendingReturn(fast::PendingReturn),
 }
 
 impl Drop for Device {

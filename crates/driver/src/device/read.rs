@@ -1,6 +1,6 @@
 //! The read half of BINDER_WRITE_READ: what the program is told.
 
-use super::fast::{Told, What};
+use super::fast::{PendingReturn, What};
 use super::{Device, Exchanged, Written};
 use crate::engine::fast::Attended;
 use crate::engine::tid;
@@ -39,9 +39,9 @@ impl Device {
         };
         while called.is_none() {
             match self.attend(tid, exchange, nonblocking) {
-                Attended::Told((lying, wants_looper), subject) => {
+                Attended::PendingReturn((lying, wants_looper), subject) => {
                     let what = What::Transaction(lying, subject);
-                    self.tell(exchange, Told { what, wants_looper });
+                    self.tell(exchange, PendingReturn { what, wants_looper });
                     return Exchanged::Past(Ok(()));
                 }
                 Attended::Interrupted => return Exchanged::ByState(Err(Errno::INTR)),

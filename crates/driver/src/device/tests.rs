@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Where the program says that it has mapped its receive buffer.
 const BASE: usize = 0x7000_0000_0000;
 const RECEIVE_BYTES: usize = 1 << 20;
-/// Half of them may be on dedicated.
+/// Half of them may be dedicated.
 const LOOPERS: usize = 3;
 const PRIORITY: i32 = 30;
 /// Room of a read that is not for the fast path.
@@ -143,7 +143,7 @@ fn stage() -> Option<Stage> {
 
 impl Stage {
     /// The looper is past the state, if it has no news since.
-    fn warm_up(&self) {
+    fn activate(&self) {
         self.ask.send(WARM_UP).unwrap();
         self.told.recv().unwrap();
     }
@@ -162,7 +162,7 @@ impl Stage {
 fn a_steady_real_time_call_waits_for_nobody_who_has_the_state() {
     let Some(stage) = stage() else { return };
     let is_served = (0..ATTEMPTS).any(|_| {
-        stage.warm_up();
+        stage.activate();
         let state = stage.server.engine.lock();
         stage.ask.send(1).unwrap();
         let served = stage.told.recv_timeout(Duration::from_secs(1)).is_ok();
@@ -186,11 +186,11 @@ fn who_shuts_a_callers_way_takes_its_berth() {
     let shuts: [(&str, Shut, usize); 3] = [
         ("another's", |engine, state, _| engine.revoke_with(state, ProcessId(u64::MAX)), 1),
         ("its own", |engine, state, peer| engine.revoke_with(state, peer), 0),
-        ("everybody's", |engine, state, _| engine.gather(state), 0),
+        ("everybody's", |engine, state, _| engine.revoke(state), 0),
     ];
     for (name, shut, left) in shuts {
         let mut state = loop {
-            stage.warm_up();
+            stage.activate();
             // A looper that has been relieved has none.
             let state = engine.lock();
             if slots(&state) == 1 {
@@ -218,7 +218,7 @@ fn a_thread_past_the_state_is_known_to_wait_after_a_read_that_was_interrupted() 
         action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
         assert_eq!(libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut()), 0);
     }
-    // Of the thread on dedicated: whether the state takes it for one that waits, and by itself.
+    // Of the thread dedicated: whether the state takes it for one that waits, and by itself.
     let seen = || {
         std::thread::yield_now();
         let state = stage.server.engine.lock();
@@ -230,7 +230,7 @@ fn a_thread_past_the_state_is_known_to_wait_after_a_read_that_was_interrupted() 
     let waiting = |_| seen().filter(|&(_, waits, is_past)| waits && !is_past);
     let (tid, ..) = (0..ATTEMPTS)
         .find_map(|_| {
-            stage.warm_up();
+            stage.activate();
             stage.odd.reads.store(2, Ordering::Relaxed);
             stage.ask.send(1).unwrap();
             stage.told.recv().unwrap();

@@ -176,7 +176,7 @@ impl Device {
         }
         let target = if reply { Target::Reply } else { Target::Handle(transaction.target as u32) };
         let (mut data, mut offsets) = (Vec::new(), Vec::new());
-        let outgoing = gather(transaction, buffers_size, &mut data, &mut offsets);
+        let outgoing = revoke(transaction, buffers_size, &mut data, &mut offsets);
         let sizes = (transaction.data_size, transaction.offsets_size);
         if !reply && crate::thread::is_real_time() {
             crate::thread_end::remember_lanes(&self.engine);
@@ -195,7 +195,7 @@ fn read_vec<T: AnyBitPattern + bytemuck::NoUninit>(
 }
 
 /// The program's transaction: checked in place if it is plain, copied if it has objects.
-fn gather<'a>(
+fn revoke<'a>(
     transaction: &TransactionData,
     buffers_size: u64,
     data: &'a mut Vec<u8>,

@@ -1,6 +1,6 @@
 //! What peers have posted comes in, oldest first: requests on lanes, one-way transactions in rings.
 
-use super::warmth::FEW;
+use super::active_set::FEW;
 use super::{Engine, tid};
 use crate::channel::{Channel, lanes_of};
 use crate::clock::stamp_in_order;
@@ -51,7 +51,7 @@ impl Engine {
                     return self.cut(taken, what.stamp);
                 }
                 taken += 1;
-                self.warm_up(&channel);
+                self.activate(&channel);
                 channel.show_processor();
                 let outcome = match what.place {
                     Place::Lane(lane) => self.accept_lane(state, &channel, lane),
@@ -336,7 +336,7 @@ impl Look {
 /// At which channels a look is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Among<'a> {
-    /// Those that are watched: see [`super::warmth`].
+    /// Those that are watched: see [`super::active_set`].
     Watched,
     /// One process's.
     Of(ProcessId),

@@ -1,16 +1,16 @@
 //! Loopers of real-time callers in a server of the raw interface: the program's own threads.
 //!
-//! A looper that comes to read goes on *dedicated* at a lane ([`super::dedicated`]), if the pool can spare
-//! it: it waits there alone, inside its read, and serves at the rank that the broker gives it. Else
-//! its program is asked for one more looper, as long as it lets the pool have one.
+//! A looper that comes to read becomes *dedicated* to a lane ([`super::dedicated`]), if the pool
+//! can spare it: it waits there alone, inside its read, and serves at the rank that the broker
+//! gives it. Else its program is asked for one more looper, as long as it lets the pool have one.
 //!
 //! Between two reads the thread is the program's, which may keep it. A caller that has not been
 //! taken in for a millisecond says so, and if the thread does not come for a [`ROUND`] more, the
 //! lane is the pool's.
 //!
 //! **Invariant**: of a thread that attends, the channel, the state and the thread's
-//! [`Watch`](super::fast) are changed by itself, or under the state's lock while it is not in its
-//! read.
+//! [`DedicatedUapi`](super::fast) are changed by itself, or under the state's lock while it is not
+//! in its read.
 
 use super::Engine;
 use super::accept::Among;
@@ -39,7 +39,7 @@ use std::time::Duration;
 /// somebody.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// When the control thread is to see whether the pool lacks those on dedicated.
+/// When the control thread is to see whether the pool lacks those dedicated.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     /// Runs while `expected`.
@@ -86,7 +86,7 @@ impl Engine {
         for via in state.take_absent() {
             if let Some(channel) = self.channel(via.channel) {
                 self.end_absence(&mut state, &channel, via);
-                self.warm_up(&channel);
+                self.activate(&channel);
             }
         }
         // What waits for an event still does; the next round finds it.
@@ -164,13 +164,13 @@ impl Engine {
         if areas.inbox().is_empty() {
             return;
         }
-        self.warm_up(&channel);
+        self.activate(&channel);
         channel.set_ready(via.lane as usize);
         self.wake_looper();
     }
 
-    /// The calling thread, a looper that comes to read and would wait, goes on dedicated if there is one
-    /// for it.
+    /// The calling thread, a looper that comes to read and would wait, becomes dedicated if there
+    /// is one for it.
     pub(crate) fn become_dedicated<'a>(
         self: &'a Arc<Engine>,
         mut state: Guard<'a, State>,
@@ -313,7 +313,7 @@ impl Engine {
             && let Ok(areas) = channel.lane(lane as usize)
         {
             if channel.leave_lane(areas, lane) {
-                self.warm_up(&channel);
+                self.activate(&channel);
                 channel.set_ready(lane as usize);
                 self.wake_looper();
             }

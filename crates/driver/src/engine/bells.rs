@@ -98,10 +98,10 @@ impl Engine {
         futex::wake(&self.any_work, i32::MAX as u32);
     }
 
-    /// For those who sleep on one bell alone: that is a warm channel's. A look at each of these.
+    /// For those who sleep on one bell alone: that is a active channel's. A look at each of these.
     pub(super) fn ring_own_bells(&self) {
         let mut rung = false;
-        for channel in self.warm().iter() {
+        for channel in self.active().iter() {
             rung |= ring(channel, |bell| bell.ring_alone()) == OwnRing::Rung;
         }
         if rung {

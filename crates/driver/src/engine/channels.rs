@@ -1,8 +1,8 @@
 //! The channels that this process has, by peer and by name; the lanes of a peer.
 
+use super::active_set::FEW;
 use super::events::CHANNELS;
 use super::reserve::Purpose;
-use super::warmth::FEW;
 use super::{Channels, Engine, Retired};
 use crate::channel::Channel;
 use crate::control::descriptors;
@@ -53,8 +53,8 @@ impl Channels {
         if channel.end == End::Server {
             self.incoming.push(Arc::clone(channel));
             self.count_again();
-            if self.warm.len() < FEW || !channel.cool() {
-                Arc::make_mut(&mut self.warm).push(Arc::clone(channel));
+            if self.active.len() < FEW || !channel.deactivate() {
+                Arc::make_mut(&mut self.active).push(Arc::clone(channel));
             }
         }
         self.by_peer.entry(channel.peer).or_default().push(Arc::clone(channel));
@@ -68,8 +68,8 @@ impl Channels {
                 self.incoming.swap_remove(place);
             }
             self.count_again();
-            if !self.warm.iter().all(is_other) {
-                Arc::make_mut(&mut self.warm).retain(is_other);
+            if !self.active.iter().all(is_other) {
+                Arc::make_mut(&mut self.active).retain(is_other);
             }
         }
         if let Entry::Occupied(mut all) = self.by_peer.entry(channel.peer) {
@@ -102,11 +102,11 @@ impl Engine {
     }
 
     /// Those at which every look for messages goes: all if they are few, or else those that are
-    /// warm.
+    /// active.
     pub(super) fn watched(&self) -> Arc<Vec<Arc<Channel>>> {
         let channels = self.channels.lock();
         let few = channels.incoming.len() <= FEW;
-        Arc::clone(if few { &channels.few } else { &channels.warm })
+        Arc::clone(if few { &channels.few } else { &channels.active })
     }
 
     pub(super) fn channels_with(&self, peer: ProcessId) -> Vec<Arc<Channel>> {
@@ -115,9 +115,14 @@ impl Engine {
     }
 
     /// Nobody enters any more by what has been learnt of calls from the peer or to it.
-    pub(super) fn shut_ways_with(&self, peer: ProcessId) {
+    pub(super) fn revoke_entries_with(&self, peer: ProcessId) {
         let channels = self.channels.lock();
-        channels.by_peer.get(&peer).into_iter().flatten().for_each(|channel| channel.gate.shut());
+        channels
+            .by_peer
+            .get(&peer)
+            .into_iter()
+            .flatten()
+            .for_each(|channel| channel.revocation.revoke());
     }
 
     /// A channel to a process, opened if there is none.
@@ -262,7 +267,7 @@ impl Engine {
             self.unlock(state);
             return Err(errno);
         }
-        if end == End::Server && !channel.is_cold() {
+        if end == End::Server && !channel.is_inactive() {
             // Those who sleep, or are about to, do not know it.
             self.wake_loopers();
         }
@@ -274,7 +279,7 @@ impl Engine {
         channel.ends().dead = true;
         channel.shut_down();
         // Whoever is inside for it is seen by the control thread, which keeps it.
-        channel.gate.shut();
+        channel.revocation.revoke();
         let removed = self.channels.lock().remove(channel);
         if channel.end == End::Server {
             self.end_dedicated(channel.id, None);

@@ -1,6 +1,7 @@
 //! Loopers of real-time callers: each waits on one lane alone, at its caller's priority.
 //!
-//! The broker tells of such a lane, the front end provides a thread, and that is on *dedicated* there:
+//! The broker tells of such a lane, the front end provides a thread, and that is *dedicated*
+//! there:
 //!
 //! ```text
 //!   register   the broker gives the thread the caller's rank, unless it has: see `spare`
@@ -15,10 +16,10 @@
 //! It may have to wait for a looper of the pool that serves the lane, which would never run below
 //! it on its processor. Such a wait is a short sleep.
 //!
-//! **Invariant**: a lane is attended while a thread is on dedicated there, and at no other time.
+//! **Invariant**: a lane is attended while a thread is dedicated there, and at no other time.
 
 use super::accept::Among;
-use super::manner::Manners;
+use super::wait_policy::WaitPolicy;
 use super::{Engine, tid};
 use crate::channel::{Channel, Lane};
 use crate::thread;
@@ -126,8 +127,8 @@ impl DedicatedLooper {
 }
 
 impl Engine {
-    /// From now on `provider` is asked for a thread for each dedicated, for those that wait for one, and
-    /// for one to wait.
+    /// From now on `provider` is asked for a thread for each dedicated looper, for those that wait
+    /// for one, and for one to wait.
     pub(crate) fn provide(
         &self,
         provider: impl Fn(Option<Arc<DedicatedLooper>>) + Send + Sync + 'static,
@@ -206,15 +207,15 @@ impl Engine {
     }
 
     /// The calling thread, at its caller's rank, alone takes what comes on the lane from now on.
-    /// What has come before is its own or somebody's. `None` if the dedicated is over; else what it
-    /// keeps until [`Engine::leave_dedicated`].
+    /// What has come before is its own or somebody's. `None` if the thread is dedicated no longer;
+    /// else what it keeps until [`Engine::leave_dedicated`].
     pub(crate) fn attend_lane<'a>(&self, dedicated: &'a DedicatedLooper) -> Option<Guard<'a, ()>> {
         let (areas, tid) = (dedicated.areas().ok()?, tid());
         thread_settles();
         self.keep_lane(&dedicated.channel, dedicated.lane);
         self.register(dedicated);
         // The lane's last looper may not have left yet.
-        let seat = dedicated.channel.seat(dedicated.lane);
+        let lock = dedicated.channel.dedicated_lock(dedicated.lane);
         dedicated.borrow();
         let mut state = self.lock();
         state.attend(dedicated.via(), tid);
@@ -230,10 +231,10 @@ impl Engine {
             state = self.lock();
         }
         self.unlock(state);
-        Some(seat)
+        Some(lock)
     }
 
-    /// Tells the broker who is on dedicated, if it is to know.
+    /// Tells the broker who is dedicated, if it is to know.
     pub(super) fn register(&self, dedicated: &DedicatedLooper) {
         if !dedicated.is_news.swap(false, Ordering::AcqRel) {
             return;
@@ -258,8 +259,8 @@ impl Engine {
         }
     }
 
-    /// Waits until there is something for the thread on dedicated that `serve`, which takes in what has
-    /// been posted, leaves to the state. `None` once the dedicated is over.
+    /// Waits until there is something for the thread dedicated that `serve`, which takes in what
+    /// has been posted, leaves to the state. `None` once the thread is dedicated no longer.
     pub(crate) fn await_dedicated<'a>(
         &'a self,
         mut state: Guard<'a, State>,
@@ -290,13 +291,13 @@ impl Engine {
         &self,
         dedicated: &DedicatedLooper,
         areas: Lane<'_>,
-        manners: &Manners,
+        policy: &WaitPolicy,
     ) -> Seen {
-        manners.next(self, &dedicated.channel, dedicated.lane);
-        if self.lets_by(manners, &dedicated.channel, dedicated.lane, || areas.arrived()) {
+        policy.next(self, &dedicated.channel, dedicated.lane);
+        if self.lets_by(policy, &dedicated.channel, dedicated.lane, || areas.arrived()) {
             return Seen::Message;
         }
-        manners.sleep();
+        policy.sleep();
         let seen = areas.inbox().wait(None).unwrap_or(Seen::Nothing);
         self.stay_with_caller(dedicated);
         dedicated.channel.show_processor();
@@ -310,10 +311,10 @@ impl Engine {
         areas: Lane<'_>,
         serve: &mut impl FnMut() -> bool,
     ) {
-        let manners = Manners::new();
+        let policy = WaitPolicy::new();
         loop {
             let seen = match areas.inbox().look() {
-                Seen::Nothing => self.wait_dedicated(dedicated, areas, &manners),
+                Seen::Nothing => self.wait_dedicated(dedicated, areas, &policy),
                 seen => seen,
             };
             dedicated.borrow();
@@ -363,17 +364,17 @@ impl Engine {
         &self,
         dedicated: &DedicatedLooper,
         tid: Tid,
-        seat: Guard<'_, ()>,
+        lock: Guard<'_, ()>,
     ) {
         let mut state = self.lock();
         state.leave_lane(dedicated.via());
         if let Ok(areas) = dedicated.areas() {
             dedicated.channel.leave_lane(areas, dedicated.lane);
-            self.warm_up(&dedicated.channel);
+            self.activate(&dedicated.channel);
         }
         dedicated.channel.borrow_no_more(dedicated.lane);
         dedicated.channel.release_lane(dedicated.lane);
-        drop(seat);
+        drop(lock);
         // What waits for an event still does; the next look finds it.
         self.accept(&mut state, Among::Watched);
         self.unlock(state);

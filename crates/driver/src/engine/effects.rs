@@ -52,7 +52,7 @@ impl Engine {
             }
             Effect::Wake(tid, Waiting::Own) => Mailbox::new(&self.own_word(tid)).nudge(),
             Effect::Tell(request) => self.broker.tell(&request),
-            Effect::Forgotten(owner) => self.shut_ways_with(owner),
+            Effect::Forgotten(owner) => self.revoke_entries_with(owner),
             Effect::LookAfter(via) => self.look_after(via),
             Effect::Watchdog => self.watchdog.expect(),
             Effect::Unattended(via, tid) => self.leave_unattended(via, tid),

@@ -136,7 +136,7 @@ impl Engine {
                         let owners = state.ends_with(from, ticket);
                         owners.into_iter().for_each(|owner| self.revoke_with(&mut state, owner));
                     }
-                    _ => self.gather(&mut state),
+                    _ => self.revoke(&mut state),
                 }
                 state.event(event);
                 self.carry_out(&mut state);
@@ -302,7 +302,7 @@ impl Engine {
                 Ok((_, doorbells)) if *doorbells > 0 && !channel.has_message() => {
                     self.count_fruitless(&channel, *doorbells);
                 }
-                _ => self.warm_up(&channel),
+                _ => self.activate(&channel),
             }
         }
         let over = drained.is_err() || has_hung_up;

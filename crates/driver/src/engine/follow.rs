@@ -98,19 +98,19 @@ impl Engine {
     /// The calling looper has been woken by one of these clients: the rest is done on that one's
     /// processor, if that pays.
     #[inline(always)]
-    pub(super) fn follow(&self, hot: &[&Channel]) {
+    pub(super) fn follow(&self, recent: &[&Channel]) {
         let settings = &self.settings;
         let spins = || may_spin(settings, true) && self.gaps.pays(settings.longest_spin_ns);
         if settings.follow && !spins() {
-            follow(hot);
+            follow(recent);
         }
     }
 }
 
 #[inline(never)]
-fn follow(hot: &[&Channel]) {
+fn follow(recent: &[&Channel]) {
     thread_local!(static FOLLOWER: RefCell<Follower> = const { RefCell::new(Follower::new()) });
-    let caller = only_caller(hot);
+    let caller = only_caller(recent);
     let to = FOLLOWER.with(|follower| {
         // A signal handler of the program may have come here in the middle of it.
         follower.try_borrow_mut().ok()?.woken_by(caller, now_ns)
@@ -121,8 +121,8 @@ fn follow(hot: &[&Channel]) {
 }
 
 #[inline]
-fn only_caller(hot: &[&Channel]) -> Caller {
-    let [client] = hot else { return Caller::None };
+fn only_caller(recent: &[&Channel]) -> Caller {
+    let [client] = recent else { return Caller::None };
     match client.peers_processor() {
         None => Caller::None,
         Some(there) if there == processor() => Caller::Here,

@@ -7,6 +7,7 @@
 //! messages of peers that found nobody at home.
 
 mod accept;
+mod active_set;
 mod answer;
 mod attend;
 mod bells;
@@ -16,10 +17,8 @@ mod effects;
 mod events;
 pub(crate) mod fast;
 mod follow;
-pub(crate) mod handoff;
 mod leave;
 pub(crate) mod loan;
-mod manner;
 mod mlock;
 pub(crate) mod mute;
 mod rejoin;
@@ -32,7 +31,8 @@ mod take_in;
 #[cfg(test)]
 pub(crate) mod tests;
 mod wait;
-mod warmth;
+mod wait_policy;
+pub(crate) mod yield_first;
 
 use crate::channel::Channel;
 use crate::control::Broker;
@@ -52,7 +52,7 @@ use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use settings::Settings;
-use spin::Pace;
+use spin::SpinBudget;
 use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ pub struct Engine {
     repeats: bells::Repeats,
     settings: Settings,
     /// How long loopers wait for clients.
-    gaps: Pace,
+    gaps: SpinBudget,
     /// A looper spins: one is enough.
     spinning: AtomicBool,
     /// How much has been taken in while there were several clients.
@@ -150,11 +150,11 @@ static ENGINES: AtomicU64 = AtomicU64::new(0);
 struct Channels {
     by_id: FxHashMap<ChannelId, Arc<Channel>>,
     incoming: Vec<Arc<Channel>>,
-    /// The incoming channels while they are at most [`warmth::FEW`]; replaced as a whole: a look
-    /// costs one count.
+    /// The incoming channels while they are at most [`active_set::FEW`]; replaced as a whole: a
+    /// look costs one count.
     few: Arc<Vec<Arc<Channel>>>,
-    /// Those of them at which loopers look; see [`warmth`].
-    warm: Arc<Vec<Arc<Channel>>>,
+    /// Those of them at which loopers look; see [`active_set`].
+    active: Arc<Vec<Arc<Channel>>>,
     /// Both ends', oldest first.
     by_peer: FxHashMap<ProcessId, Vec<Arc<Channel>>>,
     /// The last channel that was opened to be called on and could not be had, and why.
@@ -225,7 +225,7 @@ impl Engine {
             any_work: AtomicU32::new(0),
             repeats: bells::Repeats::new().map_err(system("timerfd_create"))?,
             settings: settings.here(),
-            gaps: Pace::default(),
+            gaps: SpinBudget::default(),
             spinning: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             own_words: Lock::default(),
@@ -284,7 +284,7 @@ impl Engine {
         let mut state = self.lock();
         state.end_dedicated(tid);
         self.polling.store(true, Ordering::SeqCst);
-        self.gather(&mut state);
+        self.revoke(&mut state);
         let pollable = match self.pollables.lock().entry(tid) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(place) => {
@@ -339,7 +339,7 @@ impl Engine {
         self.wake_standby();
         self.broker.link().shut_down();
         let mut state = self.lock();
-        self.gather(&mut state);
+        self.revoke(&mut state);
         let channels = {
             let channels = self.channels.lock();
             channels.by_id.values().cloned().collect::<Vec<_>>()
@@ -362,7 +362,7 @@ impl Engine {
     /// that the parent's death is seen.
     pub fn forked(&self) {
         self.closed.store(true, Ordering::Release);
-        self.fast.gate.shut();
+        self.fast.revocation.revoke();
         let channels = self.channels.try_lock();
         let sockets = channels.iter().flat_map(|c| c.by_id.values()).map(|c| c.socket());
         let link = self.broker.link_in_child();

@@ -72,8 +72,8 @@ impl Engine {
                 channel.forgive();
                 return;
             }
-            let warm = channels.warm.iter().filter(|warm| warm.id != id);
-            channels.warm = Arc::new(warm.cloned().collect());
+            let active = channels.active.iter().filter(|active| active.id != id);
+            channels.active = Arc::new(active.cloned().collect());
             self.any_work.fetch_add(1, Ordering::SeqCst);
         }
         self.ring_all(std::slice::from_ref(&channel));
@@ -133,7 +133,7 @@ impl Engine {
             channel.unmute();
             self.watch_muted(&channel, false);
             // What has come in between has rung for nobody.
-            self.warm_up(&channel);
+            self.activate(&channel);
             self.wake_looper();
         }
     }
@@ -195,8 +195,8 @@ mod tests {
                 let _ = server.accept(&mut server.lock(), Among::Watched);
                 theirs.is_muted()
             });
-            assert!(!server.warm().iter().any(|warm| warm.id == theirs.id));
-            assert!(theirs.is_cold());
+            assert!(!server.active().iter().any(|active| active.id == theirs.id));
+            assert!(theirs.is_inactive());
             let before = server.lock().received;
             send(&client);
             await_that(|| server.lock().received > before);

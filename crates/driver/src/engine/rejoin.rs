@@ -68,7 +68,7 @@ impl Engine {
             tracing::warn!(target: "binder", "{what}");
         }
         let mut state = self.lock();
-        self.gather(&mut state);
+        self.revoke(&mut state);
         self.forget_tally();
         state.broker_lost();
         self.accept(&mut state, Among::All);
@@ -121,7 +121,7 @@ impl Engine {
         let _events = self.events.lock();
         // What was announced in time comes in now; what comes later has lost its references.
         let (mut state, _) = self.accept_posted(Among::All);
-        self.gather(&mut state);
+        self.revoke(&mut state);
         if self.is_closed() || self.watch_events(&link).is_err() {
             return false;
         }

@@ -24,7 +24,7 @@ pub(super) fn may_spin(settings: &Settings, apart: bool) -> bool {
 
 /// How long one kind of wait has taken lately.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct SpinBudget {
     average_ns: AtomicU64,
 }
 
@@ -33,11 +33,11 @@ pub struct Pace {
 pub(super) enum Spun<T> {
     /// With what it waited for.
     Saw(T),
-    /// It no longer pays: sleep, then [`Pace::learn`] how long it took since this time.
+    /// It no longer pays: sleep, then [`SpinBudget::learn`] how long it took since this time.
     Since(u64),
 }
 
-impl Pace {
+impl SpinBudget {
     /// Looks until there is something or it no longer pays.
     pub(super) fn spin<T>(&self, longest_ns: u64, mut look: impl FnMut() -> Option<T>) -> Spun<T> {
         let budget_ns = self.budget_ns(longest_ns);
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_pace_spins_as_long_as_it_pays() {
         const LONGEST: u64 = 50_000;
-        let pace = Pace::default();
+        let pace = SpinBudget::default();
         assert!(pace.budget_ns(LONGEST) > 0, "to begin with");
         (0..50).for_each(|_| pace.learn(1_000_000_000, LONGEST));
         assert_eq!(pace.budget_ns(LONGEST), 0, "after long waits");
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_spin_ends_with_what_it_sees_or_with_its_budget() {
-        let pace = Pace::default();
+        let pace = SpinBudget::default();
         let mut looks = 0;
         let mut count = || {
             looks += 1;

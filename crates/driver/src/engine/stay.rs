@@ -26,7 +26,7 @@ thread_local! {
 }
 
 impl Engine {
-    /// The calling thread, which is on dedicated, has been woken: it runs where its caller does.
+    /// The calling thread, which is dedicated, has been woken: it runs where its caller does.
     #[inline]
     pub(super) fn stay_with_caller(&self, dedicated: &DedicatedLooper) {
         let bound = dedicated.channel.callers_processor(dedicated.lane);
@@ -40,7 +40,7 @@ impl Engine {
     }
 }
 
-/// The calling thread is on dedicated no longer.
+/// The calling thread is dedicated no longer.
 pub(super) fn go_free() {
     if CALLERS.get().is_some() {
         stay_at(None);

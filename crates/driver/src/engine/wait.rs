@@ -3,9 +3,9 @@
 use super::Engine;
 use super::accept::{Among, Look};
 use super::fast::{Served, Server};
-use super::manner::{Manner, Manners};
 use super::spin::{Spun, may_spin};
-use crate::channel::{Channel, HOT_REQUESTS, Lane, Placed};
+use super::wait_policy::{WaitMode, WaitPolicy};
+use crate::channel::{Channel, Lane, Placed, RECENT_REQUESTS};
 use crate::clock::{now_ns, stamp};
 use baton_abi::lane::front;
 use baton_shm::bell::{self, OwnBell, Sleep};
@@ -105,12 +105,12 @@ impl Engine {
             let lane = channel.lane(via.lane as usize)?;
             state.set_waiting(tid, Waiting::Lane(via));
             drop(state);
-            let manners = Manners::of_one(self, &channel, via.lane);
+            let policy = WaitPolicy::of_one(self, &channel, via.lane);
             let posted = stamp(self.broker.stamps);
             let is_there = || (!lane.inbox().is_empty()).then_some(posted);
-            match self.lets_by(&manners, &channel, via.lane, is_there) {
+            match self.lets_by(&policy, &channel, via.lane, is_there) {
                 true => Ok(Seen::Message),
-                false => self.await_answer(&channel, via.lane, lane, &manners),
+                false => self.await_answer(&channel, via.lane, lane, &policy),
             }
         } else if process_work {
             state.set_waiting(tid, Waiting::Bell);
@@ -145,21 +145,21 @@ impl Engine {
         channel: &Channel,
         number: u32,
         lane: Lane<'_>,
-        manners: &Manners,
+        policy: &WaitPolicy,
     ) -> Result<Seen, Wait> {
         if let Some(seen) = channel.lend(number, lane) {
             return Ok(seen);
         }
         let longest = self.settings.longest_spin_ns;
         let mut since = None;
-        if manners.manner() == Manner::Spin {
+        if policy.mode() == WaitMode::Spin {
             let look = || Some(lane.inbox().look()).filter(|seen| *seen != Seen::Nothing);
             match channel.answers.spin(longest, look) {
                 Spun::Saw(seen) => return Ok(seen),
                 Spun::Since(start) => since = Some(start),
             }
         }
-        manners.sleep();
+        policy.sleep();
         let outcome = sleep_for_answer(channel, number, lane);
         if let Some(start) = since {
             channel.answers.learn(now_ns() - start, longest);
@@ -170,28 +170,30 @@ impl Engine {
     /// Waits until a client or this process wants a looper that looks at everything.
     pub(super) fn await_client(&self, any_work: u32, server: &mut Option<&mut dyn Server>) -> Wait {
         // After `any_work` was read: whatever becomes of the list later changes that.
-        let warm = self.warm();
+        let active = self.active();
         if let Some(server) = server {
-            server.forget_stale(&warm);
+            server.forget_stale(&active);
         }
-        let (mut hot, mut looks) = (self.hot(&warm), 0);
+        let (mut recent, mut looks) = (self.recent(&active), 0);
         loop {
             looks += 1;
-            if looks % HOT_REQUESTS == 0 {
-                hot = self.hot(&warm);
+            if looks % RECENT_REQUESTS == 0 {
+                recent = self.recent(&active);
             }
-            if let Some(outcome) = server.as_mut().and_then(|server| server.dwell(&warm, any_work))
+            if let Some(outcome) =
+                server.as_mut().and_then(|server| server.serve_pinned(&active, any_work))
             {
                 return outcome;
             }
-            let last = || server.as_ref().and_then(|server| server.last_lane(&warm));
-            let (outcome, posted) = self.await_news(&warm, &hot, any_work, last);
-            let serve =
-                |server: &mut &mut dyn Server| server.serve_next(&warm, any_work, posted.is_some());
+            let last = || server.as_ref().and_then(|server| server.last_lane(&active));
+            let (outcome, posted) = self.await_news(&active, &recent, any_work, last);
+            let serve = |server: &mut &mut dyn Server| {
+                server.serve_next(&active, any_work, posted.is_some())
+            };
             let served = server.as_mut().map_or(Served::Look, serve);
             if served != Served::Wait || outcome != Wait::Woken {
                 if let Some((place, number)) = posted.filter(|_| served == Served::Look) {
-                    self.leave_ready(&warm[place], number as usize, false);
+                    self.leave_ready(&active[place], number as usize, false);
                 }
                 return outcome;
             }
@@ -199,10 +201,10 @@ impl Engine {
     }
 
     /// The clients that have wanted something lately, as many as a thread waits for.
-    fn hot<'a>(&self, warm: &'a [Arc<Channel>]) -> SmallVec<[&'a Channel; MAX_WORDS]> {
+    fn recent<'a>(&self, active: &'a [Arc<Channel>]) -> SmallVec<[&'a Channel; MAX_WORDS]> {
         let requests = self.requests.load(Ordering::Relaxed);
-        let hot = warm.iter().filter(|channel| channel.is_hot(requests));
-        hot.map(|channel| &**channel).take(MAX_WORDS).collect()
+        let recent = active.iter().filter(|channel| channel.is_recent(requests));
+        recent.map(|channel| &**channel).take(MAX_WORDS).collect()
     }
 
     /// Waits for something to look at. If that is a message on the last lane that was served, of
@@ -210,30 +212,30 @@ impl Engine {
     #[inline]
     fn await_news(
         &self,
-        warm: &[Arc<Channel>],
-        hot: &[&Channel],
+        active: &[Arc<Channel>],
+        recent: &[&Channel],
         any_work: u32,
         last: impl Fn() -> Option<(usize, u32)>,
     ) -> (Wait, Option<(usize, u32)>) {
-        if let [channel] = warm
+        if let [channel] = active
             && let Some((_, number)) = last()
             && self.lets_caller_by(channel, number)
         {
             return (Wait::Woken, last());
         }
         let longest = self.settings.longest_spin_ns;
-        if !may_spin(&self.settings, hot.iter().any(|channel| channel.placed() == Placed::Apart))
+        if !may_spin(&self.settings, recent.iter().any(|channel| channel.placed() == Placed::Apart))
             || self.spinning.swap(true, Ordering::Acquire)
         {
-            return (self.sleep_as_looper(warm, hot, any_work), None);
+            return (self.sleep_as_looper(active, recent, any_work), None);
         }
         let last = last();
-        let lane = last.map(|(place, number)| warm[place].lane(number as usize));
+        let lane = last.map(|(place, number)| active[place].lane(number as usize));
         let watched = lane.and_then(|lane| Some(lane.ok()?.inbox()));
         watched.inspect(|mailbox| mailbox.watch());
         let spun = self.gaps.spin(longest, || {
             let wanted = watched.is_some_and(|mailbox| !mailbox.is_empty())
-                || hot.iter().any(|channel| channel.has_news())
+                || recent.iter().any(|channel| channel.has_news())
                 || self.any_work.load(Ordering::Relaxed) != any_work;
             wanted.then_some(())
         });
@@ -241,7 +243,7 @@ impl Engine {
         self.spinning.store(false, Ordering::Release);
         match spun {
             Spun::Since(start) if posted.is_none() => {
-                let outcome = self.sleep_as_looper(warm, hot, any_work);
+                let outcome = self.sleep_as_looper(active, recent, any_work);
                 self.gaps.learn(now_ns() - start, longest);
                 (outcome, None)
             }
@@ -253,58 +255,58 @@ impl Engine {
     /// message on it, of which nobody else may know.
     fn lets_caller_by(&self, channel: &Channel, number: u32) -> bool {
         let Ok(lane) = channel.lane(number as usize) else { return false };
-        let manners = Manners::of_one(self, channel, number);
-        if manners.manner() != Manner::LetBy {
+        let policy = WaitPolicy::of_one(self, channel, number);
+        if policy.mode() != WaitMode::LetBy {
             return false;
         }
         lane.inbox().watch();
-        self.lets_by(&manners, channel, number, || lane.arrived());
+        self.lets_by(&policy, channel, number, || lane.arrived());
         lane.inbox().unwatch()
     }
 
     /// Sleeps on the bells of the clients that have wanted a looper lately. Of one client it is the
     /// bell alone, which costs the kernel least.
     #[inline]
-    fn sleep_as_looper(&self, warm: &[Arc<Channel>], hot: &[&Channel], any_work: u32) -> Wait {
+    fn sleep_as_looper(&self, active: &[Arc<Channel>], recent: &[&Channel], any_work: u32) -> Wait {
         let asleep = self.front.word(front::SLEEPERS);
         asleep.fetch_add(1, Ordering::SeqCst);
-        let only = match warm {
+        let only = match active {
             [channel] => channel.own_bell(),
             _ => None,
         };
         let slept = match only {
             Some(bell) => {
-                let slept = self.sleep_on(&[bell.announce(Sleep::Alone)], warm, any_work);
+                let slept = self.sleep_on(&[bell.announce(Sleep::Alone)], active, any_work);
                 bell.rise(Sleep::Alone);
                 slept.map(|(outcome, _)| outcome)
             }
-            None => self.sleep_on_several(warm, hot, any_work),
+            None => self.sleep_on_several(active, recent, any_work),
         };
-        self.follow(slept.map_or(&[], |_| hot));
+        self.follow(slept.map_or(&[], |_| recent));
         asleep.fetch_sub(1, Ordering::SeqCst);
         slept.unwrap_or(Wait::Woken)
     }
 
     fn sleep_on_several(
         &self,
-        warm: &[Arc<Channel>],
-        hot: &[&Channel],
+        active: &[Arc<Channel>],
+        recent: &[&Channel],
         any_work: u32,
     ) -> Option<Wait> {
         let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
-        let hot = hot.iter().filter_map(|channel| Some((*channel, channel.own_bell()?)));
-        let hot: SmallVec<[(&Channel, OwnBell<'_>); MAX_WORDS]> = hot.take(most).collect();
-        let bells = || hot.iter().map(|(_, bell)| *bell);
-        let sleep = if hot.len() == 1 { Sleep::Alone } else { Sleep::Among };
+        let recent = recent.iter().filter_map(|channel| Some((*channel, channel.own_bell()?)));
+        let recent: SmallVec<[(&Channel, OwnBell<'_>); MAX_WORDS]> = recent.take(most).collect();
+        let bells = || recent.iter().map(|(_, bell)| *bell);
+        let sleep = if recent.len() == 1 { Sleep::Alone } else { Sleep::Among };
         let mut words: SmallVec<[Word<'_>; MAX_WORDS]> =
             bells().map(|bell| bell.announce(sleep)).collect();
         if sleep == Sleep::Among {
             words.push((&self.any_work, any_work));
         }
-        let slept = self.sleep_on(&words, warm, any_work);
+        let slept = self.sleep_on(&words, active, any_work);
         bells().for_each(|bell| bell.rise(sleep));
         let (outcome, woken) = slept?;
-        if let Some((channel, _)) = woken.and_then(|nth| hot.get(nth))
+        if let Some((channel, _)) = woken.and_then(|nth| recent.get(nth))
             && !channel.has_news()
             && self.any_work.load(Ordering::SeqCst) == any_work
         {
@@ -320,13 +322,13 @@ impl Engine {
     fn sleep_on(
         &self,
         words: &[Word<'_>],
-        warm: &[Arc<Channel>],
+        active: &[Arc<Channel>],
         any_work: u32,
     ) -> Option<(Wait, Option<usize>)> {
         bell::look_again();
         // The process's own work is announced after it is there: here, or by the words changed.
         let news = self.any_work.load(Ordering::SeqCst) != any_work
-            || warm.iter().any(|channel| channel.has_news());
+            || active.iter().any(|channel| channel.has_news());
         (!news).then(|| futex::wait_any_of(words))
     }
 }

@@ -9,7 +9,7 @@ use baton_state::{Return, State};
 use std::ffi::CStr;
 use std::sync::{Arc, Weak};
 
-/// What the thread is called that is on dedicated.
+/// What the thread is called that is dedicated.
 const NAME: &CStr = c"baton-lane";
 
 impl Process {
@@ -21,19 +21,19 @@ impl Process {
 
     fn serve_lane(&self, dedicated: &DedicatedLooper, was_standby: bool) {
         let (engine, tid) = (&self.inner.engine, tid());
-        let seat = engine.attend_lane(dedicated);
+        let cache = engine.attend_lane(dedicated);
         if was_standby {
             engine.provide_standby();
         }
-        let Some(own) = seat else { return engine.forget_thread(tid) };
-        let mut seat = LaneCache::new();
+        let Some(own) = cache else { return engine.forget_thread(tid) };
+        let mut cache = LaneCache::new();
         let mut state = engine.lock();
         while let Some(woken) =
-            engine.await_dedicated(state, dedicated, || self.serve_posted(&mut seat, dedicated))
+            engine.await_dedicated(state, dedicated, || self.serve_posted(&mut cache, dedicated))
         {
             state = woken;
             while let Some(item) = state.next_return(tid, false) {
-                self.learn(&mut seat, &state, &item);
+                self.learn(&mut cache, &state, &item);
                 state = self.attend(state, item);
             }
         }
@@ -43,21 +43,21 @@ impl Process {
     /// Serves what has been posted. False if that is not for the fast path.
     fn serve_posted(
         &self,
-        seat: &mut LaneCache<Arc<Handler>>,
+        cache: &mut LaneCache<Arc<Handler>>,
         dedicated: &DedicatedLooper,
     ) -> bool {
         let mut request = Request { received: Received::awaited(&self.inner) };
         let (lane, here) = (dedicated.lane as usize, request.received.here());
-        let taken = seat.take(&self.inner.engine, &dedicated.channel, lane, here);
+        let taken = cache.take(&self.inner.engine, &dedicated.channel, lane, here);
         taken.is_some_and(|(taken, handler)| {
             self.serve_taken(&taken, handler, &request) == Answered::Yes
         })
     }
 
-    fn learn(&self, seat: &mut LaneCache<Arc<Handler>>, state: &State, item: &Return) {
+    fn learn(&self, cache: &mut LaneCache<Arc<Handler>>, state: &State, item: &Return) {
         let Return::Transaction(incoming, (ptr, _)) = item else { return };
         if let Some(handler) = self.inner.objects.lock().get(ptr) {
-            seat.learn(&self.inner.engine, state, incoming, handler.clone());
+            cache.learn(&self.inner.engine, state, incoming, handler.clone());
         }
     }
 }

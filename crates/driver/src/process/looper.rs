@@ -3,7 +3,8 @@
 use super::received::Place;
 use super::{Handler, Parcel, Process, Received, Request};
 use crate::engine::fast::{
-    Answered, INLINE_BYTES, PinnedLooper, RouteCache, Served, Server, Taken, Warm, while_serving,
+    ActiveSet, Answered, INLINE_BYTES, PinnedLooper, RouteCache, Served, Server, Taken,
+    while_serving,
 };
 use crate::engine::tid;
 use crate::level;
@@ -201,18 +202,18 @@ impl Looper<'_> {
 }
 
 impl Server for Looper<'_> {
-    fn forget_stale(&mut self, warm: &Warm) {
+    fn forget_stale(&mut self, active: &ActiveSet) {
         self.route_cache.forget_stale(&self.process.inner.engine);
-        self.route_cache.follow(warm);
+        self.route_cache.follow(active);
     }
 
-    fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)> {
-        self.route_cache.last_lane(warm)
+    fn last_lane(&self, active: &ActiveSet) -> Option<(usize, u32)> {
+        self.route_cache.last_lane(active)
     }
 
-    fn dwell(&mut self, warm: &Warm, any_work: u32) -> Option<Wait> {
+    fn serve_pinned(&mut self, active: &ActiveSet, any_work: u32) -> Option<Wait> {
         let Looper { process, route_cache } = self;
-        let mut pinned = route_cache.dwell(&process.inner.engine, warm, any_work)?;
+        let mut pinned = route_cache.pin(&process.inner.engine, active, any_work)?;
         let mut request = Request { received: Received::awaited(&process.inner) };
         let (serves, mut outcome) = (Cell::new(false), Wait::Woken);
         // One guard for all that is served there.
@@ -227,11 +228,11 @@ impl Server for Looper<'_> {
         Some(outcome)
     }
 
-    fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
+    fn serve_next(&mut self, active: &ActiveSet, any_work: u32, posted: bool) -> Served {
         let inner = &self.process.inner;
         let mut request = Request { received: Received::awaited(inner) };
         let (news, here) = ((any_work, posted), request.received.here());
-        let (taken, handler) = match self.route_cache.take(&inner.engine, warm, news, here) {
+        let (taken, handler) = match self.route_cache.take(&inner.engine, active, news, here) {
             Ok(taken) => taken,
             Err(served) => return served,
         };
@@ -309,7 +310,7 @@ mod tests {
                     {
                         let engine = &process.inner.engine;
                         let mut state = engine.lock();
-                        engine.gather(&mut state);
+                        engine.revoke(&mut state);
                         engine.unlock(state);
                     }
                     held[1].wait();

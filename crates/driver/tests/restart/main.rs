@@ -52,9 +52,9 @@ fn a_second_broker_takes_over(socket: &Path) {
     client.ask("call", "called");
 
     let second = Child::start("broker", socket);
-    // The witness's card, from the liar's process, in whichever order they come.
-    let card = witness.question("card");
-    liar.ask(&format!("pose {card}"), "refused");
+    // The witness's credential, from the liar's process, in whichever order they come.
+    let credential = witness.question("credential");
+    liar.ask(&format!("pose {credential}"), "refused");
     witness.ask("resume", "welcome");
     let (victim, owner) = (process_of(&before, client.pid()), process_of(&before, service.pid()));
     let channel = before

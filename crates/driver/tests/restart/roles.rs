@@ -175,7 +175,7 @@ fn bare(socket: &Path) {
     let mut raw = Raw::connect(socket).expect("a broker");
     let hello = Request::Hello { version: VERSION, context: "binder".to_owned(), channels: 4096 };
     // Whoever closes its events is gone.
-    let (Some(Reply::Welcome { card, .. }), events) = raw.ask(&hello, &pages) else {
+    let (Some(Reply::Welcome { credential, .. }), events) = raw.ask(&hello, &pages) else {
         panic!("no welcome")
     };
     let mut kept = Vec::from_iter(events);
@@ -183,17 +183,20 @@ fn bare(socket: &Path) {
     for command in commands() {
         let words: Vec<&str> = command.split(' ').collect();
         match words[..] {
-            ["card"] => say(&card.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
-            ["pose", card] => {
-                let byte = |at| u8::from_str_radix(&card[at..at + 2], 16).expect("hexadecimal");
-                let stolen = (0..card.len()).step_by(2).map(byte).collect();
+            ["credential"] => {
+                say(&credential.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+            }
+            ["pose", credential] => {
+                let byte =
+                    |at| u8::from_str_radix(&credential[at..at + 2], 16).expect("hexadecimal");
+                let stolen = (0..credential.len()).step_by(2).map(byte).collect();
                 let (reply, _) = Raw::resume(socket, stolen, pages).1;
                 let errno = Errno::KEYREJECTED.raw_os_error();
                 assert_eq!(reply, Some(Reply::Refused { errno }));
                 say("refused");
             }
             ["resume"] => {
-                let (next, (_, events)) = Raw::resume(socket, card.clone(), pages);
+                let (next, (_, events)) = Raw::resume(socket, credential.clone(), pages);
                 raw = next;
                 kept.push(events.expect("a welcome carries the event socket"));
                 raw.tell(&Request::Rejoin { manages: Vec::new() }, &[]);
@@ -202,7 +205,7 @@ fn bare(socket: &Path) {
             ["lie", owner, channel] => {
                 let owner = ProcessId(owner.parse().expect("a number"));
                 let channel = ChannelId(channel.parse().expect("a number"));
-                lie(socket, card.clone(), pages, owner, channel);
+                lie(socket, credential.clone(), pages, owner, channel);
                 say("nothing");
             }
             _ => panic!("{command}?"),
@@ -213,12 +216,12 @@ fn bare(socket: &Path) {
 /// Says that it held what others hold, and tries to use it.
 fn lie(
     socket: &Path,
-    card: Vec<u8>,
+    credential: Vec<u8>,
     pages: [BorrowedFd<'_>; 2],
     owner: ProcessId,
     channel: ChannelId,
 ) {
-    let (raw, (_, events)) = Raw::resume(socket, card, pages);
+    let (raw, (_, events)) = Raw::resume(socket, credential, pages);
     let events = events.expect("a welcome carries the event socket");
     let handles = (1..=3).map(|number| Claim::Handle {
         handle: number as u32 - 1,
@@ -263,14 +266,15 @@ impl Raw {
         Ok(Raw(socket))
     }
 
-    /// A greeting with a card; what came of it.
+    /// A greeting with a credential; what came of it.
     fn resume(
         path: &Path,
-        card: Vec<u8>,
+        credential: Vec<u8>,
         pages: [BorrowedFd<'_>; 2],
     ) -> (Raw, (Option<Reply>, Option<OwnedFd>)) {
         let raw = Raw::connect(path).expect("a broker");
-        let answer = raw.ask(&Request::Resume { version: VERSION, card, channels: 4096 }, &pages);
+        let answer =
+            raw.ask(&Request::Resume { version: VERSION, credential, channels: 4096 }, &pages);
         (raw, answer)
     }
 

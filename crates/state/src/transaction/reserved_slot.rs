@@ -6,7 +6,7 @@
 //! from there on.
 //!
 //! **Invariant**: what lies in a slot is for a node that the caller's process holds strongly, as
-//! long as the gates on its way have not been shut: whoever shuts them seizes the slots of that
+//! long as the gates on its way have not been shut: whoever shuts them takes over the slots of that
 //! peer before the state changes, and the buffer holds the node.
 
 use super::Buffer;
@@ -16,13 +16,13 @@ use crate::thread::Waiting;
 use crate::transaction::LaneId;
 use crate::work::Tid;
 use baton_abi::control::{NodeId, ProcessId};
+use baton_shm::event_flag::EventFlag;
 use baton_shm::reserved_slot::{self, Was};
-use baton_shm::standing::Standing;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most bytes of a message that comes in without the state: what real-time callers send is short,
-/// and as many slots as there are loopers on dedicated are room that others do not see.
+/// and as many slots as there are loopers dedicated are room that others do not see.
 pub const SLOT_BYTES: usize = 4096;
 
 /// One thread's.
@@ -46,7 +46,7 @@ impl ReservedSlot {
         if !self.word.is_free() {
             return false;
         }
-        // Relaxed: released by `begin`, and read by who seizes what has begun.
+        // Relaxed: released by `begin`, and read by who takes over what has begun.
         self.node.store(node.0, Ordering::Relaxed);
         self.word.begin()
     }
@@ -84,13 +84,13 @@ impl State {
         Some(slot)
     }
 
-    /// ReservedSlots, all or a peer's, are slots no more. To be called after the gates have been shut by
-    /// which messages come to lie there.
+    /// ReservedSlots, all or a peer's, are slots no more. To be called after the gates have been
+    /// shut by which messages come to lie there.
     pub fn take_over_slots_of(&mut self, peer: Option<ProcessId>) {
         self.take_over_slots(|slot| peer.is_none_or(|peer| slot.peer == peer));
     }
 
-    /// The same of a thread that is on dedicated no more.
+    /// The same of a thread that is dedicated no more.
     pub(crate) fn take_over_slots_by(&mut self, tid: Tid) {
         self.take_over_slots(|slot| slot.tid == tid);
     }
@@ -101,15 +101,15 @@ impl State {
     }
 
     fn take_over_slots(&mut self, concerned: impl Fn(&ReservedSlot) -> bool) {
-        let (seized, kept) =
+        let (taken_over, kept) =
             std::mem::take(&mut self.slots).into_iter().partition(|slot| concerned(slot));
         self.slots = kept;
-        let seized: Vec<Arc<ReservedSlot>> = seized;
-        seized.iter().for_each(|slot| self.take_over_slot(slot));
+        let taken_over: Vec<Arc<ReservedSlot>> = taken_over;
+        taken_over.iter().for_each(|slot| self.take_over_slot(slot));
     }
 
     fn take_over_slot(&mut self, slot: &ReservedSlot) {
-        let was = slot.word.seize();
+        let was = slot.word.take_over();
         if was == Was::Free {
             self.buffers.release(slot.buffer, SLOT_BYTES, false);
             self.made_room = true;
@@ -158,17 +158,17 @@ impl State {
     }
 
     /// The thread, which has nothing to do but what comes on the lane that it attends, goes on past
-    /// the state, until it has [news](Standing::tell) or waits for something else. `None` if it
+    /// the state, until it has [news](EventFlag::tell) or waits for something else. `None` if it
     /// has.
-    pub fn go_past(&mut self, tid: Tid, via: LaneId) -> Option<Arc<Standing>> {
+    pub fn go_past(&mut self, tid: Tid, via: LaneId) -> Option<Arc<EventFlag>> {
         if self.attends(tid) != Some(via) || !self.is_free(tid) {
             return None;
         }
         self.set_waiting(tid, Waiting::Lane(via));
         let thread = self.thread(tid);
         thread.is_past = true;
-        thread.standing.renew();
-        Some(Arc::clone(&thread.standing))
+        thread.flag.renew();
+        Some(Arc::clone(&thread.flag))
     }
 }
 
@@ -249,10 +249,10 @@ mod tests {
             ("its place's", |state| state.take_over_slot_at(0)),
             ("for room", |state| assert!(state.allocate(MAP_BYTES, false).is_err())),
         ];
-        for (name, seize) in ends {
+        for (name, take_over) in ends {
             let mut lying = stage();
             lying.lie();
-            seize(&mut lying.state);
+            take_over(&mut lying.state);
             assert!(lying.slot.is_gone() && !lying.slot.end(), "{name}");
             assert_eq!((lying.state.room().1, lying.strong()), (1, 1), "{name}");
             assert!(lying.free(), "{name}");
@@ -261,7 +261,7 @@ mod tests {
 
             let mut filling = stage();
             filling.begin();
-            seize(&mut filling.state);
+            take_over(&mut filling.state);
             assert!(!filling.slot.lie(), "{name}");
             assert!(!filling.free(), "{name}: the program has not got it yet");
             filling.state.lies_there(filling.slot.buffer);
@@ -270,7 +270,7 @@ mod tests {
 
             let mut not_to_come = stage();
             not_to_come.begin();
-            seize(&mut not_to_come.state);
+            take_over(&mut not_to_come.state);
             assert!(!not_to_come.slot.turn_back(), "{name}");
             not_to_come.state.give_plain_room_back(not_to_come.slot.buffer);
             not_to_come.assert_empty(name);

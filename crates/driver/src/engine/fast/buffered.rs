@@ -1,11 +1,11 @@
 //! Plain messages that come to lie in the receive buffer: the uapi front end's.
 //!
 //! Room, copy and what the thread is told of itself are one hold of the state's lock. Nobody
-//! gathers meanwhile, so a cell that is entered or left then is so for good. What a thread on dedicated
-//! takes in lies in its slot, and needs none of it: see [`super::watch`].
+//! revokes meanwhile, so a in_flight that is entered or left then is so for good. What a thread on
+//! dedicated takes in lies in its slot, and needs none of it: see [`super::dedicated_uapi`].
 
+use super::dedicated_uapi::Past;
 use super::serve::DATA_AT;
-use super::watch::Past;
 use super::{Outcome, Plain, Posted, Receiver};
 use crate::engine::Engine;
 use crate::payload::Payload;
@@ -39,7 +39,7 @@ impl<'a> Buffered<'a> {
         Buffered { tid, past: None, brought: None }
     }
 
-    /// For a thread on dedicated.
+    /// For a thread dedicated.
     pub(super) fn of_dedicated(tid: Tid, past: &'a mut Past) -> Buffered<'a> {
         Buffered { tid, past: Some(past), brought: None }
     }
@@ -48,7 +48,7 @@ impl<'a> Buffered<'a> {
     fn take_past(&mut self, engine: &Engine, request: &Posted<'_>) -> Result<bool, ByState> {
         let (message, bytes) = (&request.message, request.message.data_bytes as usize);
         let past = self.past.as_ref().ok_or(ByState)?;
-        let (Some(standing), Some(slot)) = (&past.standing, &past.slot) else {
+        let (Some(flag), Some(slot)) = (&past.flag, &past.slot) else {
             return Err(ByState);
         };
         if bytes > SLOT_BYTES || !slot.begin(NodeId(message.node)) {
@@ -65,7 +65,7 @@ impl<'a> Buffered<'a> {
             return Ok(false);
         }
         // The point of no return.
-        standing.depart();
+        flag.depart();
         View::copy(request.taken.lane.incoming(), DATA_AT, engine.memory.view(), buffer, bytes);
         if !slot.lie() {
             engine.lock().lies_there(buffer);

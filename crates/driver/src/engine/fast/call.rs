@@ -1,6 +1,6 @@
 //! A call by the fast path.
 
-use super::cell::Cell;
+use super::in_flight::InFlight;
 use super::local::{self, Local, Route};
 use super::own_lane::Inside;
 use super::serve::DATA_AT;
@@ -32,7 +32,7 @@ pub(crate) enum Outcome {
     No,
 }
 
-/// What became of one by a thread that is inside the gate.
+/// What became of one by a thread that has entered.
 enum Made {
     Answered,
     /// It is under way. With it how the wait has ended.
@@ -116,7 +116,7 @@ impl Engine {
     #[inline(always)]
     fn call_on(
         &self,
-        (cell, route): (&Cell, &Route),
+        (in_flight, route): (&InFlight, &Route),
         named: (u32, u32),
         payload: Payload<'_>,
         receiver: &mut impl Receiver,
@@ -127,22 +127,28 @@ impl Engine {
             Payload::Loan(loan) => loan.plain_lane(own.channel),
         };
         let (Some(via), Ok(token)) = (via, token::next()) else { return Outcome::No };
-        // Before anyone can seize it, who takes it off again.
-        self.set_open(cell, true);
-        let inside = route.lane.enter(self, cell, via.lane, (route.handle, token));
+        // Before anyone can take_over it, who takes it off again.
+        self.set_open(in_flight, true);
+        let inside = route.lane.enter(self, in_flight, via.lane, (route.handle, token));
         let made = match &inside {
-            Some(inside) => {
-                self.call_inside(inside, (cell, route), via.lane, token, named, payload, receiver)
-            }
+            Some(inside) => self.call_inside(
+                inside,
+                (in_flight, route),
+                via.lane,
+                token,
+                named,
+                payload,
+                receiver,
+            ),
             None => Made::NotAtAll,
         };
         let seen = match made {
             Made::Answered => return Outcome::Answered,
             Made::Unanswered(seen) => {
-                self.hand_over(cell);
+                self.hand_over(in_flight);
                 seen
             }
-            Made::NotAtAll if self.turn_back(cell, via) => return Outcome::No,
+            Made::NotAtAll if self.turn_back(in_flight, via) => return Outcome::No,
             Made::NotAtAll => Ok(Seen::Nudge),
         };
         // Not before the state has the call.
@@ -158,7 +164,7 @@ impl Engine {
     fn call_inside(
         &self,
         inside: &Inside<'_>,
-        (cell, route): (&Cell, &Route),
+        (in_flight, route): (&InFlight, &Route),
         number: u32,
         token: u64,
         (code, flags): (u32, u32),
@@ -187,8 +193,8 @@ impl Engine {
             ..Message::default()
         };
         channel.show_nice(number as usize, route.nice);
-        let manners = &route.lane.manners;
-        manners.next(self, channel, number);
+        let policy = &route.lane.policy;
+        policy.next(self, channel, number);
         let caller = ChainEntry { process: self.identity.process.0, token };
         let area = lane.outgoing();
         area.write(size_of::<Message>(), bytes_of(&caller));
@@ -198,28 +204,28 @@ impl Engine {
         let reader = lane.post(&request, |_| {});
         channel.tell_of_request(number as usize, reader, false);
         let is_there = || (!lane.inbox().is_empty()).then_some(request.stamp);
-        if !self.lets_by(manners, channel, number, is_there) {
-            let seen = self.await_answer(channel, number, lane, manners);
+        if !self.lets_by(policy, channel, number, is_there) {
+            let seen = self.await_answer(channel, number, lane, policy);
             if seen != Ok(Seen::Message) {
                 return Made::Unanswered(seen);
             }
         }
-        if !self.take_answer((cell, inside), lane, receiver) {
+        if !self.take_answer((in_flight, inside), lane, receiver) {
             return Made::Unanswered(Ok(Seen::Message));
         }
         channel.set_progress(number as usize, Progress::Departed);
         Made::Answered
     }
 
-    /// A gate was shut just now. False if the call that was not made has failed meanwhile.
+    /// Entries were revoked just now. False if the call that was not made has failed meanwhile.
     #[cold]
-    fn turn_back(&self, cell: &Cell, via: LaneId) -> bool {
-        if cell.leave() {
-            self.set_open(cell, false);
+    fn turn_back(&self, in_flight: &InFlight, via: LaneId) -> bool {
+        if in_flight.leave() {
+            self.set_open(in_flight, false);
             return true;
         }
         let mut state = self.lock();
-        let under_way = state.disown_call(cell.tid, via);
+        let under_way = state.disown_call(in_flight.tid, via);
         self.unlock(state);
         under_way
     }
@@ -228,7 +234,7 @@ impl Engine {
     #[inline(always)]
     fn take_answer(
         &self,
-        (cell, inside): (&Cell, &Inside<'_>),
+        (in_flight, inside): (&InFlight, &Inside<'_>),
         lane: Lane<'_>,
         receiver: &mut impl Receiver,
     ) -> bool {
@@ -239,7 +245,7 @@ impl Engine {
         let answer = Plain { inside, message: &message, area: lane.incoming() };
         let taken = receiver.take_answer(self, &answer);
         if taken {
-            self.set_open(cell, false);
+            self.set_open(in_flight, false);
             lane.inbox().clear();
         }
         taken
@@ -247,11 +253,11 @@ impl Engine {
 
     /// What comes next is not for the fast path: the state takes over.
     #[cold]
-    fn hand_over(&self, cell: &Cell) {
+    fn hand_over(&self, in_flight: &InFlight) {
         let mut state = self.lock();
-        self.seize(&mut state, cell);
-        cell.leave();
-        state.set_waiting(cell.tid, Waiting::No);
+        self.take_over(&mut state, in_flight);
+        in_flight.leave();
+        state.set_waiting(in_flight.tid, Waiting::No);
         self.unlock(state);
     }
 
@@ -269,7 +275,7 @@ impl Engine {
         }
         let node = reference.node;
         // A thread that has become a real-time one takes a lane of its own first.
-        if !self.is_served_by_rank(&channel, via.lane) || self.cell().is_none() {
+        if !self.is_served_by_rank(&channel, via.lane) || self.in_flight().is_none() {
             return;
         }
         let _ = local::with(self, |local| {

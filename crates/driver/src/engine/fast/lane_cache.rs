@@ -1,10 +1,10 @@
-//! A thread on dedicated on the fast path: it knows one client, and takes what comes on one lane.
+//! A thread dedicated on the fast path: it knows one client, and takes what comes on one lane.
 //!
 //! Unlike a looper of the pool it does not apply events first, of which strangers may cause any
 //! number: what is of the one shape needs none, and what does asks for them.
 
 use super::Receiver;
-use super::cell::Cell;
+use super::in_flight::InFlight;
 use super::route_cache::Client;
 use super::serve::Taken;
 use crate::channel::Channel;
@@ -15,14 +15,14 @@ use std::sync::Arc;
 
 /// What such a thread knows of its client.
 pub(crate) struct LaneCache<T> {
-    cell: Option<Arc<Cell>>,
+    in_flight: Option<Arc<InFlight>>,
     client: Option<Client<T>>,
 }
 
 impl<T: Clone> LaneCache<T> {
     /// Of a thread that has just begun.
     pub fn new() -> LaneCache<T> {
-        LaneCache { cell: None, client: None }
+        LaneCache { in_flight: None, client: None }
     }
 
     /// Remembers what the state has admitted: a transaction of the shape that this thread could
@@ -34,8 +34,8 @@ impl<T: Clone> LaneCache<T> {
         let serving = incoming.serving.as_ref();
         let channel = serving.and_then(|serving| engine.channel(serving.via.channel));
         let Some(channel) = channel else { return };
-        if self.is_stale(engine, &channel) || self.cell.is_none() {
-            *self = LaneCache { cell: engine.cell(), client: None };
+        if self.is_stale(engine, &channel) || self.in_flight.is_none() {
+            *self = LaneCache { in_flight: engine.in_flight(), client: None };
         }
         Client::learn(&mut self.client, engine.way(&channel).epoch(), state, incoming, object);
     }
@@ -47,9 +47,9 @@ impl<T: Clone> LaneCache<T> {
         self.client.as_ref().is_none_or(|client| client.epoch() != epoch)
     }
 
-    /// The thread's cell.
-    pub(super) fn cell(&self) -> Option<&Cell> {
-        self.cell.as_deref()
+    /// The thread's in_flight.
+    pub(super) fn in_flight(&self) -> Option<&InFlight> {
+        self.in_flight.as_deref()
     }
 
     /// Takes in what has been posted on this lane, if it is one transaction of the one shape, and
@@ -65,12 +65,12 @@ impl<T: Clone> LaneCache<T> {
         if self.is_stale(engine, channel) {
             return None;
         }
-        let (cell, client) = (self.cell.as_deref()?, self.client.as_ref()?);
+        let (in_flight, client) = (self.in_flight.as_deref()?, self.client.as_ref()?);
         let (lane, via) = (channel.lane(number).ok()?, channel.via(number));
         if !channel.start_serving(via.lane) {
             return None;
         }
-        let taken = Taken { cell, channel, lane, via };
+        let taken = Taken { in_flight, channel, lane, via };
         let object = client.take_in(engine, taken, receiver);
         match object {
             Some(_) => {
@@ -102,10 +102,10 @@ mod tests {
         client: Arc<Engine>,
         /// The server's end.
         channel: Arc<Channel>,
-        seat: LaneCache<()>,
+        cache: LaneCache<()>,
     }
 
-    /// A seat that knows a client.
+    /// A cache that knows a client.
     fn stage() -> Stage {
         let broker = broker();
         let (server, client, channel) = channel(&broker.0);
@@ -116,16 +116,16 @@ mod tests {
         let (data, sent) = (Payload::Bytes(&[]), Sent::default());
         let outgoing = Outgoing { code: 1, flags: 0, data, offsets: &[], sent };
         client.send(tid(), Target::Handle(0), 0, (0, 0), Ok(outgoing));
-        let mut seat = LaneCache::new();
+        let mut cache = LaneCache::new();
         let mut state = server.lock();
         server.accept(&mut state, crate::engine::accept::Among::Watched);
         let Some(Return::Transaction(incoming, _)) = state.next_return(tid(), true) else {
             panic!("the call has been posted");
         };
-        seat.learn(&server, &state, &incoming, ());
+        cache.learn(&server, &state, &incoming, ());
         server.unlock(state);
-        assert!(!seat.is_stale(&server, &channel), "it has learnt");
-        Stage { broker, server, client, channel, seat }
+        assert!(!cache.is_stale(&server, &channel), "it has learnt");
+        Stage { broker, server, client, channel, cache }
     }
 
     impl Stage {
@@ -152,7 +152,7 @@ mod tests {
         }
 
         fn is_stale(&self) -> bool {
-            self.seat.is_stale(&self.server, &self.channel)
+            self.cache.is_stale(&self.server, &self.channel)
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
                 stage.client.close();
                 stage.settle(&stage.channel);
             }),
-            ("everybody", |stage| stage.server.gather(&mut stage.server.lock())),
+            ("everybody", |stage| stage.server.revoke(&mut stage.server.lock())),
         ];
         for (whose, end) in ends {
             let stage = stage();

@@ -1,20 +1,20 @@
 //! What a thread remembers of its last calls, for the next one.
 
-use super::cell::Cell;
+use super::in_flight::InFlight;
 use super::own_lane::OwnLane;
 use crate::channel::Channel;
 use crate::engine::{Engine, tid};
 use crate::level::nice;
 use crate::thread::rank_changes;
 use baton_abi::control::NodeId;
-use std::cell::{Cell as Value, RefCell};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 thread_local! {
     static LOCAL: RefCell<Local> = const { RefCell::new(Local::new()) };
     /// Transactions that the thread serves: what it calls meanwhile is nested, and has a chain.
-    static SERVING: Value<u32> = const { Value::new(0) };
+    static SERVING: Cell<u32> = const { Cell::new(0) };
 }
 
 /// How many handles a thread can call by in turn.
@@ -23,7 +23,7 @@ const ROUTES: usize = 8;
 /// Of one engine, the last that the thread has used.
 pub(super) struct Local {
     engine: u64,
-    pub cell: Option<Arc<Cell>>,
+    pub in_flight: Option<Arc<InFlight>>,
     /// By the handle's remainder.
     routes: [Option<Route>; ROUTES],
 }
@@ -54,19 +54,19 @@ impl Route {
 
 impl Local {
     const fn new() -> Local {
-        Local { engine: 0, cell: None, routes: [const { None }; ROUTES] }
+        Local { engine: 0, in_flight: None, routes: [const { None }; ROUTES] }
     }
 
     fn is_of(&self, engine: &Engine) -> bool {
         self.engine == engine.number
     }
 
-    /// The thread's cell and its route by this handle, which may be stale.
+    /// The thread's in_flight and its route by this handle, which may be stale.
     #[inline]
-    pub fn way(&self, handle: u32) -> Option<(&Cell, &Route)> {
+    pub fn way(&self, handle: u32) -> Option<(&InFlight, &Route)> {
         let route = self.routes[handle as usize % ROUTES].as_ref();
         let route = route.filter(|route| route.handle == handle && !route.is_of_other_rank())?;
-        Some((self.cell.as_deref()?, route))
+        Some((self.in_flight.as_deref()?, route))
     }
 
     /// Calls go by what the thread knows no more, where that is stale.
@@ -165,38 +165,43 @@ impl Engine {
         with(self, |local| local.part_with(channel, number)).is_some()
     }
 
-    /// The calling thread's cell, new if it has none.
-    pub(super) fn cell(&self) -> Option<Arc<Cell>> {
-        let known = with(self, |local| local.cell.clone());
+    /// The calling thread's in_flight, new if it has none.
+    pub(super) fn in_flight(&self) -> Option<Arc<InFlight>> {
+        let known = with(self, |local| local.in_flight.clone());
         if known.is_some() {
             return known;
         }
         LOCAL
             .try_with(|local| {
                 let mut local = local.try_borrow_mut().ok()?;
-                let cell = self.listed_cell().unwrap_or_else(|| {
-                    let mut cells = self.fast.cells.lock();
-                    let cell = Arc::new(Cell::new(tid(), self.free_slot(&cells)));
-                    cells.push(Arc::downgrade(&cell));
-                    cell
+                let in_flight = self.listed_in_flight().unwrap_or_else(|| {
+                    let mut operations = self.fast.operations.lock();
+                    let in_flight = Arc::new(InFlight::new(tid(), self.free_slot(&operations)));
+                    operations.push(Arc::downgrade(&in_flight));
+                    in_flight
                 });
                 (local.engine, local.routes) = (self.number, Default::default());
-                local.cell = Some(Arc::clone(&cell));
-                Some(cell)
+                local.in_flight = Some(Arc::clone(&in_flight));
+                Some(in_flight)
             })
             .ok()
             .flatten()
     }
 
-    /// The calling thread's cell, if it has one.
-    pub(super) fn own_cell(&self) -> Option<Arc<Cell>> {
-        let known = with(self, |local| local.cell.clone());
-        known.or_else(|| has_used_others().then(|| self.listed_cell()).flatten())
+    /// The calling thread's in_flight, if it has one.
+    pub(super) fn own_in_flight(&self) -> Option<Arc<InFlight>> {
+        let known = with(self, |local| local.in_flight.clone());
+        known.or_else(|| has_used_others().then(|| self.listed_in_flight()).flatten())
     }
 
     /// The same, found without the thread's help: a looper keeps it while the thread uses others.
-    fn listed_cell(&self) -> Option<Arc<Cell>> {
+    fn listed_in_flight(&self) -> Option<Arc<InFlight>> {
         let tid = tid();
-        self.fast.cells.lock().iter().filter_map(Weak::upgrade).find(|cell| cell.tid == tid)
+        self.fast
+            .operations
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|in_flight| in_flight.tid == tid)
     }
 }

@@ -5,22 +5,23 @@
 //! client and this node before. Neither takes a lock nor allocates; whatever else there is goes the
 //! long way.
 //!
-//! What the long way has checked is remembered with the gates' epoch, and holds while that
-//! stands: [`Engine::gather`] shuts the gate before the state learns anything that could change it
-//! (an event of the broker, an end), and makes of every call under way
-//! the frame on its thread's stack that it would have been. From then on it is the long way's.
+//! What the long way has checked is remembered with the revocations' epoch, and holds while that
+//! stands: [`Engine::revoke`] revokes entries before the state learns anything that could
+//! change it (an event of the broker, an end), and makes of every call under way the frame on its
+//! thread's stack that it would have been. From then on it is the long way's.
 //!
-//! What concerns one peer alone (its channels, its references, its death) shuts the gates of that
-//! peer's channels, and leaves what threads know of others as it is ([`Engine::revoke_with`]): any
-//! process can cause such a thing as often as it likes.
+//! What concerns one peer alone (its channels, its references, its death) revokes entries by
+//! that peer's channels, and leaves what threads know of others as it is ([`Engine::revoke_with`]):
+//! any process can cause such a thing as often as it likes.
 //!
-//! **Invariant**: a transaction is known to the state, or to exactly one [`Cell`], until it
+//! **Invariant**: a transaction is known to the state, or to exactly one [`InFlight`], until it
 //! is answered; and to the front page in either case.
 
 mod buffered;
 mod call;
-mod cell;
 mod copied_payload;
+mod dedicated_uapi;
+mod in_flight;
 mod lane_cache;
 mod local;
 mod own_lane;
@@ -28,7 +29,6 @@ mod pinned;
 mod route_cache;
 mod serve;
 mod uapi_thread;
-mod watch;
 
 pub(crate) use buffered::{Brought, Buffered};
 
@@ -38,18 +38,18 @@ pub(crate) use lane_cache::LaneCache;
 pub(crate) use local::while_serving;
 pub(crate) use pinned::PinnedLooper;
 pub(crate) use route_cache::RouteCache;
-pub(crate) use serve::{Answered, Posted, Served, Server, Taken, Warm};
+pub(crate) use serve::{ActiveSet, Answered, Posted, Served, Server, Taken};
 pub(crate) use uapi_thread::{Attended, Subject};
 
 use crate::channel::Channel;
 use crate::engine::Engine;
 use baton_abi::control::ProcessId;
 use baton_abi::lane::{ChainEntry, Kind, Message, front};
-use baton_shm::gate::{Gate, Way};
 use baton_shm::lock::Lock;
+use baton_shm::revocation::{Revocation, Revocations};
 use baton_shm::sync::Ordering;
 use baton_state::State;
-use cell::{Cell, Operation, Slot};
+use in_flight::{InFlight, Operation, Slot};
 use std::sync::Weak;
 
 /// Most bytes of data that the fast path carries.
@@ -74,8 +74,8 @@ pub(crate) trait Receiver {
 /// What all threads of an engine share.
 #[derive(Debug, Default)]
 pub(crate) struct Fast {
-    pub gate: Gate,
-    cells: Lock<Vec<Weak<Cell>>>,
+    pub revocation: Revocation,
+    operations: Lock<Vec<Weak<InFlight>>>,
 }
 
 /// Whether a message is of the one shape, whatever its length, of this kind and with so many
@@ -89,10 +89,11 @@ fn is_plain(message: &Message, kind: Kind, chain: u16) -> bool {
 }
 
 impl Engine {
-    /// Shuts the gate, and makes everything that is under way known to the state. To be called
-    /// before the state looks at other threads' calls, or changes what calls were checked by.
-    pub(crate) fn gather(&self, state: &mut State) {
-        self.fast.gate.shut();
+    /// Revokes all entries, and makes everything that is under way known to the state. To be
+    /// called before the state looks at other threads' calls, or changes what calls were checked
+    /// by.
+    pub(crate) fn revoke(&self, state: &mut State) {
+        self.fast.revocation.revoke();
         self.take_over_if(state, |_| true);
         state.take_over_slots_of(None);
     }
@@ -100,8 +101,8 @@ impl Engine {
     /// The same of what is under way with one peer, before the state changes what calls from it or
     /// to it were checked by.
     pub(crate) fn revoke_with(&self, state: &mut State, peer: ProcessId) {
-        self.shut_ways_with(peer);
-        self.take_over_if(state, |cell| cell.is_with(peer));
+        self.revoke_entries_with(peer);
+        self.take_over_if(state, |in_flight| in_flight.is_with(peer));
         state.take_over_slots_of(Some(peer));
     }
 
@@ -110,16 +111,18 @@ impl Engine {
     pub(crate) fn revoke_callers(&self, state: &mut State, chain: &[ChainEntry]) {
         let ours = || chain.iter().filter(|entry| entry.process == self.identity.process.0);
         if ours().next().is_some() {
-            self.take_over_if(state, |cell| cell.has_given(ours().map(|entry| entry.token)));
+            self.take_over_if(state, |in_flight| {
+                in_flight.has_given(ours().map(|entry| entry.token))
+            });
         }
     }
 
-    fn take_over_if(&self, state: &mut State, concerned: impl Fn(&Cell) -> bool) {
-        let mut cells = self.fast.cells.lock();
-        cells.retain(|cell| match cell.upgrade() {
-            Some(cell) => {
-                if concerned(&cell) {
-                    self.seize(state, &cell);
+    fn take_over_if(&self, state: &mut State, concerned: impl Fn(&InFlight) -> bool) {
+        let mut operations = self.fast.operations.lock();
+        operations.retain(|in_flight| match in_flight.upgrade() {
+            Some(in_flight) => {
+                if concerned(&in_flight) {
+                    self.take_over(state, &in_flight);
                 }
                 true
             }
@@ -129,44 +132,44 @@ impl Engine {
 
     /// What stands on a plain call's way by a channel.
     #[inline(always)]
-    fn way<'a>(&'a self, channel: &'a Channel) -> Way<'a> {
-        Way(&self.fast.gate, &channel.gate)
+    fn way<'a>(&'a self, channel: &'a Channel) -> Revocations<'a> {
+        Revocations(&self.fast.revocation, &channel.revocation)
     }
 
     /// Whether a thread may use a channel that is on no list any more, and that nobody keeps for
     /// it.
     pub(super) fn is_used(&self, channel: &Channel) -> bool {
         self.fast
-            .cells
+            .operations
             .lock()
             .iter()
             .filter_map(Weak::upgrade)
-            .any(|cell| cell.is_inside(channel.id))
+            .any(|in_flight| in_flight.is_inside(channel.id))
     }
 
     /// Makes what the calling thread has under way known to the state.
     pub(crate) fn take_over_own(&self, state: &mut State) {
-        if let Some(cell) = self.own_cell() {
-            self.seize(state, &cell);
+        if let Some(in_flight) = self.own_in_flight() {
+            self.take_over(state, &in_flight);
         }
     }
 
-    fn seize(&self, state: &mut State, cell: &Cell) {
-        match cell.seize() {
-            Some(Operation::Calling(calling)) => state.adopt_call(cell.tid, calling),
-            Some(Operation::Serving(serving)) => state.adopt_service(cell.tid, serving),
+    fn take_over(&self, state: &mut State, in_flight: &InFlight) {
+        match in_flight.take_over() {
+            Some(Operation::Calling(calling)) => state.adopt_call(in_flight.tid, calling),
+            Some(Operation::Serving(serving)) => state.adopt_service(in_flight.tid, serving),
             None => return,
         }
         // The state counts it before the thread does no more.
         self.publish(state);
-        self.set_open(cell, false);
+        self.set_open(in_flight, false);
     }
 
-    /// Whether the cell's thread has something under way, for whoever freezes the process.
+    /// Whether the in_flight's thread has something under way, for whoever freezes the process.
     #[inline(always)]
-    fn set_open(&self, cell: &Cell, open: bool) {
-        match &cell.slot {
-            // Release, and `Pass::enter` fences it: see the broker's front page.
+    fn set_open(&self, in_flight: &InFlight, open: bool) {
+        match &in_flight.slot {
+            // Release, and `Entry::enter` fences it: see the broker's front page.
             Some(slot) => slot.open.store(u32::from(open), Ordering::Release),
             None => {
                 let change = if open { 1 } else { u32::MAX };
@@ -175,10 +178,10 @@ impl Engine {
         }
     }
 
-    /// The cell's thread has received a transaction.
+    /// The in_flight's thread has received a transaction.
     #[inline(always)]
-    fn count_received(&self, cell: &Cell) {
-        match &cell.slot {
+    fn count_received(&self, in_flight: &InFlight) {
+        match &in_flight.slot {
             Some(slot) => {
                 // Nobody else writes it.
                 let count = slot.transactions.load(Ordering::Relaxed).wrapping_add(1);
@@ -190,10 +193,10 @@ impl Engine {
         }
     }
 
-    /// A slot of the front page that no cell has.
-    fn free_slot(&self, cells: &[Weak<Cell>]) -> Option<Slot> {
-        let number = |cell: &Weak<Cell>| Some(cell.upgrade()?.slot.as_ref()?.number);
-        let taken: Vec<_> = cells.iter().filter_map(number).collect();
+    /// A slot of the front page that no in_flight has.
+    fn free_slot(&self, operations: &[Weak<InFlight>]) -> Option<Slot> {
+        let number = |in_flight: &Weak<InFlight>| Some(in_flight.upgrade()?.slot.as_ref()?.number);
+        let taken: Vec<_> = operations.iter().filter_map(number).collect();
         let free = (0..front::SLOTS as u8).find(|slot| !taken.contains(slot))?;
         Some(Slot::new(&self.front, free))
     }

@@ -2,28 +2,28 @@
 //!
 //! It keeps no channel: one whose peer is gone must not stay for a thread that calls no more. Nor
 //! does a call count itself among those who do, which would be two atomic operations. It is inside
-//! the gate meanwhile, and the channel goes when nobody is:
+//! an entry meanwhile, and the channel goes when nobody is:
 //!
 //! ```text
 //!   caller                                   engine
 //!   enters by the epoch of its route         the channel is on no list  (under the state's lock)
-//!   uses the channel                         shuts a gate on the way
+//!   uses the channel                         revokes entries on the way
 //!   comes out                                control thread: is anybody inside who uses it?
 //!                                              yes: asks again later        no: lets it go
 //! ```
 
-use super::cell;
+use super::in_flight;
 use crate::channel::{Channel, Lane, Progress};
 use crate::engine::Engine;
-use crate::engine::manner::Manners;
+use crate::engine::wait_policy::WaitPolicy;
 use baton_abi::control::ProcessId;
-use baton_shm::gate::{Gate, Way};
+use baton_shm::revocation::{Revocation, Revocations};
 use baton_state::transaction::LaneId;
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
-/// No epoch that a gate comes to.
+/// No epoch that a revocation comes to.
 const NEVER: u64 = u64::MAX;
 
 /// The lane.
@@ -32,7 +32,7 @@ pub(super) struct OwnLane {
     /// Where that is, while there is one.
     at: NonNull<Channel>,
     /// The channel's.
-    gate: Arc<Gate>,
+    revocation: Arc<Revocation>,
     via: LaneId,
     /// Its areas, of the channel's memory.
     areas: Lane<'static>,
@@ -41,12 +41,12 @@ pub(super) struct OwnLane {
     /// When the engine had the channel; [`NEVER`] if the lane is the thread's no more.
     epoch: Cell<u64>,
     /// How the thread's waits on it go.
-    pub manners: Manners,
+    pub policy: WaitPolicy,
 }
 
 /// The thread may use the lane's channel as long as this is there.
 pub(super) struct Inside<'a> {
-    cell: &'a cell::Cell,
+    in_flight: &'a in_flight::InFlight,
     lane: &'a OwnLane,
 }
 
@@ -62,10 +62,10 @@ impl OwnLane {
         let areas = channel.lane(number as usize).ok()?;
         // SAFETY: lent by `channel` only, which gives the channel too.
         let areas = unsafe { std::mem::transmute::<Lane<'_>, Lane<'static>>(areas) };
-        let (epoch, manners) = (Cell::new(epoch), Manners::new());
-        let (at, gate) = (NonNull::from(&**channel), Arc::clone(&channel.gate));
+        let (epoch, policy) = (Cell::new(epoch), WaitPolicy::new());
+        let (at, revocation) = (NonNull::from(&**channel), Arc::clone(&channel.revocation));
         let channel = Arc::downgrade(channel);
-        Some(OwnLane { channel, at, gate, via, areas, peer, epoch, manners })
+        Some(OwnLane { channel, at, revocation, via, areas, peer, epoch, policy })
     }
 
     /// Which it is.
@@ -75,8 +75,8 @@ impl OwnLane {
 
     /// What stands on a plain call's way by it.
     #[inline(always)]
-    fn way<'a>(&'a self, engine: &'a Engine) -> Way<'a> {
-        Way(&engine.fast.gate, &self.gate)
+    fn way<'a>(&'a self, engine: &'a Engine) -> Revocations<'a> {
+        Revocations(&engine.fast.revocation, &self.revocation)
     }
 
     /// Whether something has been shut on its way since it was taken: nobody can enter by it any
@@ -86,20 +86,20 @@ impl OwnLane {
     }
 
     /// Begins a call on one of its channel's lanes. `None` if it is stale: see
-    /// [`cell::Cell::leave`].
+    /// [`in_flight::InFlight::leave`].
     #[inline(always)]
     pub fn enter<'a>(
         &'a self,
         engine: &Engine,
-        cell: &'a cell::Cell,
+        in_flight: &'a in_flight::InFlight,
         number: u32,
         (handle, token): (u32, u64),
     ) -> Option<Inside<'a>> {
-        cell.come_to(LaneId { channel: self.via.channel, lane: number }, self.peer);
-        let entered = cell.begin_call((self.way(engine), self.epoch.get()), handle, token);
+        in_flight.come_to(LaneId { channel: self.via.channel, lane: number }, self.peer);
+        let entered = in_flight.begin_call((self.way(engine), self.epoch.get()), handle, token);
         // Not `then_some`: one that is dropped comes out, and what a keeper has made of the call is
         // lost.
-        entered.then(|| Inside { cell, lane: self })
+        entered.then(|| Inside { in_flight, lane: self })
     }
 
     /// Whether it is one of this channel's.
@@ -118,7 +118,7 @@ impl Inside<'_> {
     #[inline(always)]
     pub fn channel(&self) -> (&Channel, Lane<'_>) {
         // SAFETY: at the epoch by which it has entered the engine had the channel on its lists. Off
-        // them it keeps it until no cell says that its thread is inside for this channel
+        // them it keeps it until no in_flight says that its thread is inside for this channel
         // (`Engine::reclaim`), and nobody enters by that epoch any more.
         (unsafe { self.lane.at.as_ref() }, self.lane.areas)
     }
@@ -126,14 +126,14 @@ impl Inside<'_> {
     /// The call is over. False if the state has it.
     #[inline(always)]
     pub fn end_call(&self) -> bool {
-        self.cell.end_call()
+        self.in_flight.end_call()
     }
 }
 
 impl Drop for Inside<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.cell.come_out();
+        self.in_flight.come_out();
     }
 }
 

@@ -1,8 +1,8 @@
-//! A looper with one caller dwells at that caller's lane: it sleeps on the lane's own word, which
-//! the caller's post wakes without more ado.
+//! A looper with one caller is pinned to that caller's lane: it sleeps on the lane's own word,
+//! which the caller's post wakes without more ado.
 //!
 //! ```text
-//!             a looper of the pool                    one that dwells at a lane
+//!             a looper of the pool                    one that is pinned to a lane
 //!   client    READY, fence, bell, wake                wake
 //!   looper    counts itself among the sleepers and    is counted all the time, and on no bell
 //!             on the bell, looks at all channels,
@@ -10,11 +10,11 @@
 //! ```
 //!
 //! Nobody is sent away: whoever else wants a looper finds one that sleeps elsewhere, and rings the
-//! doorbell as for any such. With each request that it takes the looper looks for others'. It
-//! dwells only while there is one warm channel, after so many requests in a row on that lane, and
+//! doorbell as for any such. With each request that it takes the looper looks for others'. It is
+//! pinned only while there is one active channel, after so many requests in a row on that lane, and
 //! until anything else is to be done.
 //!
-//! **Invariant**: whoever dwells at a lane serves it, whether there is a request or not: nobody
+//! **Invariant**: whoever is pinned to a lane serves it, whether there is a request or not: nobody
 //! else takes one there, nor attends it. See [ADR
 //! 0036](../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
 
@@ -23,15 +23,15 @@ use super::route_cache::{Client, Known};
 use super::serve::{Posted, Taken};
 use crate::clock::now_ns;
 use crate::engine::Engine;
-use crate::engine::manner::{Manner, Manners};
 use crate::engine::spin::Spun;
+use crate::engine::wait_policy::{WaitMode, WaitPolicy};
 use baton_abi::lane::front;
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
 use baton_shm::sync::Ordering;
 use std::cell::Cell;
 
-/// A lane at which the calling looper dwells until this is dropped.
+/// A lane at which the calling looper is pinned until this is dropped.
 pub(crate) struct PinnedLooper<'a, T> {
     engine: &'a Engine,
     at: Taken<'a>,
@@ -41,7 +41,7 @@ pub(crate) struct PinnedLooper<'a, T> {
     any_work: u32,
     /// It is the looper of the process that may spin.
     spins: bool,
-    manners: Manners,
+    policy: WaitPolicy,
     sleeps: u32,
 }
 
@@ -57,13 +57,13 @@ impl<'a, T> PinnedLooper<'a, T> {
         client: &'a Client<T>,
         any_work: u32,
     ) -> Option<PinnedLooper<'a, T>> {
-        if !at.channel.dwell(at.lane, at.via.lane) {
+        if !at.channel.pin_looper(at.lane, at.via.lane) {
             return None;
         }
         engine.front.word(front::SLEEPERS).fetch_add(1, Ordering::SeqCst);
-        let (known, spins, manners, sleeps) = (Cell::new(None), false, Manners::new(), 0);
-        at.cell.come_to(at.via, at.channel.peer);
-        Some(PinnedLooper { engine, at, client, known, any_work, spins, manners, sleeps })
+        let (known, spins, policy, sleeps) = (Cell::new(None), false, WaitPolicy::new(), 0);
+        at.in_flight.come_to(at.via, at.channel.peer);
+        Some(PinnedLooper { engine, at, client, known, any_work, spins, policy, sleeps })
     }
 
     /// What it has taken in last.
@@ -75,8 +75,8 @@ impl<'a, T> PinnedLooper<'a, T> {
     #[inline(always)]
     pub fn wait(&mut self) -> Result<Seen, Wait> {
         let PinnedLooper { engine, at: Taken { channel, lane, via, .. }, .. } = *self;
-        self.manners.next(engine, channel, via.lane);
-        if engine.lets_by(&self.manners, channel, via.lane, || lane.arrived()) {
+        self.policy.next(engine, channel, via.lane);
+        if engine.lets_by(&self.policy, channel, via.lane, || lane.arrived()) {
             return Ok(Seen::Message);
         }
         self.spin_or_sleep()
@@ -88,7 +88,7 @@ impl<'a, T> PinnedLooper<'a, T> {
         let is_wanted = || engine.any_work.load(Ordering::SeqCst) != any_work;
         let longest = engine.settings.longest_spin_ns;
         let mut since = None;
-        if self.manners.manner() == Manner::Spin && self.may_spin() {
+        if self.policy.mode() == WaitMode::Spin && self.may_spin() {
             let spun = engine.gaps.spin(longest, || match lane.inbox().look() {
                 Seen::Nothing => (channel.has_news() || is_wanted()).then_some(Seen::Nothing),
                 seen => Some(seen),
@@ -98,7 +98,7 @@ impl<'a, T> PinnedLooper<'a, T> {
                 Spun::Since(start) => since = Some(start),
             }
         }
-        self.manners.sleep();
+        self.policy.sleep();
         let seen = channel.sleep_pinned(lane, via.lane, is_wanted);
         if let Some(start) = since {
             engine.gaps.learn(now_ns() - start, longest);
@@ -124,7 +124,7 @@ impl<'a, T> PinnedLooper<'a, T> {
         }
         let known = |node| self.client.known_again(node, &self.known);
         let (posted, object) = self.client.find(self.at, known)?;
-        Some((Posted { dwells: true, ..posted }, object))
+        Some((Posted { is_pinned: true, ..posted }, object))
     }
 
     /// Takes it in. What it brought goes to `receiver`. False if it is to be left where it is.
@@ -158,7 +158,7 @@ impl<'a, T> PinnedLooper<'a, T> {
         let Taken { channel, via, .. } = self.at;
         match channel.new_lanes() {
             Ok(0) => false,
-            // Announced before the looper came to dwell there.
+            // Announced before the looper came to be pinned.
             Ok(ready) if ready == 1 << via.lane => {
                 channel.claim_ready(via.lane as usize);
                 false

@@ -1,7 +1,7 @@
 //! What a looper knows of its clients, and which of them it serves next.
 
-use super::cell::Cell;
-use super::serve::{Posted, Served, Taken, Warm};
+use super::in_flight::InFlight;
+use super::serve::{ActiveSet, Posted, Served, Taken};
 use super::{PinnedLooper, Receiver, is_plain};
 use crate::channel::{Channel, OneWay, lanes_of};
 use crate::engine::Engine;
@@ -16,7 +16,7 @@ use baton_state::node::Node;
 use baton_state::transaction::Incoming;
 use bytemuck::bytes_of_mut;
 use rustc_hash::FxHashMap;
-use std::cell::Cell as Value;
+use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
 /// How many nodes a client can call in turn.
@@ -25,23 +25,23 @@ const NODES: usize = 8;
 /// What a looper knows of its clients, by the order of the channels at which it looks. It keeps no
 /// channel: a looper may be with its program for who knows how long.
 pub(crate) struct RouteCache<T> {
-    cell: Option<Arc<Cell>>,
-    /// Of everybody's gate.
+    in_flight: Option<Arc<InFlight>>,
+    /// Of everybody's revocation.
     epoch: u64,
-    warm: Weak<Vec<Arc<Channel>>>,
+    active: Weak<Vec<Arc<Channel>>>,
     clients: Vec<Option<Client<T>>>,
     /// The lane that was served last: the place of its channel, and its number.
     last: Option<(usize, u32)>,
     /// How often in a row that has been it, while there was one channel to look at.
     in_a_row: u32,
     /// How often in a row it has chosen by nice values.
-    by_nice: Value<u8>,
+    by_nice: Cell<u8>,
     /// The lane that it has chosen last all the same.
-    by_turn: Value<usize>,
+    by_turn: Cell<usize>,
 }
 
-/// After so many requests in a row on one lane a looper dwells there. To begin is a lock and three
-/// atomic operations, and whoever calls next on another lane rings the doorbell.
+/// After so many requests in a row on one lane a looper is pinned. To begin is a lock and
+/// three atomic operations, and whoever calls next on another lane rings the doorbell.
 const PINNED_AFTER: u32 = 64;
 
 /// No nice value.
@@ -71,10 +71,10 @@ pub(super) struct Client<T> {
 }
 
 impl<T> Client<T> {
-    /// Remembers what the state has admitted, in the client's seat, at this epoch of its channel's
+    /// Remembers what the state has admitted, in the client's cache, at this epoch of its channel's
     /// way.
     pub fn learn(
-        seat: &mut Option<Client<T>>,
+        cache: &mut Option<Client<T>>,
         epoch: u64,
         state: &State,
         incoming: &Incoming,
@@ -83,8 +83,8 @@ impl<T> Client<T> {
         let (Some(serving), Some(node)) = (&incoming.serving, incoming.node) else { return };
         let (channel, sender) = (serving.via.channel, incoming.sender);
         let nodes = [const { None }; NODES];
-        seat.take_if(|client| client.epoch != epoch);
-        let client = seat.get_or_insert(Client { channel, epoch, sender, nodes });
+        cache.take_if(|client| client.epoch != epoch);
+        let client = cache.get_or_insert(Client { channel, epoch, sender, nodes });
         let least = state.nodes.get(node).map_or(Level::nice(0), Node::level);
         let nice = Some(incoming.turn.nice()).filter(|nice| level::is_served_here(*nice, least));
         let nice = nice.unwrap_or(NO_NICE);
@@ -107,7 +107,7 @@ impl<T> Client<T> {
     pub fn known_again<'a>(
         &'a self,
         node: u64,
-        last: &Value<Option<&'a Known<T>>>,
+        last: &Cell<Option<&'a Known<T>>>,
     ) -> Option<&'a Known<T>> {
         match last.get() {
             Some(known) if known.is(node) => Some(known),
@@ -119,12 +119,12 @@ impl<T> Client<T> {
 impl<T: Clone> RouteCache<T> {
     /// Of a looper that has just begun.
     pub fn new() -> RouteCache<T> {
-        let (warm, clients) = (Weak::new(), Vec::new());
-        let (by_nice, by_turn) = (Value::new(0), Value::new(0));
+        let (active, clients) = (Weak::new(), Vec::new());
+        let (by_nice, by_turn) = (Cell::new(0), Cell::new(0));
         RouteCache {
-            cell: None,
+            in_flight: None,
             epoch: 0,
-            warm,
+            active,
             clients,
             last: None,
             in_a_row: 0,
@@ -140,23 +140,23 @@ impl<T: Clone> RouteCache<T> {
         if incoming.label.is_some() || engine.is_polling() {
             return;
         }
-        let epoch = engine.fast.gate.epoch();
-        let warm = engine.warm();
-        if self.epoch != epoch || self.cell.is_none() {
-            *self = RouteCache { cell: engine.cell(), epoch, ..RouteCache::new() };
+        let epoch = engine.fast.revocation.epoch();
+        let active = engine.active();
+        if self.epoch != epoch || self.in_flight.is_none() {
+            *self = RouteCache { in_flight: engine.in_flight(), epoch, ..RouteCache::new() };
         }
-        self.follow(&warm);
-        let place = warm.iter().position(|warm| warm.id == serving.via.channel);
+        self.follow(&active);
+        let place = active.iter().position(|active| active.id == serving.via.channel);
         let Some(place) = place else { return };
-        if let Some(seat) = self.clients.get_mut(place) {
-            Client::learn(seat, engine.way(&warm[place]).epoch(), state, incoming, object);
+        if let Some(cache) = self.clients.get_mut(place) {
+            Client::learn(cache, engine.way(&active[place]).epoch(), state, incoming, object);
         }
     }
 
     /// Whether what it knows of clients no longer holds.
     #[inline(always)]
     pub fn is_stale(&self, engine: &Engine) -> bool {
-        engine.fast.gate.epoch() != self.epoch
+        engine.fast.revocation.epoch() != self.epoch
     }
 
     /// See [`super::Server::forget_stale`].
@@ -168,34 +168,34 @@ impl<T: Clone> RouteCache<T> {
     }
 
     /// Looks at these channels from now on.
-    pub fn follow(&mut self, warm: &Warm) {
-        if self.cell.is_none() || self.knows(warm) {
+    pub fn follow(&mut self, active: &ActiveSet) {
+        if self.in_flight.is_none() || self.knows(active) {
             return;
         }
         let known = self.clients.drain(..).flatten().map(|client| (client.channel, client));
         let mut known: FxHashMap<_, _> = known.collect();
-        self.clients = warm.iter().map(|channel| known.remove(&channel.id)).collect();
-        (self.warm, self.last) = (Arc::downgrade(warm), None);
+        self.clients = active.iter().map(|channel| known.remove(&channel.id)).collect();
+        (self.active, self.last) = (Arc::downgrade(active), None);
     }
 
     /// See [`super::Server::last_lane`].
-    pub fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)> {
-        self.last.filter(|_| self.knows(warm))
+    pub fn last_lane(&self, active: &ActiveSet) -> Option<(usize, u32)> {
+        self.last.filter(|_| self.knows(active))
     }
 
-    /// See [`super::Server::dwell`].
+    /// See [`super::Server::serve_pinned`].
     #[inline(always)]
-    pub fn dwell<'a>(
+    pub fn pin<'a>(
         &'a mut self,
         engine: &'a Engine,
-        warm: &'a Warm,
+        active: &'a ActiveSet,
         any_work: u32,
     ) -> Option<PinnedLooper<'a, T>> {
         if self.in_a_row < PINNED_AFTER {
             return None;
         }
         self.in_a_row = 0;
-        let taken = self.taken(warm)?;
+        let taken = self.taken(active)?;
         let (place, _) = self.last?;
         let client = self.clients[place].as_ref()?;
         PinnedLooper::begin(engine, taken, client, any_work)
@@ -203,26 +203,26 @@ impl<T: Clone> RouteCache<T> {
 
     /// Whether it knows of these channels, and of no others.
     #[inline(always)]
-    fn knows(&self, warm: &Warm) -> bool {
-        std::ptr::eq(self.warm.as_ptr(), Arc::as_ptr(warm))
+    fn knows(&self, active: &ActiveSet) -> bool {
+        std::ptr::eq(self.active.as_ptr(), Arc::as_ptr(active))
     }
 
     /// The channels, if they are still the same.
-    pub fn warm(&self) -> Option<Warm> {
-        self.warm.upgrade()
+    pub fn active(&self) -> Option<ActiveSet> {
+        self.active.upgrade()
     }
 
-    /// The thread's cell.
-    pub(super) fn cell(&self) -> Option<&Cell> {
-        self.cell.as_deref()
+    /// The thread's in_flight.
+    pub(super) fn in_flight(&self) -> Option<&InFlight> {
+        self.in_flight.as_deref()
     }
 
     /// What it has taken in last, of one of these channels.
-    pub fn taken<'a>(&'a self, warm: &'a Warm) -> Option<Taken<'a>> {
-        let (place, number) = self.last_lane(warm)?;
-        let (cell, channel) = (self.cell()?, &*warm[place]);
+    pub fn taken<'a>(&'a self, active: &'a ActiveSet) -> Option<Taken<'a>> {
+        let (place, number) = self.last_lane(active)?;
+        let (in_flight, channel) = (self.in_flight()?, &*active[place]);
         let (lane, via) = (channel.lane(number as usize).ok()?, channel.via(number as usize));
-        Some(Taken { cell, channel, lane, via })
+        Some(Taken { in_flight, channel, lane, via })
     }
 
     /// Takes in one transaction of the one shape, and says what serves it. What it brought goes to
@@ -231,21 +231,22 @@ impl<T: Clone> RouteCache<T> {
     pub fn take<'a>(
         &'a mut self,
         engine: &Engine,
-        warm: &'a Warm,
+        active: &'a ActiveSet,
         (any_work, posted): (u32, bool),
         receiver: &mut impl Receiver,
     ) -> Result<(Taken<'a>, &'a T), Served> {
         self.forget_stale(engine);
         let wanted = engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events();
-        if wanted || !self.knows(warm) {
+        if wanted || !self.knows(active) {
             return Err(Served::Look);
         }
-        let Ok(chosen) = self.choose(warm, posted) else { return Err(Served::Look) };
+        let Ok(chosen) = self.choose(active, posted) else { return Err(Served::Look) };
         let Some(Chosen { place, number, ours }) = chosen else { return Err(Served::Wait) };
-        let (Some(client), Some(cell)) = (&self.clients[place], self.cell.as_deref()) else {
+        let (Some(client), Some(in_flight)) = (&self.clients[place], self.in_flight.as_deref())
+        else {
             return Err(Served::Look);
         };
-        let (channel, number) = (&*warm[place], number as usize);
+        let (channel, number) = (&*active[place], number as usize);
         let Ok(lane) = channel.lane(number) else { return Err(Served::Look) };
         // Announced before that, or by a client that was in a hurry: the general path leaves it
         // alone.
@@ -257,20 +258,20 @@ impl<T: Clone> RouteCache<T> {
             return Err(Served::Wait);
         }
         let last = Some((place, number as u32));
-        self.in_a_row = if self.last == last && warm.len() == 1 { self.in_a_row + 1 } else { 0 };
+        self.in_a_row = if self.last == last && active.len() == 1 { self.in_a_row + 1 } else { 0 };
         self.last = last;
-        let taken = Taken { cell, channel, lane, via: channel.via(number) };
+        let taken = Taken { in_flight, channel, lane, via: channel.via(number) };
         let idle = channel.start_serving(taken.via.lane);
         let object = if idle { client.take_in(engine, taken, receiver) } else { None };
         let Some(object) = object else {
             if idle {
                 channel.end_serving(taken.via.lane);
             }
-            engine.leave_ready(&warm[place], number, !ours);
+            engine.leave_ready(&active[place], number, !ours);
             return Err(Served::Look);
         };
         lane.inbox().clear();
-        engine.count_request(channel, warm);
+        engine.count_request(channel, active);
         channel.show_processor();
         Ok((taken, object))
     }
@@ -279,12 +280,12 @@ impl<T: Clone> RouteCache<T> {
     /// that all come in turn; if some have other nice values than 0, mostly the best of them. An
     /// error if there is anything but requests.
     #[inline(always)]
-    fn choose(&self, warm: &[Arc<Channel>], posted: bool) -> Result<Option<Chosen>, OneWay> {
+    fn choose(&self, active: &[Arc<Channel>], posted: bool) -> Result<Option<Chosen>, OneWay> {
         let last = self.last.filter(|_| posted);
         let (last_place, last_number) = self.last.unwrap_or((usize::MAX, 0));
         let mut first: Option<(usize, u64)> = None;
         let mut niced = 0;
-        for (place, channel) in warm.iter().enumerate() {
+        for (place, channel) in active.iter().enumerate() {
             let ready = channel.new_lanes()?;
             let later = |(first, _): (usize, u64)| first <= last_place && place > last_place;
             if ready != 0 {
@@ -298,11 +299,11 @@ impl<T: Clone> RouteCache<T> {
             return Ok(last.map(|(place, number)| Chosen { place, number, ours: true }));
         };
         if niced != 0 {
-            return Ok(self.choose_by_nice(warm, last));
+            return Ok(self.choose_by_nice(active, last));
         }
         if let Some((place, number)) = last {
             // The others' turn: it waits with them.
-            warm[place].set_ready(number as usize);
+            active[place].set_ready(number as usize);
         }
         let beyond = if place == last_place { ready & (u64::MAX << last_number) << 1 } else { 0 };
         let ready = if beyond != 0 { beyond } else { ready };
@@ -317,19 +318,23 @@ const MOST_BY_NICE: u8 = 8;
 impl<T: Clone> RouteCache<T> {
     /// The lane with the best nice value; of several the first after the last that was served.
     #[cold]
-    fn choose_by_nice(&self, warm: &[Arc<Channel>], last: Option<(usize, u32)>) -> Option<Chosen> {
+    fn choose_by_nice(
+        &self,
+        active: &[Arc<Channel>],
+        last: Option<(usize, u32)>,
+    ) -> Option<Chosen> {
         let index = |(place, number): (usize, u32)| place * LANES + number as usize;
         let in_turn = self.by_nice.get() == MOST_BY_NICE;
         self.by_nice.set(if in_turn { 0 } else { self.by_nice.get() + 1 });
         let next =
             if in_turn { self.by_turn.get() } else { self.last.map_or(0, |last| index(last) + 1) };
-        let lanes = warm.len() * LANES;
+        let lanes = active.len() * LANES;
         let key = |place: usize, number: u32| {
-            let nice = if in_turn { Level::UNASKED } else { warm[place].nice(number as usize) };
+            let nice = if in_turn { Level::UNASKED } else { active[place].nice(number as usize) };
             (nice, (index((place, number)) + lanes - next % lanes) % lanes)
         };
         let ours = last.map(|(place, number)| Chosen { place, number, ours: true });
-        let others = warm.iter().enumerate().flat_map(|(place, channel)| {
+        let others = active.iter().enumerate().flat_map(|(place, channel)| {
             let ready = channel.new_lanes().unwrap_or(0);
             lanes_of(ready).map(move |lane| Chosen { place, number: lane as u32, ours: false })
         });
@@ -340,7 +345,7 @@ impl<T: Clone> RouteCache<T> {
         }
         if let Some((place, number)) = last.filter(|_| !chosen.ours) {
             // The other's turn: it waits.
-            warm[place].set_ready(number as usize);
+            active[place].set_ready(number as usize);
         }
         Some(chosen)
     }
@@ -391,7 +396,7 @@ impl<T> Client<T> {
         let mut caller = ChainEntry::default();
         taken.lane.incoming().read(size_of::<Message>(), bytes_of_mut(&mut caller));
         let (caller, sender, epoch) = (caller.token, &self.sender, self.epoch);
-        let posted = Posted { taken, epoch, sender, caller, message, dwells: false };
+        let posted = Posted { taken, epoch, sender, caller, message, is_pinned: false };
         Some((posted, &known.object))
     }
 }
@@ -429,7 +434,7 @@ mod tests {
         let client = Engine::open("binder", broker.socket()).unwrap();
         client.find_manager().unwrap();
         let channel = client.channel_to(server.identity.process).unwrap();
-        while server.warm().is_empty() {
+        while server.active().is_empty() {
             server.take_events();
         }
         Stage { server, client: (channel, client), _broker: (broker, directory) }
@@ -447,9 +452,9 @@ mod tests {
 
         /// Which lane a looper takes, that has served `last`.
         fn take(&self, route_cache: &mut RouteCache<()>) -> Option<u32> {
-            let warm = self.server.warm();
-            let chosen = route_cache.choose(&warm, false).ok().flatten()?;
-            assert!(warm[chosen.place].claim_ready(chosen.number as usize));
+            let active = self.server.active();
+            let chosen = route_cache.choose(&active, false).ok().flatten()?;
+            assert!(active[chosen.place].claim_ready(chosen.number as usize));
             route_cache.last = Some((chosen.place, chosen.number));
             Some(chosen.number)
         }

@@ -1,6 +1,6 @@
 //! A looper on the fast path: it serves clients that it knows, as long as they want nothing else.
 
-use super::cell::Cell;
+use super::in_flight::InFlight;
 use crate::channel::{Channel, Lane};
 use crate::engine::{Engine, tid};
 use baton_abi::lane::{ChainEntry, Kind, Message};
@@ -12,24 +12,24 @@ use baton_state::transaction::LaneId;
 use std::sync::Arc;
 
 /// The channels at which loopers look.
-pub(crate) type Warm = Arc<Vec<Arc<Channel>>>;
+pub(crate) type ActiveSet = Arc<Vec<Arc<Channel>>>;
 
 /// What serves: the front end's part.
 pub(crate) trait Server {
-    /// Before a sleep: what it knows of clients no longer holds if the gate has been shut. It looks
-    /// at these channels from now on.
-    fn forget_stale(&mut self, warm: &Warm);
+    /// Before a sleep: what it knows of clients no longer holds if entries have been revoked. It
+    /// looks at these channels from now on.
+    fn forget_stale(&mut self, active: &ActiveSet);
 
     /// The lane that it served last: the place of its channel among these, and its number.
-    fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)>;
+    fn last_lane(&self, active: &ActiveSet) -> Option<(usize, u32)>;
 
-    /// Dwells at the lane that it served last, if that pays, until there is anything else to do.
+    /// Is pinned to the lane that it served last, if that pays, until there is anything else to do.
     /// `None` if it does not.
-    fn dwell(&mut self, warm: &Warm, any_work: u32) -> Option<Wait>;
+    fn serve_pinned(&mut self, active: &ActiveSet, any_work: u32) -> Option<Wait>;
 
     /// Serves one transaction of these channels, if there is one that it can; `posted` if there is
     /// one on [`Server::last_lane`].
-    fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served;
+    fn serve_next(&mut self, active: &ActiveSet, any_work: u32, posted: bool) -> Served;
 }
 
 /// What a looper does after a look at what has come.
@@ -52,7 +52,7 @@ pub(crate) struct Posted<'a> {
     pub(super) caller: u64,
     pub(super) message: Message,
     /// The thread has come to the lane before.
-    pub(super) dwells: bool,
+    pub(super) is_pinned: bool,
 }
 
 /// Where a plain request's data lies in its area.
@@ -61,7 +61,7 @@ pub(super) const DATA_AT: usize = size_of::<Message>() + size_of::<ChainEntry>()
 /// A transaction that has been taken in past the state.
 #[derive(Clone, Copy)]
 pub(crate) struct Taken<'a> {
-    pub(super) cell: &'a Cell,
+    pub(super) in_flight: &'a InFlight,
     pub(super) channel: &'a Channel,
     pub(super) lane: Lane<'a>,
     pub(super) via: LaneId,
@@ -77,19 +77,20 @@ pub(crate) enum Answered {
 }
 
 impl Posted<'_> {
-    /// Makes it this thread's. False if a gate has been shut: then [`Posted::turn_back`].
+    /// Makes it this thread's. False if its entry has been revoked: then [`Posted::turn_back`].
     #[inline(always)]
     pub fn begin(&self, engine: &Engine) -> bool {
         let accepts_fds = self.message.flags & TF_ACCEPT_FDS != 0;
-        let Taken { cell, channel, via, .. } = self.taken;
-        // Before anyone can seize it, who takes it off again.
-        engine.set_open(cell, true);
-        if !self.dwells {
-            cell.come_to(via, channel.peer);
+        let Taken { in_flight, channel, via, .. } = self.taken;
+        // Before anyone can take_over it, who takes it off again.
+        engine.set_open(in_flight, true);
+        if !self.is_pinned {
+            in_flight.come_to(via, channel.peer);
         }
-        let begun = cell.begin_service((engine.way(channel), self.epoch), accepts_fds, self.caller);
+        let begun =
+            in_flight.begin_service((engine.way(channel), self.epoch), accepts_fds, self.caller);
         if begun {
-            engine.count_received(cell);
+            engine.count_received(in_flight);
         }
         begun
     }
@@ -97,8 +98,8 @@ impl Posted<'_> {
     /// Leaves it where it is.
     #[inline(always)]
     pub fn turn_back(&self, engine: &Engine) {
-        // Of its cell alone: what a function is given by reference has to lie in memory.
-        engine.turn_back_service(self.taken.cell);
+        // Of its in_flight alone: what a function is given by reference has to lie in memory.
+        engine.turn_back_service(self.taken.in_flight);
     }
 }
 
@@ -112,9 +113,9 @@ impl Engine {
     }
 
     #[cold]
-    fn turn_back_service(&self, cell: &Cell) {
-        if cell.leave() {
-            self.set_open(cell, false);
+    fn turn_back_service(&self, in_flight: &InFlight) {
+        if in_flight.leave() {
+            self.set_open(in_flight, false);
         } else {
             let mut state = self.lock();
             state.disown_service(tid());
@@ -138,9 +139,9 @@ impl Taken<'_> {
     /// then the transaction is the state's.
     #[inline(always)]
     pub fn leave(&self, engine: &Engine) -> bool {
-        let is_ours = self.cell.leave();
+        let is_ours = self.in_flight.leave();
         if is_ours {
-            engine.set_open(self.cell, false);
+            engine.set_open(self.in_flight, false);
         }
         is_ours
     }
@@ -187,8 +188,8 @@ impl Taken<'_> {
     #[cold]
     pub fn give_up(&self, engine: &Engine) -> Answered {
         let mut state = engine.lock();
-        engine.seize(&mut state, self.cell);
-        self.cell.leave();
+        engine.take_over(&mut state, self.in_flight);
+        self.in_flight.leave();
         engine.unlock(state);
         Answered::No
     }

@@ -1,13 +1,13 @@
 //! A looper of the uapi front end on the fast path. It goes back to its program with a transaction
-//! and answers by a later ioctl; in between its cell has the transaction, and the thread keeps here
-//! where it came from.
+//! and answers by a later ioctl; in between its in_flight has the transaction, and the thread keeps
+//! here where it came from.
 //!
 //! **Invariant**: a thread that owes an answer here either gives it by [`Engine::answer_fast`], or
 //! makes it the state's by [`Engine::settle`] before it does anything else on the device, or when
 //! it ends.
 
-use super::watch::Watch;
-use super::{Brought, Buffered, INLINE_BYTES, RouteCache, Served, Server, Taken, Warm};
+use super::dedicated_uapi::DedicatedUapi;
+use super::{ActiveSet, Brought, Buffered, INLINE_BYTES, RouteCache, Served, Server, Taken};
 use crate::engine::{Engine, tid};
 use crate::user::Source;
 use baton_shm::futex::Wait;
@@ -33,7 +33,7 @@ struct UapiThread {
     process: Pid,
     route_cache: RouteCache<Subject>,
     /// The lane that it attends, if it does.
-    watch: Option<Watch>,
+    watch: Option<DedicatedUapi>,
     /// The program has the transaction that came last.
     owes: bool,
 }
@@ -41,7 +41,7 @@ struct UapiThread {
 /// How a looper's wait has ended.
 pub(crate) enum Attended {
     /// With a transaction.
-    Told(Brought, Subject),
+    PendingReturn(Brought, Subject),
     /// Somebody wants a looper that looks at everything.
     Look,
     /// With a signal, and nothing to tell.
@@ -98,7 +98,7 @@ impl Engine {
                 Some(watch) => self.attend_watch(tid, watch),
                 None => self.attend_at(tid, &mut uapi_thread.route_cache),
             };
-            uapi_thread.owes = matches!(attended, Attended::Told(..));
+            uapi_thread.owes = matches!(attended, Attended::PendingReturn(..));
             if matches!(attended, Attended::Over) {
                 uapi_thread.watch = None;
             }
@@ -123,7 +123,7 @@ impl Engine {
         let mut looper = Looper { engine: self, tid, route_cache, told: None };
         let outcome = self.await_client(any_work, &mut Some(&mut looper));
         if let Some((brought, subject)) = looper.told {
-            return Attended::Told(brought, subject);
+            return Attended::PendingReturn(brought, subject);
         }
         let mut state = self.lock();
         state.set_waiting(tid, Waiting::No);
@@ -146,8 +146,8 @@ impl Engine {
                 Some(watch) => self.answer_watch(tid, watch, named, source)?,
                 None if self.has_events() => return None,
                 None => {
-                    let warm = uapi_thread.route_cache.warm()?;
-                    self.answer_taken(tid, uapi_thread.route_cache.taken(&warm)?, named, source)?
+                    let active = uapi_thread.route_cache.active()?;
+                    self.answer_taken(tid, uapi_thread.route_cache.taken(&active)?, named, source)?
                 }
             };
             uapi_thread.owes = false;
@@ -218,7 +218,7 @@ impl UapiThread {
             return self.route_cache.learn(engine, state, incoming, subject);
         }
         if self.watch.as_ref().is_none_or(|watch| Some(watch.via()) != attended) {
-            self.watch = attended.and_then(|via| Watch::new(engine, via));
+            self.watch = attended.and_then(|via| DedicatedUapi::new(engine, via));
         }
         if let Some(watch) = &mut self.watch {
             watch.learn(engine, state, incoming, subject);
@@ -227,7 +227,7 @@ impl UapiThread {
 
     /// Whether the state knows all of the thread.
     fn is_settled(&self) -> bool {
-        !self.owes && !self.watch.as_ref().is_some_and(Watch::is_past)
+        !self.owes && !self.watch.as_ref().is_some_and(DedicatedUapi::is_past)
     }
 
     fn come_back(&mut self, engine: &Engine) {
@@ -238,14 +238,14 @@ impl UapiThread {
         if !std::mem::take(&mut self.owes) {
             return;
         }
-        let cell = match &self.watch {
-            Some(watch) => watch.cell(),
-            None => self.route_cache.cell(),
+        let in_flight = match &self.watch {
+            Some(watch) => watch.in_flight(),
+            None => self.route_cache.in_flight(),
         };
-        if let Some(cell) = cell {
+        if let Some(in_flight) = in_flight {
             let mut state = engine.lock();
-            engine.seize(&mut state, cell);
-            cell.leave();
+            engine.take_over(&mut state, in_flight);
+            in_flight.leave();
             engine.unlock(state);
         }
     }
@@ -273,24 +273,24 @@ struct Looper<'a> {
 }
 
 impl Server for Looper<'_> {
-    fn forget_stale(&mut self, warm: &Warm) {
+    fn forget_stale(&mut self, active: &ActiveSet) {
         self.route_cache.forget_stale(self.engine);
-        self.route_cache.follow(warm);
+        self.route_cache.follow(active);
     }
 
-    fn last_lane(&self, warm: &Warm) -> Option<(usize, u32)> {
-        self.route_cache.last_lane(warm)
+    fn last_lane(&self, active: &ActiveSet) -> Option<(usize, u32)> {
+        self.route_cache.last_lane(active)
     }
 
     /// It leaves with each transaction.
-    fn dwell(&mut self, _: &Warm, _: u32) -> Option<Wait> {
+    fn serve_pinned(&mut self, _: &ActiveSet, _: u32) -> Option<Wait> {
         None
     }
 
-    fn serve_next(&mut self, warm: &Warm, any_work: u32, posted: bool) -> Served {
+    fn serve_next(&mut self, active: &ActiveSet, any_work: u32, posted: bool) -> Served {
         let (engine, tid, news) = (self.engine, self.tid, (any_work, posted));
         let mut receiver = Buffered::new(tid);
-        let (_, subject) = match self.route_cache.take(engine, warm, news, &mut receiver) {
+        let (_, subject) = match self.route_cache.take(engine, active, news, &mut receiver) {
             Ok(taken) => taken,
             Err(served) => return served,
         };

@@ -1,22 +1,22 @@
 //! A looper of the uapi front end that attends a real-time caller's lane, on the fast path.
 //!
 //! From its second transaction on it takes no lock, which ordinary threads may hold for what
-//! strangers cause: what it takes in lies in its [`ReservedSlot`], and what others change of it, its
-//! [`Standing`] says. It is then *past* the state, until it has news or its program wants anything
-//! else of the device: [`Engine::settle`].
+//! strangers cause: what it takes in lies in its [`ReservedSlot`], and what others change of it,
+//! its [`EventFlag`] says. It is then *past* the state, until it has news or its program wants
+//! anything else of the device: [`Engine::settle`].
 //!
 //! **Invariant**: the state says that a thread is past ([`State::go_past`]) as long as its watch
-//! does, but for one whose transaction has been seized, which finds that with its answer.
+//! does, but for one whose transaction has been taken_over, which finds that with its answer.
 
-use super::cell::Cell;
+use super::in_flight::InFlight;
 use super::uapi_thread::{Attended, Subject};
 use super::{Buffered, LaneCache, Taken};
 use crate::engine::Engine;
 use crate::engine::dedicated::DedicatedLooper;
 use crate::user::Source;
+use baton_shm::event_flag::EventFlag;
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
-use baton_shm::standing::Standing;
 use baton_shm::sync::Ordering;
 use baton_state::State;
 use baton_state::buffer::Offset;
@@ -26,9 +26,9 @@ use baton_state::work::Tid;
 use std::sync::Arc;
 
 /// The lane, and what the thread knows of its client.
-pub(super) struct Watch {
+pub(super) struct DedicatedUapi {
     dedicated: Arc<DedicatedLooper>,
-    seat: LaneCache<Subject>,
+    cache: LaneCache<Subject>,
     past: Past,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Past {
     /// Where its next message lies, if that is set aside.
     pub slot: Option<Arc<ReservedSlot>>,
     /// It is past the state: there it hears of news.
-    pub standing: Option<Arc<Standing>>,
+    pub flag: Option<Arc<EventFlag>>,
     /// It has sent something since, of which the state does not know.
     has_sent: bool,
 }
@@ -52,7 +52,7 @@ impl Past {
             let peer = engine.channel(self.via.channel).map(|channel| channel.peer);
             self.slot = peer.and_then(|peer| state.reserve_slot(tid, peer));
         }
-        self.standing = match &self.slot {
+        self.flag = match &self.slot {
             Some(_) => state.go_past(tid, self.via),
             None => None,
         };
@@ -60,7 +60,7 @@ impl Past {
 
     /// With the state's lock: what the thread does from now on is the state's to know.
     fn end(&mut self, state: &mut State, tid: Tid) {
-        if self.standing.take().is_some() {
+        if self.flag.take().is_some() {
             state.set_waiting(tid, Waiting::No);
         }
         if std::mem::take(&mut self.has_sent) {
@@ -71,15 +71,15 @@ impl Past {
     /// Whether it is past the state, and there is no news.
     #[inline(always)]
     fn holds(&self) -> bool {
-        self.standing.as_ref().is_some_and(|standing| !standing.has_news())
+        self.flag.as_ref().is_some_and(|flag| !flag.has_news())
     }
 }
 
-impl Watch {
+impl DedicatedUapi {
     /// At a lane that the thread attends already.
-    pub fn new(engine: &Engine, via: LaneId) -> Option<Watch> {
-        let past = Past { via, slot: None, standing: None, has_sent: false };
-        Some(Watch { dedicated: engine.dedicated(via)?, seat: LaneCache::new(), past })
+    pub fn new(engine: &Engine, via: LaneId) -> Option<DedicatedUapi> {
+        let past = Past { via, slot: None, flag: None, has_sent: false };
+        Some(DedicatedUapi { dedicated: engine.dedicated(via)?, cache: LaneCache::new(), past })
     }
 
     /// Which lane.
@@ -89,23 +89,28 @@ impl Watch {
 
     /// See [`LaneCache::learn`].
     pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, subject: Subject) {
-        self.seat.learn(engine, state, incoming, subject);
+        self.cache.learn(engine, state, incoming, subject);
     }
 
-    /// The thread's cell.
-    pub fn cell(&self) -> Option<&Cell> {
-        self.seat.cell()
+    /// The thread's in_flight.
+    pub fn in_flight(&self) -> Option<&InFlight> {
+        self.cache.in_flight()
     }
 
     /// What it has taken in last.
     pub fn taken(&self) -> Option<Taken<'_>> {
         let lane = self.dedicated.areas().ok()?;
-        Some(Taken { cell: self.cell()?, channel: &self.dedicated.channel, lane, via: self.via() })
+        Some(Taken {
+            in_flight: self.in_flight()?,
+            channel: &self.dedicated.channel,
+            lane,
+            via: self.via(),
+        })
     }
 
     /// Whether the thread is past the state.
     pub fn is_past(&self) -> bool {
-        self.past.standing.is_some()
+        self.past.flag.is_some()
     }
 
     /// It is so no more.
@@ -128,12 +133,12 @@ impl Watch {
 
 impl Engine {
     /// Waits for a transaction of the one shape on the lane.
-    pub(super) fn attend_watch(&self, tid: Tid, watch: &mut Watch) -> Attended {
-        let Watch { dedicated, seat, past } = watch;
+    pub(super) fn attend_watch(&self, tid: Tid, watch: &mut DedicatedUapi) -> Attended {
+        let DedicatedUapi { dedicated, cache, past } = watch;
         let Ok(areas) = dedicated.areas() else { return Attended::No };
         let wanted = self.is_closed() || dedicated.is_over() || dedicated.is_news();
-        let may_wait = !wanted && !seat.is_stale(self, &dedicated.channel);
-        let arrived = may_wait && past.standing.as_ref().is_some_and(|standing| standing.arrive());
+        let may_wait = !wanted && !cache.is_stale(self, &dedicated.channel);
+        let arrived = may_wait && past.flag.as_ref().is_some_and(|flag| flag.arrive());
         if !arrived {
             let mut state = self.lock();
             past.end(&mut state, tid);
@@ -147,8 +152,8 @@ impl Engine {
         }
         let seen = match areas.inbox().look() {
             Seen::Nothing => {
-                let standing = past.standing.as_ref();
-                let has_news = || standing.is_some_and(|standing| standing.has_news());
+                let flag = past.flag.as_ref();
+                let has_news = || flag.is_some_and(|flag| flag.has_news());
                 let seen = areas.inbox().wait_unless(None, has_news);
                 self.stay_with_caller(dedicated);
                 seen
@@ -158,9 +163,9 @@ impl Engine {
         if seen == Ok(Seen::Message) {
             let mut receiver = Buffered::of_dedicated(tid, past);
             let lane = dedicated.lane as usize;
-            let taken = seat.take(self, &dedicated.channel, lane, &mut receiver);
+            let taken = cache.take(self, &dedicated.channel, lane, &mut receiver);
             if let Some((brought, (_, subject))) = receiver.brought.zip(taken) {
-                return Attended::Told(brought, *subject);
+                return Attended::PendingReturn(brought, *subject);
             }
         }
         let mut state = self.lock();
@@ -176,7 +181,7 @@ impl Engine {
     pub(super) fn answer_watch(
         &self,
         tid: Tid,
-        watch: &mut Watch,
+        watch: &mut DedicatedUapi,
         named: (u32, u32),
         source: Source,
     ) -> Option<bool> {

@@ -19,17 +19,17 @@ const NEWS: u32 = 2;
 
 /// One thread's.
 #[derive(Debug)]
-pub struct Standing {
+pub struct EventFlag {
     word: AtomicU32,
 }
 
-impl Default for Standing {
-    fn default() -> Standing {
-        Standing { word: AtomicU32::new(0) }
+impl Default for EventFlag {
+    fn default() -> EventFlag {
+        EventFlag { word: AtomicU32::new(0) }
     }
 }
 
-impl Standing {
+impl EventFlag {
     /// The thread, with the lock: it knows everything, and goes about something.
     pub fn renew(&self) {
         self.word.store(0, Ordering::SeqCst);

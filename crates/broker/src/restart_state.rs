@@ -1,9 +1,9 @@
 //! What a broker leaves to the next one at its socket: a file beside it that only its user reads.
 //!
-//! It has what no engine can be believed in: the key under which identity cards are signed, and
-//! who managed which context. It is written when one of these changes, which is seldom, and goes
-//! when a broker ends without an engine left. It outlives a broker, not the machine: there is no
-//! need to sync it, and it says nothing after another boot.
+//! It has what no engine can be believed in: the key under which identity credentials are signed,
+//! and who managed which context. It is written when one of these changes, which is seldom, and
+//! goes when a broker ends without an engine left. It outlives a broker, not the machine: there is
+//! no need to sync it, and it says nothing after another boot.
 
 use crate::peer;
 use crate::state::Rule;
@@ -21,9 +21,9 @@ const FORM: u32 = 1;
 const MAX_BYTES: u64 = 1 << 20;
 const MAC_BYTES: usize = 32;
 
-/// A process as it was admitted: what a card says.
+/// A process as it was admitted: what a credential says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Card {
+pub(crate) struct Credential {
     pub identity: Identity,
     /// Which of all that ever had its pid; see [`peer::started`].
     pub started: Option<u64>,
@@ -36,46 +36,49 @@ struct Contents {
     boot: String,
     era: u32,
     key: [u8; 32],
-    contexts: BTreeMap<String, Bequest>,
+    contexts: BTreeMap<String, ContextRecord>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Bequest {
+struct ContextRecord {
     rule: Rule,
     /// The manager's pid and start.
     alive: Option<(u32, u64)>,
 }
 
 /// The file, and what is in it.
-pub(crate) struct Testament {
+pub(crate) struct RestartState {
     path: PathBuf,
     contents: Contents,
 }
 
-impl Testament {
+impl RestartState {
     /// Takes over what the last broker left, or begins anew. The caller serves the socket alone.
     /// `EIO` if the system has no random bytes.
-    pub fn take_over(socket: &Path) -> Result<Testament, Errno> {
+    pub fn take_over(socket: &Path) -> Result<RestartState, Errno> {
         let mut path = socket.as_os_str().to_owned();
-        path.push(".testament");
+        path.push(".restart_state");
         let path = PathBuf::from(path);
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let left = read(&path).filter(|left| left.form == FORM && left.boot == boot);
         let contents = match left {
             Some(mut left) => {
                 left.era += 1;
-                for bequest in left.contexts.values_mut() {
+                for context_record in left.contexts.values_mut() {
                     // A successor of a manager that is dead need not wait.
                     let lives = |(pid, started)| peer::started(pid) == Some(started);
-                    bequest.rule.manager.take_if(|_| !bequest.alive.is_some_and(lives));
+                    context_record
+                        .rule
+                        .manager
+                        .take_if(|_| !context_record.alive.is_some_and(lives));
                 }
                 left
             }
             None => Contents { form: FORM, boot, era: 0, key: key()?, contexts: BTreeMap::new() },
         };
-        let testament = Testament { path, contents };
-        testament.write();
-        Ok(testament)
+        let restart_state = RestartState { path, contents };
+        restart_state.write();
+        Ok(restart_state)
     }
 
     /// Whether there was another broker before.
@@ -98,12 +101,12 @@ impl Testament {
         alive: impl Fn(&Rule) -> Option<(u32, u64)>,
     ) {
         let before = std::mem::take(&mut self.contents.contexts);
-        let bequest = |(name, rule): (String, Rule)| {
+        let context_record = |(name, rule): (String, Rule)| {
             let same = before.get(&name).filter(|old| old.rule.manager == rule.manager);
             let alive = alive(&rule).or(same.and_then(|old| old.alive));
-            (name, Bequest { rule, alive })
+            (name, ContextRecord { rule, alive })
         };
-        self.contents.contexts = rules.into_iter().map(bequest).collect();
+        self.contents.contexts = rules.into_iter().map(context_record).collect();
         self.write();
     }
 
@@ -112,20 +115,22 @@ impl Testament {
         let _ = std::fs::remove_file(&self.path);
     }
 
-    /// A card with its MAC behind it.
-    pub fn sign(&self, card: &Card) -> Vec<u8> {
-        let mut signed = encode(card);
+    /// A credential with its MAC behind it.
+    pub fn sign(&self, credential: &Credential) -> Vec<u8> {
+        let mut signed = encode(credential);
         let mac = blake3::keyed_hash(&self.contents.key, &signed);
         signed.extend_from_slice(mac.as_bytes());
         signed
     }
 
-    /// The card, if a broker at this socket has signed it.
-    pub fn verify(&self, signed: &[u8]) -> Option<Card> {
-        let (card, mac) = signed.split_at_checked(signed.len().checked_sub(MAC_BYTES)?)?;
+    /// The credential, if a broker at this socket has signed it.
+    pub fn verify(&self, signed: &[u8]) -> Option<Credential> {
+        let (credential, mac) = signed.split_at_checked(signed.len().checked_sub(MAC_BYTES)?)?;
         let mac = blake3::Hash::from_slice(mac).ok()?;
         // In constant time: blake3's comparison.
-        (blake3::keyed_hash(&self.contents.key, card) == mac).then(|| decode(card)).flatten()
+        (blake3::keyed_hash(&self.contents.key, credential) == mac)
+            .then(|| decode(credential))
+            .flatten()
     }
 
     /// Without it this broker serves as well, and only the next one cannot take over.
@@ -185,18 +190,18 @@ mod tests {
 
     impl Place {
         fn new(name: &str) -> Place {
-            let name = format!("baton-testament-{}-{name}", std::process::id());
+            let name = format!("baton-restart_state-{}-{name}", std::process::id());
             let directory = std::env::temp_dir().join(name);
             std::fs::create_dir(&directory).unwrap();
             Place(directory)
         }
 
-        fn take_over(&self) -> Testament {
-            Testament::take_over(&self.0.join("socket")).unwrap()
+        fn take_over(&self) -> RestartState {
+            RestartState::take_over(&self.0.join("socket")).unwrap()
         }
 
         fn file(&self) -> PathBuf {
-            self.0.join("socket.testament")
+            self.0.join("socket.restart_state")
         }
     }
 
@@ -206,19 +211,19 @@ mod tests {
         }
     }
 
-    fn card(process: u64) -> Card {
+    fn credential(process: u64) -> Credential {
         let security_context = "label".to_owned();
         let identity = Identity { process: ProcessId(process), pid: 7, uid: 8, security_context };
-        Card { identity, started: Some(9), context: "binder".to_owned() }
+        Credential { identity, started: Some(9), context: "binder".to_owned() }
     }
 
     #[test]
     fn a_successor_believes_its_predecessors_cards_and_no_others() {
-        let (place, elsewhere) = (Place::new("cards"), Place::new("elsewhere"));
-        let signed = place.take_over().sign(&card(1));
+        let (place, elsewhere) = (Place::new("credentials"), Place::new("elsewhere"));
+        let signed = place.take_over().sign(&credential(1));
         let next = place.take_over();
         assert_eq!(next.era(), 1);
-        assert_eq!(next.verify(&signed), Some(card(1)));
+        assert_eq!(next.verify(&signed), Some(credential(1)));
         for at in 0..signed.len() {
             let mut forged = signed.clone();
             forged[at] ^= 1;
@@ -231,7 +236,7 @@ mod tests {
     #[test]
     fn what_others_could_have_read_or_written_is_not_taken_over() {
         let place = Place::new("others");
-        let signed = place.take_over().sign(&card(1));
+        let signed = place.take_over().sign(&credential(1));
         std::fs::set_permissions(place.file(), std::fs::Permissions::from_mode(0o640)).unwrap();
         let next = place.take_over();
         assert_eq!((next.era(), next.verify(&signed)), (0, None));
@@ -250,11 +255,11 @@ mod tests {
         for (alive, expect) in
             [(Some((us, started)), rule.manager), (Some((us, started + 1)), None), (None, None)]
         {
-            let mut testament = place.take_over();
-            testament.set_rules(BTreeMap::from([("binder".to_owned(), rule)]), |_| alive);
+            let mut restart_state = place.take_over();
+            restart_state.set_rules(BTreeMap::from([("binder".to_owned(), rule)]), |_| alive);
             let found = place.take_over().rules()["binder"];
             assert_eq!(found, Rule { manager: expect, ..rule });
-            testament.discard();
+            restart_state.discard();
         }
     }
 }

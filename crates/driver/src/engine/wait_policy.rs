@@ -1,4 +1,4 @@
-//! In which manner a thread waits for the other end of a lane: by where the two run, found out once
+//! In which mode a thread waits for the other end of a lane: by where the two run, found out once
 //! for several waits.
 //!
 //! Either end may come to run elsewhere in the meantime. One wait is then in vain: after it the
@@ -15,8 +15,8 @@ const WAITS: u32 = 32;
 
 /// What a thread does before it sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Manner {
-    /// It lets the other end's thread by: see [`super::handoff`].
+pub(super) enum WaitMode {
+    /// It lets the other end's thread by: see [`super::yield_first`].
     LetBy,
     /// It spins: see [`super::spin`].
     Spin,
@@ -28,24 +28,24 @@ pub(super) enum Manner {
 /// That of one end's next waits on a lane. The other end is told every so often where this one
 /// runs.
 #[derive(Debug)]
-pub(super) struct Manners {
-    manner: Cell<Manner>,
+pub(super) struct WaitPolicy {
+    mode: Cell<WaitMode>,
     /// For how many waits it holds, at most.
     waits: u32,
     /// For how many more than this it does.
     left: Cell<u32>,
 }
 
-impl Manners {
+impl WaitPolicy {
     /// Those of a thread that waits there often.
-    pub fn new() -> Manners {
-        Manners { manner: Cell::default(), waits: WAITS, left: Cell::new(0) }
+    pub fn new() -> WaitPolicy {
+        WaitPolicy { mode: Cell::default(), waits: WAITS, left: Cell::new(0) }
     }
 
     /// That of one wait.
-    pub fn of_one(engine: &Engine, channel: &Channel, lane: u32) -> Manners {
-        let (manner, _) = engine.manner(channel, lane, 1);
-        Manners { manner: Cell::new(manner), waits: 1, left: Cell::new(0) }
+    pub fn of_one(engine: &Engine, channel: &Channel, lane: u32) -> WaitPolicy {
+        let (mode, _) = engine.mode(channel, lane, 1);
+        WaitPolicy { mode: Cell::new(mode), waits: 1, left: Cell::new(0) }
     }
 
     /// Before the next wait, and what is posted before that.
@@ -60,15 +60,15 @@ impl Manners {
     #[inline(never)]
     fn find(&self, engine: &Engine, channel: &Channel, lane: u32) {
         channel.show_processor();
-        let (manner, waits) = engine.manner(channel, lane, self.waits);
-        self.manner.set(manner);
+        let (mode, waits) = engine.mode(channel, lane, self.waits);
+        self.mode.set(mode);
         self.left.set(waits - 1);
     }
 
     /// That of the wait.
     #[inline(always)]
-    pub fn manner(&self) -> Manner {
-        self.manner.get()
+    pub fn mode(&self) -> WaitMode {
+        self.mode.get()
     }
 
     /// For how many waits before this it has held, if it is not to sleep.
@@ -89,7 +89,7 @@ impl Manners {
 
     /// The thread sleeps. If that was not to be, either end may be elsewhere.
     pub fn sleep(&self) {
-        if self.manner() != Manner::Sleep {
+        if self.mode() != WaitMode::Sleep {
             self.forget();
         }
     }
@@ -98,17 +98,17 @@ impl Manners {
 impl Engine {
     /// That of the calling thread's next waits for something on a lane, and of how many, which is
     /// not more than `most`.
-    fn manner(&self, channel: &Channel, lane: u32, most: u32) -> (Manner, u32) {
+    fn mode(&self, channel: &Channel, lane: u32, most: u32) -> (WaitMode, u32) {
         // Who lends its priority does so, and hears of the answer by that.
         let may_let_by = || !channel.lends(lane) && may_yield();
         match channel.placed() {
-            Placed::Unknown => (Manner::Sleep, 1),
-            Placed::Together if may_let_by() => match channel.handoff(lane).leave_out(most) {
-                0 => (Manner::LetBy, most),
-                waits => (Manner::Sleep, waits),
+            Placed::Unknown => (WaitMode::Sleep, 1),
+            Placed::Together if may_let_by() => match channel.yield_first(lane).leave_out(most) {
+                0 => (WaitMode::LetBy, most),
+                waits => (WaitMode::Sleep, waits),
             },
-            Placed::Apart if may_spin(&self.settings, true) => (Manner::Spin, most),
-            Placed::Together | Placed::Apart => (Manner::Sleep, most),
+            Placed::Apart if may_spin(&self.settings, true) => (WaitMode::Spin, most),
+            Placed::Together | Placed::Apart => (WaitMode::Sleep, most),
         }
     }
 }

@@ -20,15 +20,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const NOTED: u32 = 2;
 
 /// The word that says so on each map of a bell page. They stay mapped as long as the engines live.
-fn cold_words() -> BTreeSet<usize> {
+fn inactive_words() -> BTreeSet<usize> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let bells = maps.lines().filter(|line| line.contains("/memfd:baton-bell"));
     let address = |line: &str| usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
-    bells.map(|line| address(line) + bell::COLD).collect()
+    bells.map(|line| address(line) + bell::INACTIVE).collect()
 }
 
-fn is_cold(word: usize) -> bool {
-    // SAFETY: see `cold_words`; the test ends before its engines do.
+fn is_inactive(word: usize) -> bool {
+    // SAFETY: see `inactive_words`; the test ends before its engines do.
     unsafe { AtomicU32::from_ptr(word as *mut u32) }.load(Ordering::Relaxed) == 1
 }
 
@@ -72,16 +72,16 @@ fn call(client: &Process, manager: &Handle) {
 fn a_silent_client_goes_cold_and_is_served_when_it_comes_back() {
     let stage = Stage::set();
     let (silent, its_manager) = stage.client();
-    let word = *cold_words().first().unwrap();
+    let word = *inactive_words().first().unwrap();
     let (busy, manager) = stage.client();
-    assert!(!is_cold(word), "to begin with");
+    assert!(!is_inactive(word), "to begin with");
     for _ in 0..3 {
         (0..MANY).for_each(|_| call(&busy, &manager));
-        assert!(is_cold(word), "after long silence");
+        assert!(is_inactive(word), "after long silence");
         call(&silent, &its_manager);
-        assert!(!is_cold(word), "once it has called");
+        assert!(!is_inactive(word), "once it has called");
     }
-    assert_eq!(cold_words().into_iter().filter(|&word| is_cold(word)).count(), 0);
+    assert_eq!(inactive_words().into_iter().filter(|&word| is_inactive(word)).count(), 0);
     come_back_while_others_call(&stage, (&silent, &its_manager), (&busy, &manager), word);
     stage.server.close();
 }
@@ -105,9 +105,9 @@ fn come_back_while_others_call(
         let mut outcome = Ok(());
         for round in 0..ROUNDS {
             let start = calls.load(Ordering::Relaxed);
-            // In every other round it may be just about to go cold.
+            // In every other round it may be just about to go inactive.
             let is_ripe = || match round % 2 {
-                0 => is_cold(word),
+                0 => is_inactive(word),
                 _ => calls.load(Ordering::Relaxed).wrapping_sub(start) > MANY / 4 + round as u32,
             };
             while !is_ripe() {

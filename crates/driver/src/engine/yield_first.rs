@@ -32,7 +32,7 @@
 //! SCHED_DEADLINE gives up what is left of its period by a yield, and does not.
 
 use super::Engine;
-use super::manner::{Manner, Manners};
+use super::wait_policy::{WaitMode, WaitPolicy};
 use crate::channel::Channel;
 use crate::clock::stamp;
 use baton_shm::sync::Ordering;
@@ -48,14 +48,14 @@ const LONG: i64 = 1 << 19;
 
 /// Whether it has paid lately. Threads that share one may both be heard, or either.
 #[derive(Debug, Default)]
-pub struct Handoff {
+pub struct YieldFirst {
     /// Waits that are left out.
     left_out: AtomicU32,
     /// How many were last.
     pause: AtomicU32,
 }
 
-impl Handoff {
+impl YieldFirst {
     /// How many of so many waits are to be left out, one after the other. If there is none, it is
     /// to be tried.
     pub(super) fn leave_out(&self, waits: u32) -> u32 {
@@ -90,35 +90,35 @@ fn crowded(taken: i64) -> (u32, u32) {
 }
 
 impl Engine {
-    /// Lets the other end's thread by, if that is the manner of this wait on the lane. `sent` says
+    /// Lets the other end's thread by, if that is the mode of this wait on the lane. `sent` says
     /// whether there is something now, and since when it could have been. True if there is.
     #[inline(always)]
     pub(super) fn lets_by(
         &self,
-        manners: &Manners,
+        policy: &WaitPolicy,
         channel: &Channel,
         lane: u32,
         sent: impl FnOnce() -> Option<u64>,
     ) -> bool {
-        if manners.manner() != Manner::LetBy {
+        if policy.mode() != WaitMode::LetBy {
             return false;
         }
         rustix::thread::sched_yield();
-        let handoff = channel.handoff(lane);
+        let yield_first = channel.yield_first(lane);
         let Some(sent) = sent() else {
-            handoff.has_paid(manners.held());
-            handoff.has_not_paid((1, AWAY));
+            yield_first.has_paid(policy.held());
+            yield_first.has_not_paid((1, AWAY));
             return false;
         };
         // A stamp may be its sender's word: one that lies is slept for. One that is ahead of ours
         // is not late.
         let taken = stamp(self.broker.stamps).wrapping_sub(sent).cast_signed();
         if taken > LONG {
-            handoff.has_paid(manners.held());
-            handoff.has_not_paid(crowded(taken));
-            manners.forget();
-        } else if manners.is_last() {
-            handoff.has_paid(manners.held() + 1);
+            yield_first.has_paid(policy.held());
+            yield_first.has_not_paid(crowded(taken));
+            policy.forget();
+        } else if policy.is_last() {
+            yield_first.has_paid(policy.held() + 1);
         }
         true
     }
@@ -128,24 +128,24 @@ impl Engine {
 mod tests {
     use super::*;
 
-    fn paid(handoff: &Handoff) {
-        handoff.has_paid(1);
+    fn paid(yield_first: &YieldFirst) {
+        yield_first.has_paid(1);
     }
 
-    fn away(handoff: &Handoff) {
-        handoff.has_not_paid((1, AWAY));
+    fn away(yield_first: &YieldFirst) {
+        yield_first.has_not_paid((1, AWAY));
     }
 
-    fn late(handoff: &Handoff) {
-        handoff.has_not_paid(crowded(1 << 20));
+    fn late(yield_first: &YieldFirst) {
+        yield_first.has_not_paid(crowded(1 << 20));
     }
 
     /// How many of so many waits try it, each of which ends so.
-    fn tries(handoff: &Handoff, waits: u32, ends: fn(&Handoff)) -> u32 {
+    fn tries(yield_first: &YieldFirst, waits: u32, ends: fn(&YieldFirst)) -> u32 {
         let mut tried = 0;
         for _ in 0..waits {
-            if handoff.leave_out(1) == 0 {
-                ends(handoff);
+            if yield_first.leave_out(1) == 0 {
+                ends(yield_first);
                 tried += 1;
             }
         }
@@ -154,16 +154,16 @@ mod tests {
 
     #[test]
     fn it_is_tried_as_often_as_it_pays() {
-        let handoff = Handoff::default();
-        assert_eq!(tries(&handoff, 100, paid), 100);
+        let yield_first = YieldFirst::default();
+        assert_eq!(tries(&yield_first, 100, paid), 100);
         // 1, 2, ..., 64 are left out after seven, then 64 after each.
-        assert_eq!(tries(&handoff, 7 + 127, away), 7);
-        assert_eq!(tries(&handoff, 10 * 65, away), 10);
-        assert_eq!(tries(&handoff, 100, paid), 100, "at once, once it pays again");
+        assert_eq!(tries(&yield_first, 7 + 127, away), 7);
+        assert_eq!(tries(&yield_first, 10 * 65, away), 10);
+        assert_eq!(tries(&yield_first, 100, paid), 100, "at once, once it pays again");
         // 256, 512, ..., 65,536 after nine, then that after each.
-        assert_eq!(tries(&handoff, 9 + 511 * 256, late), 9);
-        assert_eq!(tries(&handoff, 2 * 65_537, late), 2);
-        assert_eq!(tries(&handoff, 2 * 65_537, away), 2, "it stays rare until it pays");
-        assert_eq!(tries(&handoff, 100, paid), 100);
+        assert_eq!(tries(&yield_first, 9 + 511 * 256, late), 9);
+        assert_eq!(tries(&yield_first, 2 * 65_537, late), 2);
+        assert_eq!(tries(&yield_first, 2 * 65_537, away), 2, "it stays rare until it pays");
+        assert_eq!(tries(&yield_first, 100, paid), 100);
     }
 }

@@ -18,7 +18,7 @@ const WAKES: usize = 10;
 const ROUNDS: usize = 30;
 /// Looks for a wake before the looper is taken for one that is elsewhere.
 const LOOKS: u32 = 10_000;
-/// Calls after which a looper dwells at a lane, and some.
+/// Calls after which a looper is pinned to a lane, and some.
 const IN_A_ROW: u32 = 100;
 /// How long a call may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bed {
     Bell,
-    /// It dwells there.
+    /// It is pinned.
     Lane,
 }
 
@@ -171,7 +171,7 @@ impl Stage {
                 for request in 0..bed.requests() {
                     call();
                     if bed == Bed::Bell && request % 32 == 0 {
-                        // On another lane: nobody dwells at the first.
+                        // On another lane: nobody is pinned to the first.
                         drop(hostile.loan(&manager, 0).unwrap().call(1).unwrap());
                     }
                 }

@@ -2,9 +2,9 @@
 
 use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{ChainEntry, FRONT_BYTES, front};
-use baton_shm::gate::{Pass, Way};
 use baton_shm::held::Held;
 use baton_shm::mapping::Mapping;
+use baton_shm::revocation::{Entry, Revocations};
 use baton_state::thread::Calling;
 use baton_state::transaction::{LaneId, Serving};
 use baton_state::work::Tid;
@@ -16,11 +16,11 @@ const SERVING: u32 = 2;
 
 /// One thread's. Only that thread writes it.
 #[derive(Debug)]
-pub(super) struct Cell {
+pub(super) struct InFlight {
     pub tid: Tid,
     /// Its own slot of the front page, if there was one left.
     pub slot: Option<Slot>,
-    pass: Pass,
+    pass: Entry,
     channel: AtomicU64,
     lane: AtomicU32,
     peer: AtomicU64,
@@ -57,12 +57,12 @@ pub(super) enum Operation {
     Serving(Serving),
 }
 
-impl Cell {
-    pub fn new(tid: Tid, slot: Option<Slot>) -> Cell {
-        Cell {
+impl InFlight {
+    pub fn new(tid: Tid, slot: Option<Slot>) -> InFlight {
+        InFlight {
             tid,
             slot,
-            pass: Pass::default(),
+            pass: Entry::default(),
             channel: AtomicU64::new(0),
             lane: AtomicU32::new(0),
             peer: AtomicU64::new(0),
@@ -74,7 +74,7 @@ impl Cell {
     /// What the thread begins from now on is on this lane.
     #[inline(always)]
     pub fn come_to(&self, via: LaneId, peer: ProcessId) {
-        // Relaxed: `Pass::enter` releases them.
+        // Relaxed: `Entry::enter` releases them.
         self.channel.store(via.channel.0, Ordering::Relaxed);
         self.lane.store(via.lane, Ordering::Relaxed);
         self.peer.store(peer.0, Ordering::Relaxed);
@@ -87,9 +87,14 @@ impl Cell {
     }
 
     /// Begins a call on the lane to which the thread has come, and is inside from then on. False if
-    /// a gate has been shut since the epoch: see [`Cell::leave`].
+    /// entries have been revoked since the epoch: see [`InFlight::leave`].
     #[inline(always)]
-    pub fn begin_call(&self, (way, epoch): (Way<'_>, u64), handle: u32, token: u64) -> bool {
+    pub fn begin_call(
+        &self,
+        (way, epoch): (Revocations<'_>, u64),
+        handle: u32,
+        token: u64,
+    ) -> bool {
         self.note(handle, token);
         self.pass.enter(way, epoch, CALLING)
     }
@@ -106,12 +111,12 @@ impl Cell {
         self.pass.come_out();
     }
 
-    /// Begins to serve on the lane to which the thread has come. False if a gate has been shut
-    /// since the epoch: see [`Cell::leave`].
+    /// Begins to serve on the lane to which the thread has come. False if a revocation has been
+    /// shut since the epoch: see [`InFlight::leave`].
     #[inline(always)]
     pub fn begin_service(
         &self,
-        (way, epoch): (Way<'_>, u64),
+        (way, epoch): (Revocations<'_>, u64),
         accepts_fds: bool,
         caller: u64,
     ) -> bool {
@@ -143,14 +148,14 @@ impl Cell {
     }
 
     /// With the state's lock held: what is under way, which is the state's from now on.
-    pub fn seize(&self) -> Option<Operation> {
-        let errand = self.pass.seize()?;
+    pub fn take_over(&self) -> Option<Operation> {
+        let operation = self.pass.take_over()?;
         let lane = self.lane.load(Ordering::Relaxed);
         let via = LaneId { channel: ChannelId(self.channel.load(Ordering::Relaxed)), lane };
         let peer = ProcessId(self.peer.load(Ordering::Relaxed));
         let (handle, token) =
             (self.handle.load(Ordering::Relaxed), self.token.load(Ordering::Relaxed));
-        Some(match errand {
+        Some(match operation {
             CALLING => {
                 let (owns_lane, dead) = (true, false);
                 Operation::Calling(Calling {
@@ -173,25 +178,25 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baton_shm::gate::Gate;
+    use baton_shm::revocation::Revocation;
 
     #[test]
     fn a_call_at_a_shut_gate_can_be_seized_until_its_thread_has_left() {
-        let (everybodys, own) = (Gate::default(), Gate::default());
-        let way = Way(&everybodys, &own);
+        let (everybodys, own) = (Revocation::default(), Revocation::default());
+        let way = Revocations(&everybodys, &own);
         let known = way.epoch();
-        let cell = Cell::new(1, None);
+        let in_flight = InFlight::new(1, None);
         let via = LaneId { channel: ChannelId(1), lane: 2 };
-        own.shut();
-        cell.come_to(via, ProcessId(3));
-        assert!(!cell.begin_call((way, known), 4, 5));
-        let seized = cell.seize();
+        own.revoke();
+        in_flight.come_to(via, ProcessId(3));
+        assert!(!in_flight.begin_call((way, known), 4, 5));
+        let taken_over = in_flight.take_over();
         assert!(
-            matches!(&seized, Some(Operation::Calling(calling))
+            matches!(&taken_over, Some(Operation::Calling(calling))
                 if (calling.via, calling.token) == (via, 5)),
-            "{seized:?}"
+            "{taken_over:?}"
         );
-        assert!(!cell.leave(), "it is the state's");
-        assert!(cell.leave(), "and no call any more");
+        assert!(!in_flight.leave(), "it is the state's");
+        assert!(in_flight.leave(), "and no call any more");
     }
 }
