@@ -5,16 +5,16 @@
 
 use crate::distribution::Spread;
 use crate::gate::Gate;
-use crate::hall;
-use crate::pair::{Chunk, PairError, Part, Party, Place};
-use crate::party::{Found, Order, Side};
+use crate::pair::{Chunk, Endpoint, PairError, Part, Place};
+use crate::party::{Measured, Order, Side};
+use crate::server_pool;
 use crate::system::System;
 use std::io;
 
 /// A server and all its clients.
 pub struct Crowd {
-    clients: Vec<Party>,
-    server: Party,
+    clients: Vec<Endpoint>,
+    server: Endpoint,
     gate: Gate,
 }
 
@@ -37,13 +37,13 @@ impl Crowd {
         let directory = place.directory.join(system.name());
         std::fs::create_dir(&directory).map_err(made("mkdir"))?;
         for client in 0..n_clients {
-            std::fs::create_dir(hall::place(&directory, client)).map_err(made("mkdir"))?;
+            std::fs::create_dir(server_pool::place(&directory, client)).map_err(made("mkdir"))?;
         }
         let place = Place { directory: &directory, ..place };
-        let server = Party::start(&Part { system, side: Side::Server, place, n_clients })?;
+        let server = Endpoint::start(&Part { system, side: Side::Server, place, n_clients })?;
         let client = |client| {
-            let place = Place { directory: &hall::place(&directory, client), ..place };
-            Party::start(&Part { system, side: Side::Client, place, n_clients: 1 })
+            let place = Place { directory: &server_pool::place(&directory, client), ..place };
+            Endpoint::start(&Part { system, side: Side::Client, place, n_clients: 1 })
         };
         let clients = (0..n_clients).map(client).collect::<Result<_, _>>()?;
         Ok(Crowd { clients, server, gate: Gate::new().map_err(made("make a gate"))? })
@@ -66,14 +66,14 @@ impl Crowd {
             client.is_ready()?;
         }
         self.gate.open();
-        let found = clients.iter_mut().map(Party::hear_found).collect::<Result<Vec<_>, _>>()?;
+        let found = clients.iter_mut().map(Endpoint::hear_found).collect::<Result<Vec<_>, _>>()?;
         self.server.is_ready()?;
         Ok(Together::of(found))
     }
 }
 
 impl Together {
-    fn of(found: Vec<Found>) -> Together {
+    fn of(found: Vec<Measured>) -> Together {
         let begin_ns = found.iter().map(|found| found.span_ns[0]).min().unwrap_or(0);
         let end_ns = found.iter().map(|found| found.span_ns[1]).max().unwrap_or(0);
         let times_ns = found.into_iter().filter_map(|mut found| found.points.pop());
@@ -97,8 +97,8 @@ impl Together {
 mod tests {
     use super::*;
 
-    fn found(times_ns: &[u64], span_ns: [u64; 2]) -> Found {
-        Found { points: vec![times_ns.to_vec()], span_ns }
+    fn found(times_ns: &[u64], span_ns: [u64; 2]) -> Measured {
+        Measured { points: vec![times_ns.to_vec()], span_ns }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::load::{self, Line, Unit};
 use crate::processors::Placement;
 use crate::ratios::Results;
 use crate::report::Report;
-use crate::rpc::{Found, PAYLOADS};
+use crate::rpc::{Measured, PAYLOADS};
 use crate::system::System;
 use crate::table;
 use crate::throughput::Throughputs;
@@ -68,8 +68,8 @@ pub fn frame(report: &Report, lead: &str, names: &[&str], charts: &str, tables: 
 }
 
 /// The page of `rpc`.
-pub fn page(report: &Report, found: &Found) -> String {
-    let Found { results, throughputs, idle, following } = found;
+pub fn page(report: &Report, found: &Measured) -> String {
+    let Measured { results, throughputs, idle, following } = found;
     let mut charts = String::new();
     for payload_bytes in PAYLOADS {
         for placement in [Placement::Same, Placement::Different] {

@@ -3,7 +3,7 @@
 
 use crate::distribution::Distribution;
 use crate::form::BenchError;
-use crate::pair::{Chunk, Pair, PairError, Part, Party};
+use crate::pair::{Chunk, Endpoint, Pair, PairError, Part};
 use crate::party::Side;
 use crate::processors::Placement;
 use crate::ratios::SMALL_BYTES;
@@ -31,7 +31,7 @@ pub struct Idle {
 /// A server, one client that calls and others that do not.
 struct Among {
     pair: Pair,
-    _idlers: Party,
+    _idlers: Endpoint,
     _stage: Stage,
 }
 
@@ -42,7 +42,7 @@ impl Among {
         let started = Pair::start(SYSTEM, place).and_then(|pair| {
             let n_clients = lanes - 1;
             let part = Part { system: SYSTEM, side: Side::Idlers, place, n_clients };
-            Ok((pair, Party::start(&part)?))
+            Ok((pair, Endpoint::start(&part)?))
         });
         Ok(started.map(|(pair, idlers)| Among { pair, _idlers: idlers, _stage: stage }))
     }

@@ -12,8 +12,8 @@
 //!   does; [`payload`]: what an echo carries.
 //! - [`actor`]: a process that a run has started; [`pair`]: two that play one system, as the run
 //!   sees them; [`crowd`]: one server and many clients, which wait at a [`gate`]; [`party`]: as
-//!   they see themselves, `hall`: a server of many; [`processors`]: where they run; [`stage`]: what
-//!   they need around them.
+//!   they see themselves, `server_pool`: a server of many; [`processors`]: where they run;
+//!   [`stage`]: what they need around them.
 //! - [`form`]: what every benchmark takes and prints; [`distribution`]: what came of it;
 //!   [`report`]: in JSON, [`table`]: for a person, [`html`]: as a page of [`curve`]s and of
 //!   [`load`]; [`machine`]: where all this was true;
@@ -30,7 +30,6 @@ pub mod experiment;
 pub mod follow;
 pub mod form;
 pub mod gate;
-mod hall;
 pub mod html;
 pub mod lanes;
 pub mod latency;
@@ -50,6 +49,7 @@ pub mod report;
 pub mod rpc;
 pub mod rt;
 pub mod scene;
+mod server_pool;
 pub mod service;
 pub mod stage;
 pub mod system;
@@ -88,7 +88,7 @@ pub enum Bench {
     RtRole(rt::role::RoleArgs),
     /// One end of a system: what a benchmark starts
     #[command(hide = true)]
-    Party(party::PartyArgs),
+    Endpoint(party::PartyArgs),
 }
 
 impl Bench {
@@ -106,7 +106,7 @@ impl Bench {
             Bench::Log(args) => log::log(&args),
             Bench::LogRole(args) => log::role::role(&args),
             Bench::RtRole(args) => rt::role::role(&args),
-            Bench::Party(args) => party::party(&args),
+            Bench::Endpoint(args) => party::party(&args),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Two processes that play one system.
 
 use crate::actor::{Actor, PATIENCE, Silence};
-use crate::party::{Found, Order, Side};
+use crate::party::{Measured, Order, Side};
 use crate::processors::{Placement, Processors};
 use crate::service::Service;
 use crate::system::System;
@@ -17,8 +17,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The two ends. Dropped, they end.
 pub struct Pair {
-    client: Party,
-    server: Party,
+    client: Endpoint,
+    server: Endpoint,
 }
 
 /// Why a system could not be measured.
@@ -105,7 +105,7 @@ impl Pair {
         let directory = place.directory.join(system.name());
         std::fs::create_dir(&directory).map_err(|error| PairError::System("mkdir", error))?;
         let place = Place { directory: &directory, ..place };
-        let start = |side| Party::start(&Part { system, side, place, n_clients: 1 });
+        let start = |side| Endpoint::start(&Part { system, side, place, n_clients: 1 });
         let server = start(Side::Server)?;
         Ok(Pair { server, client: start(Side::Client)? })
     }
@@ -159,13 +159,13 @@ impl Pair {
 }
 
 /// One end.
-pub(crate) struct Party {
+pub(crate) struct Endpoint {
     side: Side,
     actor: Actor,
 }
 
-impl Party {
-    pub fn start(part: &Part<'_>) -> Result<Party, PairError> {
+impl Endpoint {
+    pub fn start(part: &Part<'_>) -> Result<Endpoint, PairError> {
         let Part { system, side, place, n_clients } = *part;
         let mut command = command(system, place.broker)?;
         command.args(["bench", "party", system.name(), side.name()]).arg(place.directory);
@@ -184,7 +184,7 @@ impl Party {
         command.envs(place.environment.iter().copied());
         let actor = Actor::start(&mut command)
             .map_err(|error| PairError::Start(command.get_program().into(), error))?;
-        let mut party = Party { side, actor };
+        let mut party = Endpoint { side, actor };
         party.is_ready()?;
         Ok(party)
     }
@@ -198,7 +198,7 @@ impl Party {
         if self.hear()? == "ready\n" { Ok(()) } else { Err(PairError::Garbled(self.side)) }
     }
 
-    pub fn hear_found(&mut self) -> Result<Found, PairError> {
+    pub fn hear_found(&mut self) -> Result<Measured, PairError> {
         serde_json::from_str(&self.hear()?).map_err(|_| PairError::Garbled(self.side))
     }
 
@@ -211,7 +211,7 @@ impl Party {
     }
 }
 
-impl Drop for Party {
+impl Drop for Endpoint {
     fn drop(&mut self) {
         self.actor.dismiss(FAREWELL);
     }

@@ -4,14 +4,14 @@
 //!
 //! ```text
 //!   server: "ready"  { order -> "ready", serves ... "ready" }
-//!   client: "ready"  { order -> calls ... one line: what it found (Found), in JSON }
+//!   client: "ready"  { order -> calls ... one line: what it found (Measured), in JSON }
 //! ```
 //!
 //! A client whose order names a gate says "ready" once it is warm, and waits there.
 
 use crate::gate;
-use crate::hall;
 use crate::processors;
+use crate::server_pool;
 use crate::service::{Service, now_ns};
 use crate::system::{Accept, Client, System};
 use crate::systems::typed;
@@ -91,7 +91,7 @@ pub struct Order {
 
 /// What a client has found.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Found {
+pub struct Measured {
     /// For each point on a call's way, and each call, how long after its beginning it was there,
     /// in nanoseconds. The last point is the call's end.
     pub points: Vec<Vec<u64>>,
@@ -107,7 +107,7 @@ pub fn party(args: &PartyArgs) -> ExitCode {
             let service = args.system.service(args.service);
             calls_for(args.system.connect(&args.directory, &args.broker)?, service)
         }
-        Side::Server if args.clients > 1 => hall::serves(args),
+        Side::Server if args.clients > 1 => server_pool::serves(args),
         Side::Server => serves(args.system.listen(&args.directory, &args.broker, args.service)?),
         Side::Idlers => idles(args),
     });
@@ -218,7 +218,7 @@ fn call(
 
 /// Makes the calls, one after the other. A time is that from a filled request to a reply that has
 /// been read to its end.
-fn measure(client: &mut dyn Client, service: Service, order: &Order) -> io::Result<Found> {
+fn measure(client: &mut dyn Client, service: Service, order: &Order) -> io::Result<Measured> {
     let mut request = vec![0; order.payload_bytes];
     let n_points = if service == Service::Stamp { 3 } else { 1 };
     // Written once before, so that no time has a page fault of its own record in it.
@@ -241,5 +241,5 @@ fn measure(client: &mut dyn Client, service: Service, order: &Order) -> io::Resu
             point.push(*time_ns);
         }
     }
-    Ok(Found { points, span_ns: [begin_ns, now_ns()] })
+    Ok(Measured { points, span_ns: [begin_ns, now_ns()] })
 }

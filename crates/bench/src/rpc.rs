@@ -100,7 +100,7 @@ fn parse_clients(text: &str) -> Result<Clients, String> {
 
 /// Everything that a run has found.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Measured {
     /// Calls, one at a time.
     pub results: Results,
     /// Calls of many clients.
@@ -194,11 +194,11 @@ fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
         ),
         Counting::Instructions => Default::default(),
     };
-    Ok(finding(setting, plan.rounds, &Found { results, throughputs, idle, following }))
+    Ok(finding(setting, plan.rounds, &Measured { results, throughputs, idle, following }))
 }
 
-fn finding(setting: Setting, rounds: u32, found: &Found) -> Finding {
-    let Found { results, throughputs, idle, following } = found;
+fn finding(setting: Setting, rounds: u32, found: &Measured) -> Finding {
+    let Measured { results, throughputs, idle, following } = found;
     let rows = [rows(results), throughputs.rows(), idle.rows(), following.rows()].concat();
     let mut report = setting.report("rpc", rounds, rows);
     report.ratios = found.results.ratios();

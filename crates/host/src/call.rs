@@ -4,7 +4,7 @@ use crate::directory::Directory;
 use crate::manager;
 use crate::threads;
 use baton_driver::process::{CallError, Handle, Parcel, Process, Received, Request};
-use baton_nucleus::Here;
+use baton_nucleus::CurrentThread;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -30,7 +30,7 @@ pub struct Call<'a> {
 
 /// Where a hosted service is.
 pub(crate) struct Inside<'a> {
-    pub(crate) here: &'a mut Here,
+    pub(crate) here: &'a mut CurrentThread,
     pub(crate) directory: &'a Directory,
     /// Whether the service waits for nobody outside.
     pub(crate) stays: bool,

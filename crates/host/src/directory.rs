@@ -6,7 +6,7 @@ use crate::priority;
 use crate::slot::Next;
 use baton_driver::process::{CallError, Parcel, Process, Urgency};
 use baton_nucleus::variant::StrictPlus;
-use baton_nucleus::{Ground, Portable, ThreadId};
+use baton_nucleus::{Portable, SignalStack, ThreadId};
 use baton_shm::lock::Lock;
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -17,7 +17,7 @@ pub(crate) const MOST_SERVICES: usize = 100;
 
 thread_local! {
     /// For kernels that the calling OS thread runs.
-    static GROUND: Ground = Ground::lay_for_good();
+    static GROUND: SignalStack = SignalStack::lay_for_good();
     /// What the calling OS thread does for services at this address's desk: which of them wait for
     /// it.
     static WAITING: Cell<(usize, u128)> = const { Cell::new((0, 0)) };

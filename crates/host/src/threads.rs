@@ -13,7 +13,7 @@ use crate::slot::Work;
 use crate::words::{self, Asking, Memory};
 use baton_driver::process::{CallError, Parcel};
 use baton_nucleus::request::Request;
-use baton_nucleus::{Here, Message, Sender, Source, ThreadId, Timeout};
+use baton_nucleus::{CurrentThread, Message, Sender, Source, ThreadId, Timeout};
 use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(crate) const N_OTHERS: usize = N_SLOTS + 1;
 
 /// Takes in what was posted, until the desk is closed and nobody is in.
-pub(crate) fn receive(mut here: Here, directory: &Arc<Directory>) {
+pub(crate) fn receive(mut here: CurrentThread, directory: &Arc<Directory>) {
     let desk = &directory.desk;
     let mut porters = [None; N_SLOTS];
     here.request(Request::Attach(BELL));
@@ -48,7 +48,7 @@ pub(crate) fn receive(mut here: Here, directory: &Arc<Directory>) {
 }
 
 fn admit(
-    here: &mut Here,
+    here: &mut CurrentThread,
     directory: &Arc<Directory>,
     porter: &mut Option<ThreadId>,
     number: usize,
@@ -79,7 +79,7 @@ fn admit(
 }
 
 /// A porter: calls for those who have posted this slot.
-fn carry(mut here: Here, directory: &Directory, number: usize) {
+fn carry(mut here: CurrentThread, directory: &Directory, number: usize) {
     let slot = directory.desk.slot(number);
     loop {
         // SAFETY: the reception has handed it on.
@@ -105,7 +105,7 @@ fn carry(mut here: Here, directory: &Directory, number: usize) {
 
 /// A service: answers until it is over, or panics.
 pub(crate) fn serve(
-    mut here: Here,
+    mut here: CurrentThread,
     directory: &Directory,
     me: usize,
     mut service: Box<dyn Service>,
@@ -139,7 +139,7 @@ impl Serving<'_> {
     /// `None`: the service ends.
     fn answer(
         &mut self,
-        here: &mut Here,
+        here: &mut CurrentThread,
         message: &Message,
         memory: &mut Memory,
     ) -> Option<Message> {
@@ -164,7 +164,7 @@ impl Serving<'_> {
 
     fn handle(
         &mut self,
-        here: &mut Here,
+        here: &mut CurrentThread,
         asked: &Asked<'_>,
         number: usize,
     ) -> Option<Result<Parcel, Errno>> {

@@ -2,8 +2,8 @@
 //! and sleeps in the OS until a descriptor, a deadline or another kernel wakes it.
 
 use crate::cluster::Seat;
+use crate::host_state::HostState;
 use crate::kernel::next_deadline_ns;
-use crate::side::Side;
 use crate::state::State;
 use crate::timer::{UNSET, now_ns};
 use crate::variant::Variant;
@@ -35,15 +35,15 @@ impl Drop for Bound {
 }
 
 /// Waits until something may have come. Says whether anything can.
-pub(crate) fn wait<K: Variant>(state: &State<K>, side: &Side) -> bool {
-    let deadline_ns = next_deadline_ns(state, side);
-    let descriptor = side.interrupts.descriptor().filter(|_| state.has_handlers());
+pub(crate) fn wait<K: Variant>(state: &State<K>, host_state: &HostState) -> bool {
+    let deadline_ns = next_deadline_ns(state, host_state);
+    let descriptor = host_state.interrupts.descriptor().filter(|_| state.has_handlers());
     let wakes_itself = deadline_ns != UNSET || descriptor.is_some();
-    match &side.seat {
+    match &host_state.seat {
         None if !wakes_itself => return false,
         None => sleep(descriptor, None, deadline_ns),
         Some(seat) => {
-            if spin(seat, side.spin, deadline_ns) {
+            if spin(seat, host_state.spin, deadline_ns) {
                 return true;
             }
             let bell = seat.bell();

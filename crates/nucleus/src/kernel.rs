@@ -8,22 +8,22 @@
 //!  thread <-- assembly ------ next thread
 //! ```
 //!
-//! **Invariant**: a reference to the state or the side lives within one function of this file,
-//! never across a switch: the threads are other users of the same memory.
+//! **Invariant**: a reference to the state or the host_state lives within one function of this
+//! file, never across a switch: the threads are other users of the same memory.
 
 use crate::cluster::Seat;
 use crate::cluster::bell::Knocker;
-use crate::here::Here;
+use crate::current_thread::CurrentThread;
+use crate::host_state::{Failure, HostState, SideCell};
 use crate::idle::{Bound, wait};
 use crate::interrupts::Interrupts;
 use crate::list::Slot;
 use crate::outside::{Nudge, Outside};
 use crate::registers::{self, Wish};
 use crate::request::Request;
-use crate::side::{Failure, Side, SideCell};
-use crate::signals::{self, Ground};
+use crate::signals::{self, SignalStack};
 use crate::state::State;
-use crate::switch::{self, Doors};
+use crate::switch::{self, EntryPoints};
 use crate::tcb::Tcb;
 use crate::thread_id::{ThreadId, raw};
 use crate::timer::{Timer, UNSET, now_ns};
@@ -83,16 +83,16 @@ pub struct Summary {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Kernel<K: Variant> {
-    doors: Doors,
+    entry_points: EntryPoints,
     state: UnsafeCell<State<K>>,
     processor: Option<usize>,
     of_one_thread: PhantomData<*mut ()>,
 }
 
-pub(crate) type Body = Box<dyn FnOnce(Here)>;
+pub(crate) type Body = Box<dyn FnOnce(CurrentThread)>;
 
 impl<K: Variant> Kernel<K> {
-    const STATE_FOLLOWS: () = assert!(offset_of!(Kernel<K>, state) == size_of::<Doors>());
+    const STATE_FOLLOWS: () = assert!(offset_of!(Kernel<K>, state) == size_of::<EntryPoints>());
 
     /// A kernel without threads.
     ///
@@ -120,7 +120,7 @@ impl<K: Variant> Kernel<K> {
     ) -> io::Result<Box<Kernel<K>>> {
         let () = Self::STATE_FOLLOWS;
         let n_threads = state.utcbs.len();
-        let side = Side {
+        let host_state = HostState {
             stack_bytes: options.stack_bytes,
             stacks: (0..n_threads).map(|_| None).collect(),
             pool: Vec::new(),
@@ -135,7 +135,7 @@ impl<K: Variant> Kernel<K> {
         for index in 0..n_threads {
             state.tcbs.0[index].utcb = &raw mut state.utcbs[index] as usize;
         }
-        let doors = Doors {
+        let entry_points = EntryPoints {
             entry: switch::entry::<K>(),
             preempt_entry: switch::preempt_entry::<K>(),
             in_kernel: AtomicU32::new(1),
@@ -145,18 +145,19 @@ impl<K: Variant> Kernel<K> {
             mask: n_threads as u32 - 1,
             kernel_stack: Cell::new(0),
             host_float_control: Cell::new([0; 2]),
-            side: SideCell(UnsafeCell::new(side)),
+            host_state: SideCell(UnsafeCell::new(host_state)),
         };
         let processor = options.processor;
         let state = UnsafeCell::new(state);
-        let kernel = Box::new(Kernel { doors, state, processor, of_one_thread: PhantomData });
-        // SAFETY: the kernel does not run: nobody else touches its side.
-        let side = unsafe { &*kernel.doors.side.0.get() };
+        let kernel =
+            Box::new(Kernel { entry_points, state, processor, of_one_thread: PhantomData });
+        // SAFETY: the kernel does not run: nobody else touches its host_state.
+        let host_state = unsafe { &*kernel.entry_points.host_state.0.get() };
         // SAFETY: `drop` takes them back.
         unsafe {
-            side.nudge.lent().lend(&kernel.doors.knocker);
-            if let Some(seat) = &side.seat {
-                seat.bell().knocker.lend(&kernel.doors.knocker);
+            host_state.nudge.lent().lend(&kernel.entry_points.knocker);
+            if let Some(seat) = &host_state.seat {
+                seat.bell().knocker.lend(&kernel.entry_points.knocker);
             }
         }
         Ok(kernel)
@@ -166,28 +167,28 @@ impl<K: Variant> Kernel<K> {
     /// by their numbers, since it was asked last. It is asked when the kernel begins to run, and
     /// when it has been nudged. The kernel does not wait for them: that is for whoever runs it.
     pub fn listen(&mut self, take: impl FnMut() -> u64 + 'static) {
-        self.doors.side.0.get_mut().outside = Outside::new(take);
+        self.entry_points.host_state.0.get_mut().outside = Outside::new(take);
     }
 
     /// What makes this kernel look for interrupts although its threads run.
     pub fn nudge(&mut self) -> Nudge {
-        self.doors.side.0.get_mut().nudge.clone()
+        self.entry_points.host_state.0.get_mut().nudge.clone()
     }
 
     /// A thread that begins when the kernel runs. It is not preempted: see
-    /// [`Here::preemptible`].
+    /// [`CurrentThread::preemptible`].
     ///
     /// # Errors
     /// `OutOfMemory` if there are as many as there may be; the system's, if it has no stack for us.
     pub fn spawn(
         &mut self,
         priority: u8,
-        body: impl FnOnce(Here) + 'static,
+        body: impl FnOnce(CurrentThread) + 'static,
     ) -> io::Result<ThreadId> {
         let full = || io::Error::from(io::ErrorKind::OutOfMemory);
         let id = self.state.get_mut().create(priority).ok_or_else(full)?;
-        // SAFETY: the kernel does not run: nobody else touches its side.
-        unsafe { furnish(&self.doors, id, Box::new(body))? };
+        // SAFETY: the kernel does not run: nobody else touches its host_state.
+        unsafe { furnish(&self.entry_points, id, Box::new(body))? };
         self.state.get_mut().start(id);
         Ok(id)
     }
@@ -198,24 +199,25 @@ impl<K: Variant> Kernel<K> {
     /// # Panics
     /// If the OS thread cannot be bound to its processor.
     pub fn run(&mut self) -> Summary {
-        self.run_on(&Ground::lay());
-        let failures = std::mem::take(&mut self.doors.side.0.get_mut().failures);
+        self.run_on(&SignalStack::lay());
+        let failures = std::mem::take(&mut self.entry_points.host_state.0.get_mut().failures);
         Summary { failures, n_left: self.state.get_mut().n_threads() }
     }
 
     /// The same, where it is to be done time and again.
-    pub fn run_on(&mut self, ground: &Ground) {
-        let doors = &raw const self.doors;
-        let _here = signals::Kernel::enter(doors, ground);
+    pub fn run_on(&mut self, ground: &SignalStack) {
+        let entry_points = &raw const self.entry_points;
+        let _here = signals::Kernel::enter(entry_points, ground);
         let _bound = self.processor.map(Bound::to);
-        self.doors.knocker.os_thread.store(ground.os_thread(), Relaxed);
-        let side = self.doors.side.0.get_mut();
-        side.timer.start(now_ns());
-        side.seat.iter().for_each(Seat::begin);
-        // SAFETY: these are the doors of a kernel of this variant; `&mut self` is its only user.
-        unsafe { switch::launch::<K>(doors) };
-        self.doors.knocker.os_thread.store(0, Relaxed);
-        self.doors.side.0.get_mut().timer.stop();
+        self.entry_points.knocker.os_thread.store(ground.os_thread(), Relaxed);
+        let host_state = self.entry_points.host_state.0.get_mut();
+        host_state.timer.start(now_ns());
+        host_state.seat.iter().for_each(Seat::begin);
+        // SAFETY: these are the entry_points of a kernel of this variant; `&mut self` is its only
+        // user.
+        unsafe { switch::launch::<K>(entry_points) };
+        self.entry_points.knocker.os_thread.store(0, Relaxed);
+        self.entry_points.host_state.0.get_mut().timer.stop();
     }
 
     /// The state, between runs.
@@ -226,9 +228,9 @@ impl<K: Variant> Kernel<K> {
 
 impl<K: Variant> Drop for Kernel<K> {
     fn drop(&mut self) {
-        let side = self.doors.side.0.get_mut();
-        side.nudge.lent().take_back();
-        if let Some(seat) = &side.seat {
+        let host_state = self.entry_points.host_state.0.get_mut();
+        host_state.nudge.lent().take_back();
+        if let Some(seat) = &host_state.seat {
             seat.bell().knocker.take_back();
             let state = self.state.get_mut();
             state.leave();
@@ -255,7 +257,7 @@ impl<K: Variant> Portable<K> {
     }
 
     /// As [`Kernel::run_on`].
-    pub fn run_on(&mut self, ground: &Ground) {
+    pub fn run_on(&mut self, ground: &SignalStack) {
         self.0.run_on(ground);
     }
 }
@@ -263,133 +265,158 @@ impl<K: Variant> Portable<K> {
 /// Gives a thread that was created a stack and a body.
 ///
 /// # Safety
-/// Nobody else touches the kernel's side, and the thread has not been started.
-pub(crate) unsafe fn furnish(doors: &Doors, id: ThreadId, body: Body) -> io::Result<()> {
+/// Nobody else touches the kernel's host_state, and the thread has not been started.
+pub(crate) unsafe fn furnish(
+    entry_points: &EntryPoints,
+    id: ThreadId,
+    body: Body,
+) -> io::Result<()> {
     // SAFETY: the caller's promise.
-    let side = unsafe { &mut *doors.side.0.get() };
-    let stack = side.new_stack()?;
+    let host_state = unsafe { &mut *entry_points.host_state.0.get() };
+    let stack = host_state.new_stack()?;
     // SAFETY: `id` is of this kernel, so it names one of its TCBs; the thread does not run.
-    let tcb = unsafe { &mut *doors.tcbs.add(id.slot().index()) };
+    let tcb = unsafe { &mut *entry_points.tcbs.add(id.slot().index()) };
     tcb.stack_pointer = stack.top();
     tcb.resume = switch::beginning();
     tcb.float_control = switch::float_control();
     let body = Box::into_raw(Box::new(body));
     // SAFETY: the UTCB of that thread, which is nobody else's before it runs.
     unsafe { (*(tcb.utcb as *mut crate::tcb::Utcb)).words[0] = body as u64 };
-    side.stacks[id.slot().index()] = Some(stack);
+    host_state.stacks[id.slot().index()] = Some(stack);
     Ok(())
 }
 
-/// The kernel behind the doors.
+/// The kernel behind the entry_points.
 ///
 /// # Safety
-/// They are those of a `Kernel<K>`, in kernel code: nobody else uses its state and its side while
-/// these references live.
-unsafe fn open<'a, K: Variant>(doors: *const Doors) -> (&'a Doors, &'a mut State<K>, &'a mut Side) {
-    // SAFETY: the caller's promise. The state follows the doors (`STATE_FOLLOWS`).
+/// They are those of a `Kernel<K>`, in kernel code: nobody else uses its state and its host_state
+/// while these references live.
+unsafe fn open<'a, K: Variant>(
+    entry_points: *const EntryPoints,
+) -> (&'a EntryPoints, &'a mut State<K>, &'a mut HostState) {
+    // SAFETY: the caller's promise. The state follows the entry_points (`STATE_FOLLOWS`).
     unsafe {
-        let state: *const UnsafeCell<State<K>> = doors.add(1).cast();
-        (&*doors, &mut *(*state).get(), &mut *(*doors).side.0.get())
+        let state: *const UnsafeCell<State<K>> = entry_points.add(1).cast();
+        (&*entry_points, &mut *(*state).get(), &mut *(*entry_points).host_state.0.get())
     }
 }
 
 /// The current thread has laid an IPC or a request into its UTCB. Says who runs next.
-pub(crate) extern "C" fn enter<K: Variant>(doors: *const Doors) -> *const Tcb {
+pub(crate) extern "C" fn enter<K: Variant>(entry_points: *const EntryPoints) -> *const Tcb {
     // SAFETY: called by the entry of this variant, on the kernel's stack.
-    let (doors, state, side) = unsafe { open::<K>(doors) };
-    let current = current(doors);
+    let (entry_points, state, host_state) = unsafe { open::<K>(entry_points) };
+    let current = current(entry_points);
     state.decision.current = current;
     if state.utcbs[current.index()].peer as u32 == raw::REQUEST {
-        perform(doors, state, side);
+        perform(entry_points, state, host_state);
     } else {
         state.ipc();
     }
-    settle(doors, state, side)
+    settle(entry_points, state, host_state)
 }
 
 #[inline(never)]
-fn perform<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) {
+fn perform<K: Variant>(
+    entry_points: &EntryPoints,
+    state: &mut State<K>,
+    host_state: &mut HostState,
+) {
     let current = state.decision.current;
     let wish = state.utcbs[current.index()].wish;
     if !matches!(wish, Wish::Nothing) {
-        // SAFETY: laid there by `Here`, by which alone a thread enters the kernel.
-        let granted = unsafe { registers::grant(doors, state, side, wish) };
+        // SAFETY: laid there by `CurrentThread`, by which alone a thread enters the kernel.
+        let granted = unsafe { registers::grant(entry_points, state, host_state, wish) };
         state.utcbs[current.index()].wish = granted;
         return;
     }
     let request = state.utcbs[current.index()].request;
     if request == Request::End {
-        side.take_stack(state.tcbs[current].id);
+        host_state.take_stack(state.tcbs[current].id);
     }
     state.request(request);
 }
 
 /// A signal has come. Says who runs next.
-pub(crate) extern "C" fn interrupted<K: Variant>(doors: *const Doors) -> *const Tcb {
+pub(crate) extern "C" fn interrupted<K: Variant>(entry_points: *const EntryPoints) -> *const Tcb {
     // SAFETY: called by the entries of this variant, on the kernel's stack.
-    let (doors, state, side) = unsafe { open::<K>(doors) };
-    state.decision.current = current(doors);
-    take_interrupts(doors, state, side);
-    settle(doors, state, side)
+    let (entry_points, state, host_state) = unsafe { open::<K>(entry_points) };
+    state.decision.current = current(entry_points);
+    take_interrupts(entry_points, state, host_state);
+    settle(entry_points, state, host_state)
 }
 
 /// The kernel begins. Says who runs next.
-pub(crate) extern "C" fn launched<K: Variant>(doors: *const Doors) -> *const Tcb {
+pub(crate) extern "C" fn launched<K: Variant>(entry_points: *const EntryPoints) -> *const Tcb {
     // SAFETY: called by `launch` of this variant, on the kernel's stack.
-    let (doors, state, side) = unsafe { open::<K>(doors) };
-    take_interrupts(doors, state, side);
-    settle(doors, state, side)
+    let (entry_points, state, host_state) = unsafe { open::<K>(entry_points) };
+    take_interrupts(entry_points, state, host_state);
+    settle(entry_points, state, host_state)
 }
 
 /// Ends what the current thread has begun. Most of the time there is nothing to it.
 #[inline(always)]
-fn settle<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) -> *const Tcb {
+fn settle<K: Variant>(
+    entry_points: &EntryPoints,
+    state: &mut State<K>,
+    host_state: &mut HostState,
+) -> *const Tcb {
     let looks = state.has_rings()
-        || K::PREEMPTION == Preemption::BetweenIpcs && doors.knocker.pending.load(Relaxed) != 0;
+        || K::PREEMPTION == Preemption::BetweenIpcs
+            && entry_points.knocker.pending.load(Relaxed) != 0;
     if let Some(tcb) = state.goes_on().filter(|_| !looks) {
-        side.timer.set(next_deadline_ns(state, side));
+        host_state.timer.set(next_deadline_ns(state, host_state));
         return tcb;
     }
-    settle_all(doors, state, side)
+    settle_all(entry_points, state, host_state)
 }
 
 /// IPCs that follow from what was done, interrupts, and waiting, if nobody can run.
 #[inline(never)]
-fn settle_all<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) -> *const Tcb {
+fn settle_all<K: Variant>(
+    entry_points: &EntryPoints,
+    state: &mut State<K>,
+    host_state: &mut HostState,
+) -> *const Tcb {
     loop {
-        if K::PREEMPTION == Preemption::BetweenIpcs && doors.knocker.pending.load(Relaxed) != 0 {
-            take_interrupts(doors, state, side);
+        if K::PREEMPTION == Preemption::BetweenIpcs
+            && entry_points.knocker.pending.load(Relaxed) != 0
+        {
+            take_interrupts(entry_points, state, host_state);
         }
-        if let Some(seat) = side.seat.as_ref().filter(|_| state.has_rings()) {
+        if let Some(seat) = host_state.seat.as_ref().filter(|_| state.has_rings()) {
             seat.cluster().ring(state.take_rings());
         }
         if state.continue_current() {
             continue;
         }
         if !state.is_idle() {
-            side.timer.set(next_deadline_ns(state, side));
+            host_state.timer.set(next_deadline_ns(state, host_state));
             return &raw const state.tcbs[state.decision.current];
         }
-        if !wait(state, side) {
+        if !wait(state, host_state) {
             return std::ptr::null();
         }
-        take_interrupts(doors, state, side);
+        take_interrupts(entry_points, state, host_state);
     }
 }
 
 /// When somebody is to be woken, or `UNSET`.
-pub(crate) fn next_deadline_ns<K: Variant>(state: &State<K>, side: &Side) -> u64 {
-    state.next_deadline_ns().unwrap_or(UNSET).min(side.interrupts.next_ns())
+pub(crate) fn next_deadline_ns<K: Variant>(state: &State<K>, host_state: &HostState) -> u64 {
+    state.next_deadline_ns().unwrap_or(UNSET).min(host_state.interrupts.next_ns())
 }
 
-fn take_interrupts<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut Side) {
+fn take_interrupts<K: Variant>(
+    entry_points: &EntryPoints,
+    state: &mut State<K>,
+    host_state: &mut HostState,
+) {
     // Cleared first: what comes from here on is found by the next look. Acquire: pairs with
     // `Knocker::knock`.
-    doors.knocker.pending.swap(0, Acquire);
+    entry_points.knocker.pending.swap(0, Acquire);
     let now_ns = now_ns();
-    let is_tick = side.timer.take_tick(now_ns);
+    let is_tick = host_state.timer.take_tick(now_ns);
     state.expire(now_ns);
-    let mut come = side.interrupts.take(now_ns) | side.outside.take();
+    let mut come = host_state.interrupts.take(now_ns) | host_state.outside.take();
     while come != 0 {
         state.interrupt(come.trailing_zeros() as u8);
         come &= come - 1;
@@ -404,13 +431,13 @@ fn take_interrupts<K: Variant>(doors: &Doors, state: &mut State<K>, side: &mut S
 ///
 /// # Safety
 /// Called at the beginning of a thread, with the body that `furnish` has laid there.
-pub(crate) unsafe extern "C" fn body(doors: *const Doors, body: *mut Body) -> ! {
+pub(crate) unsafe extern "C" fn body(entry_points: *const EntryPoints, body: *mut Body) -> ! {
     // SAFETY: `furnish` has made it from a box, for this thread alone.
     let body = unsafe { *Box::from_raw(body) };
     // SAFETY: this is the current thread of that kernel.
-    let mut here = unsafe { Here::new(doors) };
+    let mut here = unsafe { CurrentThread::new(entry_points) };
     // SAFETY: the same; this one is used after the other.
-    let mine = unsafe { Here::new(doors) };
+    let mine = unsafe { CurrentThread::new(entry_points) };
     if let Err(payload) = catch_unwind(AssertUnwindSafe(move || body(mine))) {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
@@ -425,17 +452,17 @@ pub(crate) unsafe extern "C" fn body(doors: *const Doors, body: *mut Body) -> ! 
 ///
 /// # Safety
 /// The thread goes on nowhere else.
-pub(crate) unsafe extern "C" fn overflowed(doors: *const Doors) -> ! {
+pub(crate) unsafe extern "C" fn overflowed(entry_points: *const EntryPoints) -> ! {
     // SAFETY: this is the current thread of that kernel.
-    let mut here = unsafe { Here::new(doors) };
+    let mut here = unsafe { CurrentThread::new(entry_points) };
     here.fail(Failure::StackOverflow);
     here.end()
 }
 
 /// The slot of the thread that runs.
 #[inline]
-pub(crate) fn current(doors: &Doors) -> Slot {
+pub(crate) fn current(entry_points: &EntryPoints) -> Slot {
     // SAFETY: one of the kernel's TCBs, from when it begins to run; this does not change while the
     // thread runs.
-    unsafe { (*doors.current_tcb.get()).id.slot() }
+    unsafe { (*entry_points.current_tcb.get()).id.slot() }
 }

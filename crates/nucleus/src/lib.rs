@@ -5,7 +5,7 @@
 //!   clocks. [`statistics`]: what it counts.
 //! - [`kernel`]: a state on an OS thread; [`here`]: as its threads see it. `switch`: the assembly;
 //!   `stack`, `signals`, `timer`, `interrupts`, `idle`: what it needs of the system; [`outside`]:
-//!   other OS threads; [`side`]: where that is kept.
+//!   other OS threads; [`host_state`]: where that is kept.
 //! - [`registers`]: where a thread goes on. [`cluster`]: kernels that reach each other.
 //! - [`tcb`], [`ready_queue`], [`send_queue`], [`heap`], [`list`], [`bitmap`]: what it is made of.
 //! - [`thread_id`], [`message`], [`request`], [`grant`]: the words that threads and kernel
@@ -16,9 +16,10 @@
 
 pub mod bitmap;
 pub mod cluster;
+pub mod current_thread;
 pub mod grant;
 pub mod heap;
-pub mod here;
+pub mod host_state;
 mod idle;
 mod interrupts;
 pub mod kernel;
@@ -29,7 +30,6 @@ pub mod ready_queue;
 pub mod registers;
 pub mod request;
 pub mod send_queue;
-pub mod side;
 mod signals;
 mod stack;
 pub mod state;
@@ -42,13 +42,13 @@ mod timer;
 pub mod variant;
 
 pub use cluster::{Cluster, Seat};
+pub use current_thread::{CurrentThread, Message};
 pub use grant::{Access, Grant, GrantError};
-pub use here::{Here, Message};
+pub use host_state::Failure;
 pub use kernel::{Kernel, Options, Portable, Summary};
 pub use message::{Cause, Ipc, IpcError, Phase, Tag, Timeout};
 pub use outside::Nudge;
 pub use registers::Registers;
-pub use side::Failure;
-pub use signals::Ground;
+pub use signals::SignalStack;
 pub use switch::bare;
 pub use thread_id::{Sender, Source, ThreadId};

@@ -11,10 +11,10 @@
 //! user means by a thread is its user word (`Request::ExchangeUserWord`).
 
 use crate::grant::{Access, GrantError, Part, RawGrant};
+use crate::host_state::HostState;
 use crate::list::Slot;
-use crate::side::Side;
 use crate::state::State;
-use crate::switch::{self, Doors};
+use crate::switch::{self, EntryPoints};
 use crate::thread_id::ThreadId;
 use crate::variant::Variant;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,7 +28,7 @@ pub struct Registers {
     pub instruction_pointer: usize,
 }
 
-/// What only `Here` asks of the kernel, since addresses are in it; then what came of it.
+/// What only `CurrentThread` asks of the kernel, since addresses are in it; then what came of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wish {
     Nothing,
@@ -56,11 +56,12 @@ pub(crate) enum Wish {
 /// Does what a thread wishes.
 ///
 /// # Safety
-/// `Here` has laid the wish into the current thread's UTCB, with what it says of its addresses.
+/// `CurrentThread` has laid the wish into the current thread's UTCB, with what it says of its
+/// addresses.
 pub(crate) unsafe fn grant<K: Variant>(
-    doors: &Doors,
+    entry_points: &EntryPoints,
     state: &mut State<K>,
-    side: &mut Side,
+    host_state: &mut HostState,
     wish: Wish,
 ) -> Wish {
     match wish {
@@ -72,16 +73,18 @@ pub(crate) unsafe fn grant<K: Variant>(
         Wish::Exchange { id, new } => Wish::Exchanged(
             ThreadId::from_raw(id)
                 .and_then(|id| state.stop(id))
-                .map(|slot| exchange(doors, state, slot, new)),
+                .map(|slot| exchange(entry_points, state, slot, new)),
         ),
-        Wish::Restart { id, body } => Wish::Exchanged(restart(doors, state, side, id, body)),
+        Wish::Restart { id, body } => {
+            Wish::Exchanged(restart(entry_points, state, host_state, id, body))
+        }
         other => other,
     }
 }
 
 /// A thread that has been stopped goes on there when it runs.
 fn exchange<K: Variant>(
-    doors: &Doors,
+    entry_points: &EntryPoints,
     state: &mut State<K>,
     slot: Slot,
     new: Registers,
@@ -91,7 +94,7 @@ fn exchange<K: Variant>(
     (tcb.stack_pointer, tcb.resume) = (new.stack_pointer, new.instruction_pointer);
     // What it goes on with has not said so.
     if std::mem::take(&mut tcb.preemptible) {
-        doors.knocker.n_preemptible.fetch_sub(1, Relaxed);
+        entry_points.knocker.n_preemptible.fetch_sub(1, Relaxed);
     }
     let utcb = &mut state.utcbs[slot.index()];
     (utcb.grant, utcb.wish) = (RawGrant::default(), Wish::Nothing);
@@ -99,17 +102,17 @@ fn exchange<K: Variant>(
 }
 
 fn restart<K: Variant>(
-    doors: &Doors,
+    entry_points: &EntryPoints,
     state: &mut State<K>,
-    side: &mut Side,
+    host_state: &mut HostState,
     id: u32,
     body: u64,
 ) -> Option<Registers> {
     let slot = state.stop(ThreadId::from_raw(id)?)?;
-    let stack_pointer = side.change_stack(slot)?;
+    let stack_pointer = host_state.change_stack(slot)?;
     let new = Registers { stack_pointer, instruction_pointer: switch::beginning() };
     state.utcbs[slot.index()].words[0] = body;
-    Some(exchange(doors, state, slot, new))
+    Some(exchange(entry_points, state, slot, new))
 }
 
 /// Copies from or to what another thread has granted to the current one.
@@ -125,9 +128,10 @@ unsafe fn copy<K: Variant>(
     let owner = ThreadId::from_raw(owner).ok_or(GrantError::NotGranted)?;
     let place = state.open_grant(state.decision.current, owner, part)?;
     let (local, place, bytes) = (local as *mut u8, place as *mut u8, part.bytes as usize);
-    // SAFETY: the caller's promise for one side. The other one is within a slice that its owner has
-    // borrowed for the time of its wait, shared if it is to be read and alone if it is to be
-    // written; the wait does not end before `close_grant`. The two are different threads' borrows.
+    // SAFETY: the caller's promise for one host_state. The other one is within a slice that its
+    // owner has borrowed for the time of its wait, shared if it is to be read and alone if it is to
+    // be written; the wait does not end before `close_grant`. The two are different threads'
+    // borrows.
     unsafe {
         match part.access {
             Access::Read => std::ptr::copy_nonoverlapping(place, local, bytes),

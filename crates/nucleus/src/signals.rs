@@ -9,7 +9,7 @@
 //! preemptible: then its code has promised that other threads may run.
 
 use crate::kernel::current;
-use crate::switch::{self, Doors};
+use crate::switch::{self, EntryPoints};
 use crate::timer::SIGNAL;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 thread_local! {
     /// The kernel that runs on this OS thread.
-    static DOORS: Cell<*const Doors> = const { Cell::new(ptr::null()) };
+    static DOORS: Cell<*const EntryPoints> = const { Cell::new(ptr::null()) };
 }
 
 /// Who handled SIGSEGV before.
@@ -57,15 +57,15 @@ fn set(signal: c_int, handler: usize, flags: c_int) -> libc::sigaction {
 
 /// Room for the handlers of the calling OS thread, which may run kernels as long as this lives.
 #[derive(Debug)]
-pub struct Ground {
+pub struct SignalStack {
     stack: Box<[u8]>,
     stack_before: libc::stack_t,
     os_thread: i32,
 }
 
-impl Ground {
+impl SignalStack {
     /// For the calling OS thread.
-    pub fn lay() -> Ground {
+    pub fn lay() -> SignalStack {
         install();
         let mut stack = vec![0; SIGNAL_STACK_BYTES].into_boxed_slice();
         let new = libc::stack_t {
@@ -80,7 +80,7 @@ impl Ground {
             before.assume_init()
         };
         let os_thread = rustix::thread::gettid().as_raw_nonzero().get();
-        Ground { stack, stack_before, os_thread }
+        SignalStack { stack, stack_before, os_thread }
     }
 
     pub(crate) fn os_thread(&self) -> i32 {
@@ -88,14 +88,14 @@ impl Ground {
     }
 
     /// The same, until the OS thread ends: who had one before may have unmapped it by then.
-    pub fn lay_for_good() -> Ground {
-        let mut ground = Ground::lay();
+    pub fn lay_for_good() -> SignalStack {
+        let mut ground = SignalStack::lay();
         ground.stack_before.ss_flags = libc::SS_DISABLE;
         ground
     }
 }
 
-impl Drop for Ground {
+impl Drop for SignalStack {
     fn drop(&mut self) {
         // SAFETY: what was there before, or none.
         unsafe { libc::sigaltstack(&self.stack_before, ptr::null_mut()) };
@@ -105,12 +105,12 @@ impl Drop for Ground {
 
 /// A kernel runs on this OS thread, as long as this lives.
 pub(crate) struct Kernel {
-    doors_before: *const Doors,
+    doors_before: *const EntryPoints,
 }
 
 impl Kernel {
-    pub(crate) fn enter(doors: *const Doors, _ground: &Ground) -> Kernel {
-        Kernel { doors_before: DOORS.replace(doors) }
+    pub(crate) fn enter(entry_points: *const EntryPoints, _ground: &SignalStack) -> Kernel {
+        Kernel { doors_before: DOORS.replace(entry_points) }
     }
 }
 
@@ -121,14 +121,15 @@ impl Drop for Kernel {
 }
 
 extern "C" fn on_timer(_signal: c_int, _info: *mut libc::siginfo_t, _context: *mut c_void) {
-    // SAFETY: the doors of a kernel that runs (`Kernel`), or null.
-    let Some(doors) = (unsafe { DOORS.get().as_ref() }) else { return };
-    doors.knocker.pending.store(1, Relaxed);
-    if doors.in_kernel.load(Relaxed) != 0 || std::thread::panicking() {
+    // SAFETY: the entry_points of a kernel that runs (`Kernel`), or null.
+    let Some(entry_points) = (unsafe { DOORS.get().as_ref() }) else { return };
+    entry_points.knocker.pending.store(1, Relaxed);
+    if entry_points.in_kernel.load(Relaxed) != 0 || std::thread::panicking() {
         return;
     }
-    let tcb = doors.current_tcb.get();
-    // SAFETY: the TCB of the current thread, which is outside of the kernel. `Here` writes it.
+    let tcb = entry_points.current_tcb.get();
+    // SAFETY: the TCB of the current thread, which is outside of the kernel. `CurrentThread` writes
+    // it.
     if !unsafe { (&raw const (*tcb).preemptible).read_volatile() } {
         return;
     }
@@ -138,7 +139,7 @@ extern "C" fn on_timer(_signal: c_int, _info: *mut libc::siginfo_t, _context: *m
         let errno = *libc::__errno_location();
         // The system gives a handler control words of its own, and the thread's back after it.
         let float_control = (*tcb).float_control;
-        switch::preempt(doors);
+        switch::preempt(entry_points);
         (*tcb).float_control = float_control;
         *libc::__errno_location() = errno;
     }
@@ -152,7 +153,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
         let is_frame = (*info).si_code == SI_KERNEL;
         let address = if is_frame { switch::interrupted_at(context) } else { address };
         let room = if is_frame { FRAME_BYTES } else { 0 };
-        DOORS.get().as_ref().and_then(|doors| stack_top(doors, address, room))
+        DOORS.get().as_ref().and_then(|entry_points| stack_top(entry_points, address, room))
     };
     match overflow {
         // SAFETY: the context of this handler, and the top of the stack of the thread.
@@ -170,15 +171,15 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
 /// The top of the current thread's stack, if this address says that it has overflowed.
 ///
 /// # Safety
-/// `doors` are those of the kernel that runs here.
-unsafe fn stack_top(doors: &Doors, address: usize, room: usize) -> Option<usize> {
-    if doors.in_kernel.load(Relaxed) != 0 {
+/// `entry_points` are those of the kernel that runs here.
+unsafe fn stack_top(entry_points: &EntryPoints, address: usize, room: usize) -> Option<usize> {
+    if entry_points.in_kernel.load(Relaxed) != 0 {
         return None;
     }
-    // SAFETY: read only, and the thread that may have been at the side has been interrupted for
-    // good if this is an overflow.
-    let side = unsafe { &*doors.side.0.get() };
-    let stack = side.stack_of(current(doors))?;
+    // SAFETY: read only, and the thread that may have been at the host_state has been interrupted
+    // for good if this is an overflow.
+    let host_state = unsafe { &*entry_points.host_state.0.get() };
+    let stack = host_state.stack_of(current(entry_points))?;
     let guard = stack.guard();
     (guard.start..guard.end + room).contains(&address).then(|| stack.top())
 }

@@ -4,8 +4,8 @@ use baton_nucleus::each_kernel;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::{StrictPlus, Variant};
 use baton_nucleus::{
-    Cause, Cluster, Failure, Here, IpcError, Kernel, Message, Options, Phase, Seat, Sender, Source,
-    Tag, ThreadId, Timeout,
+    Cause, Cluster, CurrentThread, Failure, IpcError, Kernel, Message, Options, Phase, Seat,
+    Sender, Source, Tag, ThreadId, Timeout,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -42,7 +42,7 @@ fn names() -> (SyncSender<ThreadId>, Receiver<ThreadId>) {
 }
 
 /// Answers with each word plus one, until it is sent nothing.
-fn serve(mut here: Here) {
+fn serve(mut here: CurrentThread) {
     let (mut sender, mut message) = here.receive(Source::Any, Timeout::Never).unwrap();
     while message.tag.length() > 0 {
         let Sender::Thread(client) = sender else { panic!("{sender:?}") };
@@ -54,7 +54,7 @@ fn serve(mut here: Here) {
     }
 }
 
-fn call(here: &mut Here, server: ThreadId, n_calls: u64) {
+fn call(here: &mut CurrentThread, server: ThreadId, n_calls: u64) {
     let own = u64::from(here.id().raw());
     for call in 0..n_calls {
         let mut message = Message::of([own, call, 2, 3, 4, 5, 6, 7]);
@@ -140,8 +140,8 @@ fn waits_end_in_time_whatever_the_other_kernel_does() {
         });
         let waiting = start::<K>(there, move |kernel| {
             let other = told.recv().unwrap();
-            let body = move |mut here: Here| {
-                let soon = |here: &Here| Timeout::At(here.now_ns() + 200_000);
+            let body = move |mut here: CurrentThread| {
+                let soon = |here: &CurrentThread| Timeout::At(here.now_ns() + 200_000);
                 let message = Message::of([1]);
                 let timeout = soon(&here);
                 let sent = here.send(other, timeout, &message);
@@ -187,7 +187,7 @@ fn partners_of_a_thread_that_fails_are_told_in_all_kernels() {
         let (tell, told) = names();
         let failing = std::thread::spawn(move || {
             let mut kernel = kernel::<K>(here);
-            let body = move |mut here: Here| {
+            let body = move |mut here: CurrentThread| {
                 for _ in 0..2 {
                     here.receive(Source::Any, Timeout::Never).unwrap();
                 }
@@ -200,7 +200,7 @@ fn partners_of_a_thread_that_fails_are_told_in_all_kernels() {
         let clients = start::<K>(there, move |kernel| {
             let server = told.recv().unwrap();
             for priority in 1..5 {
-                let body = move |mut here: Here| {
+                let body = move |mut here: CurrentThread| {
                     let (_, cause) = cause(here.call(server, &mut Message::of([1])));
                     assert!(is_end(cause), "{cause}");
                 };
@@ -233,7 +233,7 @@ fn partners_in_a_kernel_that_goes_are_told() {
     let (tell, told) = names();
     let client = start::<StrictPlus>(there, move |kernel| {
         let server = told.recv().unwrap();
-        let body = move |mut here: Here| {
+        let body = move |mut here: CurrentThread| {
             let (_, cause) = cause(here.call(server, &mut Message::of([1])));
             assert!(is_end(cause), "{cause}");
         };
@@ -252,7 +252,7 @@ fn notices_reach_threads_of_other_kernels() {
         let (tell, told) = names();
         const ALL: u64 = 1 << 63 | 1 << 32 | 1 << 31 | 1;
         let target = start::<K>(here, move |kernel| {
-            let body = |mut here: Here| {
+            let body = |mut here: CurrentThread| {
                 here.request(Request::AcceptNotices(ALL));
                 let mut seen = 0;
                 while seen != ALL {
@@ -265,7 +265,7 @@ fn notices_reach_threads_of_other_kernels() {
         });
         let notifier = start::<K>(there, move |kernel| {
             let target = told.recv().unwrap();
-            let body = move |mut here: Here| {
+            let body = move |mut here: CurrentThread| {
                 for bits in [1, 1 << 63 | 1 << 31, 1 << 32] {
                     assert_eq!(here.request(Request::Notify(target, bits)), Request::Done);
                 }
@@ -290,14 +290,14 @@ fn a_call_from_another_kernel_interrupts_a_lower_thread() {
     let busy = start::<StrictPlus>(here, move |kernel| {
         let stop = Rc::new(Cell::new(false));
         let stopped = Rc::clone(&stop);
-        let server = move |mut here: Here| {
+        let server = move |mut here: CurrentThread| {
             let (sender, message) = here.receive(Source::Any, Timeout::Never).unwrap();
             let Sender::Thread(client) = sender else { panic!("{sender:?}") };
             stop.set(true);
             here.send(client, Timeout::Zero, &message).unwrap();
         };
         let server = kernel.spawn(9, server).unwrap();
-        let body = move |mut here: Here| {
+        let body = move |mut here: CurrentThread| {
             tell.send(server).unwrap();
             // SAFETY: it reads a cell, and nothing else.
             unsafe { here.preemptible(|_| while !stopped.as_ptr().read_volatile() {}) }

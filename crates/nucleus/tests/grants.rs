@@ -4,8 +4,8 @@ use baton_nucleus::each_kernel;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::{StrictPlus, Variant};
 use baton_nucleus::{
-    Cause, Cluster, Grant, GrantError, Here, Ipc, Kernel, Message, Options, Sender, Source,
-    ThreadId, Timeout,
+    Cause, Cluster, CurrentThread, Grant, GrantError, Ipc, Kernel, Message, Options, Sender,
+    Source, ThreadId, Timeout,
 };
 use std::sync::mpsc::sync_channel;
 
@@ -23,7 +23,7 @@ fn byte(index: usize) -> u8 {
 }
 
 /// Doubles what it may read, or fills what it may write, until it is sent nothing.
-fn serve(mut here: Here) {
+fn serve(mut here: CurrentThread) {
     let mut bytes = vec![0; BYTES];
     let (mut sender, mut message) = here.receive(Source::Any, Timeout::Never).unwrap();
     while message.tag.length() > 0 {
@@ -63,7 +63,7 @@ fn serve(mut here: Here) {
 
 type Copied = Result<(), GrantError>;
 
-fn refuses(here: &mut Here, client: ThreadId, read: Copied, write: Copied) {
+fn refuses(here: &mut CurrentThread, client: ThreadId, read: Copied, write: Copied) {
     let mut bytes = vec![1; BYTES + 1];
     assert_eq!(here.copy_from(client, 0, &mut bytes), read);
     assert!(bytes.iter().all(|byte| *byte == 1), "nothing was copied");
@@ -71,7 +71,7 @@ fn refuses(here: &mut Here, client: ThreadId, read: Copied, write: Copied) {
     assert_eq!(here.copy_to(client, usize::MAX, &bytes), write);
 }
 
-fn call(mut here: Here, server: ThreadId) {
+fn call(mut here: CurrentThread, server: ThreadId) {
     let mut bytes: Vec<u8> = (0..BYTES).map(byte).collect();
     here.call_granting(server, &Grant::read(&bytes), &mut Message::of([READ])).unwrap();
     bytes.fill(0);
@@ -118,7 +118,7 @@ fn a_server_reaches_what_a_caller_of_another_kernel_grants() {
 fn a_grant_ends_when_its_call_is_aborted() {
     fn in_kernel<K: Variant>() {
         let mut kernel = Kernel::<K>::new(options()).unwrap();
-        let server = |mut here: Here| {
+        let server = |mut here: CurrentThread| {
             let (sender, _) = here.receive(Source::Any, Timeout::Never).unwrap();
             let Sender::Thread(client) = sender else { panic!("{sender:?}") };
             let mut word = [0; 2];
@@ -127,7 +127,7 @@ fn a_grant_ends_when_its_call_is_aborted() {
             assert_eq!(here.copy_from(client, 0, &mut word), Err(GrantError::NotGranted));
         };
         let server = kernel.spawn(5, server).unwrap();
-        let client = move |mut here: Here| {
+        let client = move |mut here: CurrentThread| {
             let error = here.call_granting(server, &Grant::read(&[1, 2]), &mut Message::of([1]));
             assert_eq!(error.unwrap_err().cause, Cause::Aborted);
         };
@@ -147,7 +147,7 @@ fn memory_is_its_owners_again_when_its_wait_is_over() {
     let theirs = seats.remove(1);
     let other = std::thread::spawn(move || {
         let mut kernel = Kernel::<StrictPlus>::join(theirs, options()).unwrap();
-        let server = |mut here: Here| {
+        let server = |mut here: CurrentThread| {
             let ones = [1; 4096];
             loop {
                 let (sender, message) = here.receive(Source::Any, Timeout::Never).unwrap();
@@ -163,7 +163,7 @@ fn memory_is_its_owners_again_when_its_wait_is_over() {
     });
     let mut kernel = Kernel::<StrictPlus>::join(seats.remove(0), options()).unwrap();
     let server = told.recv().unwrap();
-    let client = move |mut here: Here| {
+    let client = move |mut here: CurrentThread| {
         let mut bytes = [0; 4096];
         for round in 0..ROUNDS {
             let until = Timeout::At(here.now_ns() + 20_000 + round * 7 % 5000);

@@ -5,7 +5,7 @@
 
 use baton_nucleus::each_kernel;
 use baton_nucleus::variant::Variant;
-use baton_nucleus::{Here, Kernel, Message, Options, Sender, Source, Tag, Timeout};
+use baton_nucleus::{CurrentThread, Kernel, Message, Options, Sender, Source, Tag, Timeout};
 use std::process::{Command, ExitCode};
 
 /// Kernels, and the instructions that an IPC may take there.
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     if is_over { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn serve(mut here: Here) {
+fn serve(mut here: CurrentThread) {
     let (mut sender, mut message) = here.receive(Source::Any, Timeout::Never).unwrap();
     while let Sender::Thread(client) = sender
         && message.tag.label() != STOP
@@ -56,7 +56,7 @@ fn ping_pong<K: Variant>(n_calls: u64) {
     let mut kernel =
         Kernel::<K>::new(Options { n_threads: 2, tick: None, ..Options::default() }).unwrap();
     let server = kernel.spawn(9, serve).unwrap();
-    let client = move |mut here: Here| {
+    let client = move |mut here: CurrentThread| {
         let mut message = Message::of([0; 8]);
         for call in 0..n_calls {
             message.words[0] = call;

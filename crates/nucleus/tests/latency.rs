@@ -5,7 +5,7 @@ use baton_nucleus::state::State;
 use baton_nucleus::statistics::Event;
 use baton_nucleus::variant::{Counted, Preemption, StrictEager, StrictPlus, Variant};
 use baton_nucleus::variant::{DirectLazy, Fastpath, StrictLazy};
-use baton_nucleus::{Here, Ipc, Kernel, Message, Options, Source, Tag, ThreadId, Timeout};
+use baton_nucleus::{CurrentThread, Ipc, Kernel, Message, Options, Source, Tag, ThreadId, Timeout};
 use baton_nucleus::{Sender, each_kernel};
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 const N_LINKS: usize = 20;
 
 /// Sends to the one before, and receives from whoever is behind.
-fn link(before: ThreadId) -> impl FnOnce(Here) {
+fn link(before: ThreadId) -> impl FnOnce(CurrentThread) {
     move |mut here| {
         let ipc = Ipc {
             send: Some((before, Timeout::Never)),

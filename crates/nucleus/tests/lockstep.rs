@@ -12,7 +12,7 @@ mod model;
 use baton_nucleus::each_kernel;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::Variant;
-use baton_nucleus::{Here, Ipc, Kernel, Message, Options, Tag, ThreadId, Timeout};
+use baton_nucleus::{CurrentThread, Ipc, Kernel, Message, Options, Tag, ThreadId, Timeout};
 use model::history::{self, N_THREADS, Random};
 use model::{Model, Outcome, Step};
 use std::cell::RefCell;
@@ -137,7 +137,7 @@ fn without_deadlines(step: Step) -> Step {
     }
 }
 
-fn exchange(here: &mut Here, ipc: Ipc, tag: Tag, words: &[u64]) -> Seen {
+fn exchange(here: &mut CurrentThread, ipc: Ipc, tag: Tag, words: &[u64]) -> Seen {
     let (first, more) = words.split_at(words.len().min(8));
     let mut message = Message { tag, ..Message::default() };
     message.words[..first.len()].copy_from_slice(first);
@@ -149,7 +149,7 @@ fn exchange(here: &mut Here, ipc: Ipc, tag: Tag, words: &[u64]) -> Seen {
     Seen::Ipc(outcome, message.tag, words)
 }
 
-fn play(mut here: Here, oracle: &RefCell<Oracle>) {
+fn play(mut here: CurrentThread, oracle: &RefCell<Oracle>) {
     let id = here.id();
     let mut seen = Seen::Nothing;
     loop {
@@ -165,7 +165,7 @@ fn play(mut here: Here, oracle: &RefCell<Oracle>) {
 }
 
 /// One history after the other, from below all that take part in them.
-fn direct<K: Variant>(mut here: Here, n_histories: u64) {
+fn direct<K: Variant>(mut here: CurrentThread, n_histories: u64) {
     for seed in 0..n_histories {
         let mut random = Random::new(seed);
         let n_threads = 2 + random.below(N_THREADS - 1);

@@ -2,7 +2,7 @@
 
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::{DirectLazy, StrictPlus, Variant};
-use baton_nucleus::{Ground, Kernel, Options, Portable, Source, Timeout};
+use baton_nucleus::{Kernel, Options, Portable, SignalStack, Source, Timeout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
@@ -81,10 +81,10 @@ fn os_threads_run_a_kernel_in_turn() {
     // SAFETY: the thread has a `Sender`, and no ticks and times.
     let mut kernel = unsafe { Portable::new(kernel) };
     // It attaches itself: nobody has taken the first interrupt.
-    kernel.run_on(&Ground::lay());
+    kernel.run_on(&SignalStack::lay());
     for turn in 0..6 {
         let run = move || {
-            kernel.run_on(&Ground::lay_for_good());
+            kernel.run_on(&SignalStack::lay_for_good());
             kernel
         };
         let runner = thread::spawn(run);

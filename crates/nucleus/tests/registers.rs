@@ -3,7 +3,7 @@
 use baton_nucleus::each_kernel;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::{StrictPlus, Variant};
-use baton_nucleus::{Cause, Here, Kernel, Message, Options, Phase, Source, Timeout};
+use baton_nucleus::{Cause, CurrentThread, Kernel, Message, Options, Phase, Source, Timeout};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn a_thread_that_is_restarted_leaves_its_ipc() {
         let mut kernel = kernel::<K>();
         let told = Rc::new(RefCell::new(Vec::new()));
         let is_dropped = Rc::new(Cell::new(false));
-        let deaf = |mut here: Here| {
+        let deaf = |mut here: CurrentThread| {
             // Nobody handles it.
             let _ = here.receive(Source::Interrupt(0), Timeout::Never);
         };
@@ -45,7 +45,7 @@ fn a_thread_that_is_restarted_leaves_its_ipc() {
         kernel
             .spawn(5, move |mut here| {
                 let theirs = Rc::clone(&told_last);
-                let again = move |mut here: Here| {
+                let again = move |mut here: CurrentThread| {
                     theirs.borrow_mut().push("restarted");
                     here.request(Request::Yield);
                     assert_eq!(here.request(Request::Notify(deaf, 1)), Request::Done);
@@ -102,7 +102,7 @@ fn a_thread_that_was_interrupted_is_restarted() {
     let is_over = Rc::new(Cell::new(false));
     let looping = |is_over: &Rc<Cell<bool>>| {
         let is_over = Rc::clone(is_over);
-        move |mut here: Here| {
+        move |mut here: CurrentThread| {
             // SAFETY: it reads a cell, and nothing else.
             unsafe { here.preemptible(|_| while !is_over.as_ptr().read_volatile() {}) }
         }

@@ -3,7 +3,9 @@
 use baton_nucleus::each_kernel;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::{DirectLazy, StrictPlus, Variant};
-use baton_nucleus::{Cause, Failure, Here, Kernel, Message, Options, Sender, Source, Tag, Timeout};
+use baton_nucleus::{
+    Cause, CurrentThread, Failure, Kernel, Message, Options, Sender, Source, Tag, Timeout,
+};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +15,7 @@ fn kernel<K: Variant>(tick: Option<Duration>) -> Box<Kernel<K>> {
 }
 
 /// Answers with each word plus one, until it is sent nothing.
-fn serve(mut here: Here) {
+fn serve(mut here: CurrentThread) {
     let (mut sender, mut message) = here.receive(Source::Any, Timeout::Never).unwrap();
     while message.tag.length() > 0 {
         let Sender::Thread(client) = sender else { panic!("{sender:?}") };
@@ -105,7 +107,7 @@ fn a_thread_that_fails_ends_alone_and_its_partners_are_told() {
 
 /// Two threads that let the tick take the processor, until each has seen the other run several
 /// times.
-fn take_turns(here: &mut Here, turns: &[Cell<u64>; 2], number: usize) {
+fn take_turns(here: &mut CurrentThread, turns: &[Cell<u64>; 2], number: usize) {
     // SAFETY: it adds to cells that are there, and nothing else.
     unsafe {
         here.preemptible(|_| {

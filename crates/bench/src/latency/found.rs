@@ -31,7 +31,7 @@ pub struct Calls {
 
 /// Distributions, and why others are missing.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Measured {
     /// The priority of all threads that were measured; `None` for ordinary ones.
     pub priority: Option<Priority>,
     /// Wake-ups.
@@ -42,7 +42,7 @@ pub struct Found {
     pub missing: BTreeMap<&'static str, String>,
 }
 
-impl Found {
+impl Measured {
     /// Adds a round of wake-ups.
     pub fn add(
         &mut self,

@@ -25,7 +25,7 @@ use crate::pair::PairError;
 use crate::stage::Setting;
 use baton_rt::schedule::{Prioritized, parse_cpus};
 use baton_rt::{Paths, Priority, idle, memory};
-use found::Found;
+use found::Measured;
 use std::process::ExitCode;
 use stress::Stress;
 use timer::Period;
@@ -143,7 +143,7 @@ fn run(args: &LatencyArgs) -> Result<Finding, BenchError> {
     // Only to see whether it may be had.
     let priority = asked.filter(|&priority| or_without(NAME, Prioritized::new(priority)).is_some());
     let period = Period { interval_us: args.interval, n_loops: args.n_loops(), priority };
-    let mut found = Found { priority, ..Found::default() };
+    let mut found = Measured { priority, ..Measured::default() };
     wake_ups(args, &period, &places, &mut found);
     if !args.no_calls {
         calls(args, &period, &setting, &mut found)?;
@@ -155,7 +155,7 @@ fn run(args: &LatencyArgs) -> Result<Finding, BenchError> {
     Ok(Finding { report, tables, page })
 }
 
-fn wake_ups(args: &LatencyArgs, period: &Period, places: &[Option<usize>], found: &mut Found) {
+fn wake_ups(args: &LatencyArgs, period: &Period, places: &[Option<usize>], found: &mut Measured) {
     let systems: &[_] =
         if args.beside_cyclictest { &[timer::NAME, cyclictest::NAME] } else { &[timer::NAME] };
     let progress = progress(args.rounds as usize * args.loads().len() * systems.len());
@@ -180,7 +180,7 @@ fn calls(
     args: &LatencyArgs,
     period: &Period,
     setting: &Setting,
-    found: &mut Found,
+    found: &mut Measured,
 ) -> Result<(), BenchError> {
     let stage = crate::stage::Stage::set()?;
     let placements: Vec<_> =

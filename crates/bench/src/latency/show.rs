@@ -3,7 +3,7 @@
 use crate::distribution::Distribution;
 use crate::html;
 use crate::latency::call::LEGS;
-use crate::latency::found::{Calls, Found, Waking};
+use crate::latency::found::{Calls, Measured, Waking};
 use crate::latency::{cyclictest, timer};
 use crate::processors::Placement;
 use crate::report::{Bar, Detail, Figures, Outcome, Quoted, Ratio, Report, Row};
@@ -27,7 +27,7 @@ const THESIS: [(&str, usize, [u64; 3]); 5] = [
 ];
 
 /// A row for each distribution, then what is quoted, then what is missing.
-pub fn rows(found: &Found) -> Vec<Row> {
+pub fn rows(found: &Measured) -> Vec<Row> {
     let mut rows: Vec<Row> = found
         .wakings
         .iter()
@@ -75,7 +75,7 @@ fn detail(
     Detail::Latency { priority, load, cpu, quartiles_ns: quartiles }
 }
 
-fn waking_row(found: &Found, waking: &Waking, times: &Distribution) -> Option<Row> {
+fn waking_row(found: &Measured, waking: &Waking, times: &Distribution) -> Option<Row> {
     Some(Row {
         system: waking.system,
         case: WAKE_UP,
@@ -86,7 +86,12 @@ fn waking_row(found: &Found, waking: &Waking, times: &Distribution) -> Option<Ro
     })
 }
 
-fn call_row(found: &Found, calls: &Calls, leg: &'static str, times: &Distribution) -> Option<Row> {
+fn call_row(
+    found: &Measured,
+    calls: &Calls,
+    leg: &'static str,
+    times: &Distribution,
+) -> Option<Row> {
     Some(Row {
         system: TYPED,
         case: leg,
@@ -169,7 +174,7 @@ fn line(row: &Row) -> Option<String> {
 }
 
 /// Charts and tables.
-pub fn page(report: &Report, found: &Found, tables: &str) -> String {
+pub fn page(report: &Report, found: &Measured, tables: &str) -> String {
     let mut charts = String::new();
     let mut cases: Vec<(usize, Option<usize>)> =
         found.wakings.keys().map(|waking| (waking.load, waking.place)).collect();
@@ -195,7 +200,7 @@ pub fn page(report: &Report, found: &Found, tables: &str) -> String {
 }
 
 /// Whether cyclictest says the same, and what the load does.
-pub fn ratios(found: &Found) -> Vec<Ratio> {
+pub fn ratios(found: &Measured) -> Vec<Ratio> {
     let mut ratios = Vec::new();
     let mut loads: Vec<usize> = found.wakings.keys().map(|waking| waking.load).collect();
     loads.dedup();
@@ -230,7 +235,7 @@ pub fn ratios(found: &Found) -> Vec<Ratio> {
 
 /// At the first place.
 fn first<'a>(
-    found: &'a Found,
+    found: &'a Measured,
     system: &'static str,
     load: usize,
 ) -> Result<&'a Distribution, String> {
@@ -259,8 +264,8 @@ fn of_tails(name: &str, over: Times<'_>, under: Times<'_>) -> Ratio {
 mod tests {
     use super::*;
 
-    fn found() -> Found {
-        let mut found = Found { priority: Some(Priority::Fifo(80)), ..Found::default() };
+    fn found() -> Measured {
+        let mut found = Measured { priority: Some(Priority::Fifo(80)), ..Measured::default() };
         let places = [None];
         for (system, load, delay_ns) in
             [(timer::NAME, 0, 1_000), (timer::NAME, 4, 3_000), (cyclictest::NAME, 0, 2_000)]

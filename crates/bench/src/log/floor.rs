@@ -1,7 +1,7 @@
 //! What no log can go below: the length of a message, a stamp, and a copy into a ring that nobody
 //! else sees.
 
-use crate::log::voice::Pen;
+use crate::log::log_writer::RecordFn;
 use baton_log::Settings;
 use baton_log::moment::Source;
 
@@ -20,7 +20,7 @@ impl Floor {
     }
 }
 
-impl Pen for Floor {
+impl RecordFn for Floor {
     /// A stamp and a text.
     #[inline(always)]
     fn write(&mut self, text: &'static [u8]) {

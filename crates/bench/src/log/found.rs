@@ -82,7 +82,7 @@ impl Rounds {
 
 /// What was measured, and why the rest was not.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Measured {
     /// Systems.
     pub rounds: BTreeMap<(Crowd, System), Rounds>,
     /// Those that are not there, or have failed.
@@ -99,10 +99,10 @@ fn row(system: &'static str, case: &'static str, detail: Option<Detail>, outcome
     Row { system, case, payload_bytes: None, placement: None, detail, outcome }
 }
 
-impl Found {
+impl Measured {
     /// All rows.
     pub fn rows(&self) -> Vec<Row> {
-        let mut rows: Vec<Row> = self.rounds.iter().filter_map(Found::row).collect();
+        let mut rows: Vec<Row> = self.rounds.iter().filter_map(Measured::row).collect();
         rows.extend(self.missing.iter().map(|(system, why)| {
             row(system.name(), "all", None, Outcome::Missing { why: why.clone() })
         }));
@@ -233,8 +233,8 @@ fn median(values: &[f64]) -> Result<f64, String> {
 mod tests {
     use super::*;
 
-    fn found(times_ns: &[(Crowd, System, u64)]) -> Found {
-        let mut found = Found::default();
+    fn found(times_ns: &[(Crowd, System, u64)]) -> Measured {
+        let mut found = Measured::default();
         for &(crowd, system, time_ns) in times_ns {
             let rounds = found.rounds.entry((crowd, system)).or_default();
             for more_ns in [0, 2, 1] {
@@ -244,7 +244,7 @@ mod tests {
         found
     }
 
-    fn find(found: &Found, name: &str) -> Ratio {
+    fn find(found: &Measured, name: &str) -> Ratio {
         found.ratios().into_iter().find(|ratio| ratio.name == name).unwrap()
     }
 
@@ -279,7 +279,7 @@ mod tests {
     fn one_fault_is_too_much() {
         for (faults, holds) in [(0, true), (1, false)] {
             let tally = Tally { uncounted: faults, ..Tally::default() };
-            let found = Found { storm: Some(Ok(tally)), ..Found::default() };
+            let found = Measured { storm: Some(Ok(tally)), ..Measured::default() };
             assert_eq!(find(&found, "torn_or_uncounted").holds, Some(holds));
         }
     }

@@ -4,7 +4,8 @@
 //! messages in turn, as fast as one writer can, and as one writer on each processor can. Beside
 //! ours the paper's own scheme, the least that any log could cost, and what others use.
 //!
-//! - [`messages`]; [`voice`]: who writes them, and is measured; [`system`]: how each is set up.
+//! - [`messages`]; [`log_writer`]: who writes them, and is measured; [`system`]: how each is set
+//!   up.
 //! - [`floor`], [`paper`], [`descriptors`]: what ours is compared with. Others are programs of
 //!   their own, in bench/peers/log.
 //! - [`realtime`]: a writer that must not be late; [`step`]: what a clock of steps tells of it.
@@ -14,6 +15,7 @@
 pub mod descriptors;
 pub mod floor;
 pub mod found;
+pub mod log_writer;
 pub mod messages;
 pub mod paper;
 pub mod realtime;
@@ -22,19 +24,18 @@ pub mod show;
 pub mod step;
 pub mod storm;
 pub mod system;
-pub mod voice;
 
 use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
 use crate::stage::Setting;
 use baton_rt::memory;
-use found::{Crowd, Found};
+use found::{Crowd, Measured};
+use log_writer::{Length, Places};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use system::{MOST_TURNS, Setup, System};
 use tempfile::TempDir;
-use voice::{Length, Places};
 
 const NAME: &str = "log";
 
@@ -93,7 +94,7 @@ fn run(args: &LogArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let [one, all] = Places::choose(setting.processors.client)?;
     let _locked = or_without("bench log", memory::Locked::new());
-    let mut found = Found::default();
+    let mut found = Measured::default();
     rates(args, &[(Crowd::One, one), (Crowd::All, all)], &mut found);
     let cpu = setting.processors.client;
     let real_time = realtime::measure(args.n_rounds(), args.form.quick, cpu);
@@ -108,7 +109,7 @@ fn run(args: &LogArgs) -> Result<Finding, BenchError> {
 }
 
 /// All systems in turn, in each round.
-fn rates(args: &LogArgs, places: &[(Crowd, Places)], found: &mut Found) {
+fn rates(args: &LogArgs, places: &[(Crowd, Places)], found: &mut Measured) {
     let most = places.iter().map(|(_, places)| places.n_writers()).max().unwrap_or(1);
     let mut setups = Vec::new();
     for system in args.systems() {
@@ -132,7 +133,7 @@ fn round(
     setups: &mut Vec<(System, Setup)>,
     (crowd, places): (Crowd, &Places),
     n_records: usize,
-    found: &mut Found,
+    found: &mut Measured,
 ) {
     let mut lasted_ns = BTreeMap::new();
     for turn in 0..MOST_TURNS {
@@ -158,8 +159,8 @@ fn round(
 /// Does something with each system. One that fails is missing from then on.
 fn each(
     setups: &mut Vec<(System, Setup)>,
-    found: &mut Found,
-    mut work: impl FnMut(System, &mut Setup, &mut Found) -> io::Result<()>,
+    found: &mut Measured,
+    mut work: impl FnMut(System, &mut Setup, &mut Measured) -> io::Result<()>,
 ) {
     setups.retain_mut(|(system, setup)| match work(*system, setup, found) {
         Ok(()) => true,

@@ -5,7 +5,7 @@
 //! log: a writer that dies while it holds the semaphore stops all others, and any of them can write
 //! anything.
 
-use crate::log::voice::Pen;
+use crate::log::log_writer::RecordFn;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
 use std::io;
@@ -69,7 +69,7 @@ impl Area {
     }
 }
 
-impl Pen for Area {
+impl RecordFn for Area {
     #[inline(always)]
     fn write(&mut self, text: &'static [u8]) {
         assert!(text.len() < TEXT_BYTES);

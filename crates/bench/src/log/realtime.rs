@@ -4,10 +4,10 @@
 
 use crate::distribution::Distribution;
 use crate::log::floor::Floor;
+use crate::log::log_writer::LogWriter;
 use crate::log::role::Role;
 use crate::log::step::quantile;
 use crate::log::system::Ours;
-use crate::log::voice::Voice;
 use baton_log::Options;
 use baton_log::moment::Source;
 use baton_rt::Priority;
@@ -90,7 +90,7 @@ pub fn measure(rounds: u32, quick: bool, cpu: usize) -> io::Result<Times> {
     let directory = super::directory()?;
     let place = directory.path().join("log");
     let logger = Options::new().directory(&place).open();
-    let mut voice = Ours::new(&logger);
+    let mut log_writer = Ours::new(&logger);
     let mut alone = Floor::new(Source::best());
     let _crowd = Role::Crowd.start(&place, N_ORDINARY)?;
     let _follower = Role::Follower.start(&place, 1)?;
@@ -101,9 +101,9 @@ pub fn measure(rounds: u32, quick: bool, cpu: usize) -> io::Result<Times> {
             let mut times = Times::default();
             let n_records = Pace::Full.n_records(quick);
             for _ in 0..rounds {
-                times.full.add(practised(&mut voice, n_records));
+                times.full.add(practised(&mut log_writer, n_records));
                 times.floor.add(practised(&mut alone, n_records));
-                times.periodic.add(periodic(&mut voice, Pace::Periodic.n_records(quick)));
+                times.periodic.add(periodic(&mut log_writer, Pace::Periodic.n_records(quick)));
             }
             Ok(times)
         };
@@ -111,18 +111,18 @@ pub fn measure(rounds: u32, quick: bool, cpu: usize) -> io::Result<Times> {
     })
 }
 
-fn practised(voice: &mut impl Voice, n_records: usize) -> Vec<u64> {
-    voice.many(PRACTICE);
-    voice.singles(n_records)
+fn practised(log_writer: &mut impl LogWriter, n_records: usize) -> Vec<u64> {
+    log_writer.many(PRACTICE);
+    log_writer.singles(n_records)
 }
 
-fn periodic(voice: &mut impl Voice, n_records: usize) -> Vec<u64> {
+fn periodic(log_writer: &mut impl LogWriter, n_records: usize) -> Vec<u64> {
     let mut next_ns = clock::now_ns();
     let mut times = Vec::with_capacity(n_records);
     for _ in 0..n_records {
         next_ns += PERIOD.as_nanos() as u64;
         thread::sleep(Duration::from_nanos(next_ns.saturating_sub(clock::now_ns())));
-        times.extend(voice.singles(1));
+        times.extend(log_writer.singles(1));
     }
     times
 }

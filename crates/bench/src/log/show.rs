@@ -1,7 +1,7 @@
 //! What was found, as tables and charts.
 
 use crate::html;
-use crate::log::found::{Crowd, Found};
+use crate::log::found::{Crowd, Measured};
 use crate::report::{Detail, Outcome, Report, Row};
 use std::fmt::Write;
 
@@ -80,7 +80,7 @@ fn line(row: &Row) -> String {
 }
 
 /// The page.
-pub fn page(report: &Report, found: &Found, tables: &str) -> String {
+pub fn page(report: &Report, found: &Measured, tables: &str) -> String {
     let mut charts = String::new();
     for crowd in [Crowd::One, Crowd::All] {
         let of_crowd = found.rounds.iter().filter(|(case, _)| case.0 == crowd);

@@ -3,10 +3,10 @@
 use crate::actor::Actor;
 use crate::log::descriptors;
 use crate::log::floor::Floor;
+use crate::log::log_writer::{Choir, LogWriter, RecordFn};
 use crate::log::messages::TAG;
 use crate::log::paper::{Area, Gets};
 use crate::log::role::Role;
-use crate::log::voice::{Choir, Pen, Voice};
 use baton_log::moment::Source;
 use baton_log::{Buffer, Logger, Options, Priority, Writer};
 use std::io;
@@ -153,7 +153,7 @@ fn beside((name, advice): (&str, &str)) -> io::Result<PathBuf> {
     }
 }
 
-fn voices(system: System, place: &Path, n_writers: usize) -> io::Result<Vec<Box<dyn Voice>>> {
+fn voices(system: System, place: &Path, n_writers: usize) -> io::Result<Vec<Box<dyn LogWriter>>> {
     let logger = match system {
         Baton(Source::Counter) if Source::best() != Source::Counter => {
             return Err(io::Error::other(
@@ -167,11 +167,15 @@ fn voices(system: System, place: &Path, n_writers: usize) -> io::Result<Vec<Box<
         }
         _ => None,
     };
-    let voice = |_| voice(system, place, logger.as_ref());
-    (0..n_writers).map(voice).collect()
+    let log_writer = |_| log_writer(system, place, logger.as_ref());
+    (0..n_writers).map(log_writer).collect()
 }
 
-fn voice(system: System, place: &Path, logger: Option<&Logger>) -> io::Result<Box<dyn Voice>> {
+fn log_writer(
+    system: System,
+    place: &Path,
+    logger: Option<&Logger>,
+) -> io::Result<Box<dyn LogWriter>> {
     Ok(match system {
         Floor(source) => Box::new(Floor::new(source)),
         Paper(gets) => Box::new(Area::map(place, gets)?),
@@ -197,7 +201,7 @@ impl Ours {
     }
 }
 
-impl Pen for Ours {
+impl RecordFn for Ours {
     #[inline(always)]
     fn write(&mut self, text: &'static [u8]) {
         self.0.write(Buffer::Main, Priority::Info, TAG.to_bytes(), text);

@@ -1,7 +1,7 @@
 //! Two kernels, each on a processor of its own, whose threads call each other; and two threads of
 //! the system that wake each other there.
 
-use super::play::{Found, call_in_batches, echo, found, stop};
+use super::play::{Measured, call_in_batches, echo, found, stop};
 use baton_nucleus::variant::Variant;
 use baton_nucleus::{Cluster, Kernel, Options, Seat, ThreadId, Timeout};
 use std::io;
@@ -70,7 +70,7 @@ fn call<K: Variant>(
 ) -> io::Result<Vec<u64>> {
     let mut kernel = kernel::<K>(seat, idle, processor)?;
     let server = told.recv().map_err(io::Error::other)?;
-    let times = Found::default();
+    let times = Measured::default();
     let ours = Rc::clone(&times);
     kernel.spawn(100, move |mut here| {
         call_in_batches(&mut here, server, 8, (n_batches + 1, BATCH), &ours);

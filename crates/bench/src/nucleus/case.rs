@@ -77,7 +77,7 @@ pub const CASES: &[Case] = &[
 ];
 
 /// What was found of one case of one kernel, in picoseconds.
-pub type Found = Vec<(Case, Vec<u64>)>;
+pub type Measured = Vec<(Case, Vec<u64>)>;
 
 impl Case {
     /// Its name in rows.
@@ -159,7 +159,11 @@ impl Case {
     }
 
     /// One round of it. `pair`: two processors, if there are two.
-    pub fn play<K: Variant>(self, pair: Option<[usize; 2]>, n_batches: u64) -> io::Result<Found> {
+    pub fn play<K: Variant>(
+        self,
+        pair: Option<[usize; 2]>,
+        n_batches: u64,
+    ) -> io::Result<Measured> {
         let times = match self {
             // Of no kernel that could be chosen.
             Case::Switch | Case::ServiceCall { .. } => Vec::new(),

@@ -6,7 +6,9 @@ use super::signalled;
 use crate::service::now_ns;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::Variant;
-use baton_nucleus::{Here, Ipc, IpcError, Kernel, Message, Sender, Source, ThreadId, Timeout};
+use baton_nucleus::{
+    CurrentThread, Ipc, IpcError, Kernel, Message, Sender, Source, ThreadId, Timeout,
+};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
@@ -60,7 +62,7 @@ pub fn latencies<K: Variant>(load: Load, n_threads: usize, n: u64) -> io::Result
     Ok(found.take())
 }
 
-fn measure(mut here: Here, n: u64) -> Latencies {
+fn measure(mut here: CurrentThread, n: u64) -> Latencies {
     signalled::watch();
     let mut latencies = Latencies::default();
     let mut random = 98765_u64;
@@ -89,7 +91,7 @@ fn drive<K: Variant>(
     kernel: &mut Kernel<K>,
     threads: &Threads,
     stop: &Stop,
-    mut act: impl FnMut(&mut Here, &[ThreadId]) -> Result<(), IpcError> + 'static,
+    mut act: impl FnMut(&mut CurrentThread, &[ThreadId]) -> Result<(), IpcError> + 'static,
 ) -> io::Result<ThreadId> {
     let (threads, stop) = (Rc::clone(threads), Rc::clone(stop));
     kernel.spawn(BELOW, move |mut here| {
@@ -116,7 +118,7 @@ fn elevator<K: Variant>(kernel: &mut Kernel<K>, n_threads: usize, stop: &Stop) -
     })?;
     for place in 0..n_threads {
         let floors = Rc::clone(&threads);
-        let body = move |mut here: Here| {
+        let body = move |mut here: CurrentThread| {
             let next = floors.borrow().get(place + 1).filter(|_| place + 1 < n_threads).copied();
             let _ = ride(&mut here, above, below, next);
         };
@@ -129,7 +131,7 @@ fn elevator<K: Variant>(kernel: &mut Kernel<K>, n_threads: usize, stop: &Stop) -
 
 /// One floor of the elevator.
 fn ride(
-    here: &mut Here,
+    here: &mut CurrentThread,
     above: ThreadId,
     below: ThreadId,
     next: Option<ThreadId>,

@@ -5,7 +5,7 @@ use crate::service::now_ns;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::Variant;
 use baton_nucleus::{
-    Here, Ipc, IpcError, Kernel, Message, Options, Sender, Source, Tag, ThreadId, Timeout,
+    CurrentThread, Ipc, IpcError, Kernel, Message, Options, Sender, Source, Tag, ThreadId, Timeout,
 };
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -27,9 +27,9 @@ pub fn kernel<K: Variant>(n_threads: usize) -> io::Result<Box<Kernel<K>>> {
 }
 
 /// What a thread of the experiment has found.
-pub type Found = Rc<RefCell<Vec<u64>>>;
+pub type Measured = Rc<RefCell<Vec<u64>>>;
 
-pub fn found(found: &Found) -> Vec<u64> {
+pub fn found(found: &Measured) -> Vec<u64> {
     std::mem::take(&mut found.borrow_mut())
 }
 
@@ -38,7 +38,7 @@ pub fn picoseconds(start_ns: u64, n_ipcs: u64) -> u64 {
 }
 
 /// Answers each caller with what it has sent.
-pub fn echo(mut here: Here) {
+pub fn echo(mut here: CurrentThread) {
     let Ok((mut sender, mut message)) = here.receive(Source::Any, Timeout::Never) else { return };
     while let Sender::Thread(client) = sender
         && message.tag.label() != STOP
@@ -53,7 +53,7 @@ pub fn echo(mut here: Here) {
 pub fn ping_pong<K: Variant>(n_words: u8, n_batches: u64) -> io::Result<Vec<u64>> {
     let mut kernel = kernel::<K>(2)?;
     let server = kernel.spawn(100, echo)?;
-    let times = Found::default();
+    let times = Measured::default();
     let ours = Rc::clone(&times);
     kernel.spawn(100, move |mut here| {
         call_in_batches(&mut here, server, n_words, (n_batches, BATCH), &ours);
@@ -66,11 +66,11 @@ pub fn ping_pong<K: Variant>(n_words: u8, n_batches: u64) -> io::Result<Vec<u64>
 /// Calls a server that answers what it is sent, in batches of so many; each time is that of one
 /// IPC, half a call. Of the first batch, which finds nothing in the caches, none is told.
 pub fn call_in_batches(
-    here: &mut Here,
+    here: &mut CurrentThread,
     server: ThreadId,
     n_words: u8,
     (n_batches, n_calls): (u64, u64),
-    times: &Found,
+    times: &Measured,
 ) {
     let mut message = Message { tag: Tag::of_length(n_words), ..Message::default() };
     for batch in 0..n_batches {
@@ -107,7 +107,7 @@ pub fn shuffled(n: usize) -> Vec<usize> {
 /// handing over.
 pub fn hot_potato<K: Variant>(n_potatoes: usize, n_batches: u64) -> io::Result<Vec<u64>> {
     let mut kernel = kernel::<K>(256)?;
-    let times = Found::default();
+    let times = Measured::default();
     let ring = Rc::new(RefCell::new(Vec::<ThreadId>::new()));
     let n_handed = Rc::new(Cell::new(0_u64));
     let last = RING_BATCH * (n_batches + 1);
@@ -132,12 +132,12 @@ pub fn hot_potato<K: Variant>(n_potatoes: usize, n_batches: u64) -> io::Result<V
 
 /// What each thread of the ring does; one of them looks at the clock.
 fn hand_on(
-    here: &mut Here,
+    here: &mut CurrentThread,
     next: ThreadId,
     has_potato: bool,
     n_handed: &Cell<u64>,
     last: u64,
-    times: Option<&Found>,
+    times: Option<&Measured>,
 ) -> Result<(), IpcError> {
     let mut message = Message::of([7]);
     if !has_potato {
@@ -166,7 +166,7 @@ fn hand_on(
 /// each time is that of one sender: woken, queued, and served.
 pub fn queueing<K: Variant>(n_senders: usize, n_batches: u64) -> io::Result<Vec<u64>> {
     let mut kernel = kernel::<K>(256)?;
-    let times = Found::default();
+    let times = Measured::default();
     let senders = Rc::new(RefCell::new(Vec::<ThreadId>::new()));
     let (ours, all) = (Rc::clone(&times), Rc::clone(&senders));
     // The server is below its senders, so each is queued as soon as it is woken.

@@ -1,7 +1,7 @@
 //! What was found, as rows and ratios.
 
 use super::between::Idle;
-use super::case::{Case, FEW, Found, MANY, Since};
+use super::case::{Case, FEW, MANY, Measured, Since};
 use super::hosting::INSIDE;
 use super::latency::Load;
 use super::peers::{self, PEERS};
@@ -93,7 +93,7 @@ impl Results {
     }
 
     /// What came of a round, if anything did.
-    pub fn add(&mut self, case: Case, kernel: &'static str, round: io::Result<Found>) {
+    pub fn add(&mut self, case: Case, kernel: &'static str, round: io::Result<Measured>) {
         let found = match round {
             Ok(found) => found,
             Err(why) => {

@@ -2,7 +2,9 @@
 //! behind it.
 
 use baton_nucleus::variant::Variant;
-use baton_nucleus::{Here, Ipc, IpcError, Kernel, Message, Sender, Source, Tag, ThreadId, Timeout};
+use baton_nucleus::{
+    CurrentThread, Ipc, IpcError, Kernel, Message, Sender, Source, Tag, ThreadId, Timeout,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Write};
@@ -71,21 +73,21 @@ fn failed(error: IpcError) -> io::Error {
 
 impl Services {
     /// The value of a key.
-    pub fn get(&self, here: &mut Here, key: u64) -> io::Result<Value> {
+    pub fn get(&self, here: &mut CurrentThread, key: u64) -> io::Result<Value> {
         let mut message = Message { tag: Tag::new(GET, 1), words: [key; 8] };
         here.call(self.store, &mut message).map_err(failed)?;
         Ok(*here.more_words().first_chunk().expect("there are more"))
     }
 
     /// Another value for a key.
-    pub fn put(&self, here: &mut Here, key: u64, value: &Value) -> io::Result<()> {
+    pub fn put(&self, here: &mut CurrentThread, key: u64, value: &Value) -> io::Result<()> {
         let mut message = Message { tag: Tag::new(PUT, VALUE_LENGTH), words: [key; 8] };
         here.more_words()[..VALUE_WORDS].copy_from_slice(value);
         here.call(self.store, &mut message).map_err(failed)
     }
 
     /// Asks for a name's address, over the network.
-    pub fn query(&self, here: &mut Here, client: usize, name: u64) -> io::Result<()> {
+    pub fn query(&self, here: &mut CurrentThread, client: usize, name: u64) -> io::Result<()> {
         let mut message = Message::of([client as u64, name]);
         let until = Timeout::At(here.now_ns() + LOST_NS);
         let ipc = Ipc {
@@ -99,7 +101,7 @@ impl Services {
 }
 
 /// The store: what is asked of it, until it is aborted.
-fn keep(here: &mut Here, mut log: File) -> io::Result<()> {
+fn keep(here: &mut CurrentThread, mut log: File) -> io::Result<()> {
     let mut records: BTreeMap<u64, Value> =
         (0..N_KEYS).map(|key| (key, [key; VALUE_WORDS])).collect();
     let mut unwritten = Vec::new();
@@ -130,7 +132,7 @@ fn address_of(name: u64) -> u64 {
 }
 
 /// A resolver: names as text, and their addresses.
-fn resolve(here: &mut Here) -> Result<(), IpcError> {
+fn resolve(here: &mut CurrentThread) -> Result<(), IpcError> {
     let zone: HashMap<String, u64> =
         (0..N_KEYS).map(|name| (format!("host-{name}.example"), address_of(name))).collect();
     let (mut sender, mut message) = here.receive(Source::Any, Timeout::Never)?;
@@ -155,7 +157,7 @@ fn bytes(words: [u64; 2]) -> [u8; 16] {
 }
 
 /// The driver of the server's socket: each datagram is a resolver's in turn.
-fn drive(here: &mut Here, socket: &UdpSocket, resolvers: &[ThreadId]) -> io::Result<()> {
+fn drive(here: &mut CurrentThread, socket: &UdpSocket, resolvers: &[ThreadId]) -> io::Result<()> {
     here.attach(0, socket.try_clone()?.into())?;
     let mut turn = resolvers.iter().cycle();
     let mut datagram = [0; 16];
@@ -173,7 +175,7 @@ fn drive(here: &mut Here, socket: &UdpSocket, resolvers: &[ThreadId]) -> io::Res
 }
 
 /// The network: clients' queries out, and answers in. Each client has a socket, and an interrupt.
-fn carry(here: &mut Here, sockets: &[UdpSocket], server: SocketAddr) -> io::Result<()> {
+fn carry(here: &mut CurrentThread, sockets: &[UdpSocket], server: SocketAddr) -> io::Result<()> {
     for (number, socket) in sockets.iter().enumerate() {
         here.attach(number as u8 + 1, socket.try_clone()?.into())?;
     }

@@ -12,7 +12,7 @@ use super::service::{self, Services};
 use crate::service::now_ns;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::Variant;
-use baton_nucleus::{Here, Kernel, Options, ThreadId};
+use baton_nucleus::{CurrentThread, Kernel, Options, ThreadId};
 use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -97,7 +97,7 @@ impl Workload {
 }
 
 /// Servers that nobody calls any more.
-fn end(here: &mut Here, threads: &[ThreadId]) {
+fn end(here: &mut CurrentThread, threads: &[ThreadId]) {
     for &thread in threads {
         here.request(Request::Abort(thread));
     }
@@ -137,7 +137,7 @@ impl Desk {
 }
 
 fn work(
-    here: &mut Here,
+    here: &mut CurrentThread,
     workload: Workload,
     number: usize,
     n_tasks: u64,

@@ -133,7 +133,7 @@ pub type Measured<K, V> = BTreeMap<K, Result<V, String>>;
 
 /// Everything.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Results {
     /// The first of the callers' priorities: that of all but some calls.
     pub level: u8,
     /// Whether there is one to be measured.
@@ -175,7 +175,7 @@ pub fn add_calls(legs: &mut [Distribution; 3], callers: &[Times]) {
     }
 }
 
-impl Found {
+impl Results {
     /// A leg of a case, or why it is not there.
     pub fn leg(&self, case: &Case, leg: Leg) -> Result<&Distribution, String> {
         let Case { real_time_callers, level: Reverse(level), callers, bound, misuse, way } = case;

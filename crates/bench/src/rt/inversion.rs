@@ -13,7 +13,7 @@
 use crate::gate::{self, Gate};
 use crate::party::say;
 use crate::rt::caller::{self, Schedule};
-use crate::rt::cast::{Cast, Member};
+use crate::rt::processes::{Member, RtProcesses};
 use crate::rt::role::{Role, tell};
 use crate::rt::way::{Call, Way};
 use crate::service::now_ns;
@@ -71,19 +71,19 @@ pub struct Scenario {
 /// Plays it: how long each call took, in nanoseconds.
 pub fn measure(stage: &Stage, scenario: &Scenario) -> io::Result<Vec<u64>> {
     let &Scenario { way, inherits, level, cpu, n_calls } = scenario;
-    let mut cast = Cast::new(stage, way);
+    let mut processes = RtProcesses::new(stage, way);
     let at = ["--cpu".to_owned(), cpu.to_string()];
-    cast.server(level, &at)?;
+    processes.server(level, &at)?;
     let gate = Gate::new()?;
     let waits = ["--gate".to_owned(), gate.place().display().to_string()];
     let with = |level: u8| [&at[..], &waits, &["--level".to_owned(), level.to_string()]].concat();
     let mut late = with(level);
     late.extend(inherits.then(|| "--inherits".to_owned()));
-    let late = cast.ready(Role::Late, &late)?;
-    let hog = cast.ready(Role::Hog, &with(hog_level(level)))?;
+    let late = processes.ready(Role::Late, &late)?;
+    let hog = processes.ready(Role::Hog, &with(hog_level(level)))?;
     let mut delays_ns = Vec::new();
     for _ in 0..n_calls * MOST_TRIES {
-        delays_ns.extend(play_once(&mut cast, &gate, [hog, late])?);
+        delays_ns.extend(play_once(&mut processes, &gate, [hog, late])?);
         if delays_ns.len() == n_calls as usize {
             return Ok(delays_ns);
         }
@@ -94,13 +94,13 @@ pub fn measure(stage: &Stage, scenario: &Scenario) -> io::Result<Vec<u64>> {
 /// `None` if the call was not made while the hog computed, which tells nothing: the kernel may keep
 /// real-time threads from the processor for a moment.
 fn play_once(
-    cast: &mut Cast<'_>,
+    processes: &mut RtProcesses<'_>,
     gate: &Gate,
     [hog, late]: [Member; 2],
 ) -> io::Result<Option<u64>> {
     gate.open();
-    let late: Late = cast.hear_found(late, Duration::ZERO)?;
-    let burst: Burst = cast.hear_found(hog, Duration::ZERO)?;
+    let late: Late = processes.hear_found(late, Duration::ZERO)?;
+    let burst: Burst = processes.hear_found(hog, Duration::ZERO)?;
     thread::sleep(Duration::from_millis(HOG_MS));
     let meanwhile = (burst.begin_ns..burst.end_ns).contains(&late.begin_ns);
     Ok(meanwhile.then_some(late.delay_ns))

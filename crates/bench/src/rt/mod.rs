@@ -8,20 +8,20 @@
 //!
 //! - [`way`]: how calls are made, a file each: `typed`, `uapi`, `unix`, `mqueue`; [`request`]: what
 //!   is asked.
-//! - [`cast`]: a measurement's processes, as the run sees them; [`role`]: as they see themselves;
-//!   [`caller`]: the real-time ones; [`inversion`]: a scenario of three; [`misuse`]: those that
-//!   want to hurt them; [`steady`]: what the kernel counts of both sides.
+//! - [`processes`]: a measurement's processes, as the run sees them; [`role`]: as they see
+//!   themselves; [`caller`]: the real-time ones; [`inversion`]: a scenario of three; [`misuse`]:
+//!   those that want to hurt them; [`steady`]: what the kernel counts of both sides.
 //! - [`plan`]: what is measured; `rounds`: how; [`found`]: what came of it; [`ratios`]: what it
 //!   must hold; [`thesis`]: the figures beside ours; [`show`]: all of it as rows, tables and
 //!   charts.
 
 pub mod caller;
-pub mod cast;
 pub mod found;
 pub mod inversion;
 pub mod misuse;
 mod mqueue;
 pub mod plan;
+pub mod processes;
 pub mod ratios;
 pub mod request;
 pub mod role;

@@ -3,7 +3,7 @@
 use crate::distribution::{Distribution, Spread, Summary};
 use crate::report::{Bar, Ratio};
 use crate::rt::RtArgs;
-use crate::rt::found::{Bound, Case, Found, Inversion, Leg};
+use crate::rt::found::{Bound, Case, Inversion, Leg, Results};
 use crate::rt::misuse::{Aim, Harm, Misuse};
 use crate::rt::steady::Resource;
 use crate::rt::way::Way;
@@ -20,13 +20,13 @@ const MEAN: Value = |round| round.mean;
 
 /// Of which cases ratios are.
 struct Bars<'a> {
-    found: &'a Found,
+    found: &'a Results,
     level: u8,
     most: usize,
 }
 
 /// Every ratio that has a bar, and others that a reader asks for.
-pub fn of(found: &Found, args: &RtArgs) -> Vec<Ratio> {
+pub fn of(found: &Results, args: &RtArgs) -> Vec<Ratio> {
     let most = args.callers.iter().copied().max().unwrap_or(0);
     let bars = Bars { found, level: found.level, most };
     let mut ratios = bars.of_load().to_vec();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     fn add(
-        found: &mut Found,
+        found: &mut Results,
         way: Way,
         callers: usize,
         real_time_callers: usize,
@@ -223,8 +223,8 @@ mod tests {
         found.calls.insert(case, Ok(legs));
     }
 
-    fn found() -> Found {
-        let mut found = Found { level: 80, has_kernel_binder: true, ..Found::default() };
+    fn found() -> Results {
+        let mut found = Results { level: 80, has_kernel_binder: true, ..Results::default() };
         for (way, callers, real_time_callers, bound, times_ns) in [
             (Way::BatonTyped, 0, 1, Bound::Caller, [500, 250, 750]),
             (Way::BatonTyped, 100, 1, Bound::Caller, [1000, 300, 1300]),
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(ratio("steady_call_allocations").why.as_deref(), Some("not for us"));
         assert_eq!(ratio("misuse_garbage_p99_over_elsewhere").holds, Some(false));
         assert!(ratio("typed_max_over_cyclictest").why.is_some());
-        let nowhere = of(&Found::default(), &Words::parse_from(["rt"]).args);
+        let nowhere = of(&Results::default(), &Words::parse_from(["rt"]).args);
         let kernel = nowhere.iter().find(|ratio| ratio.name == "kernel_p999_over_typed").unwrap();
         assert_eq!((kernel.value, kernel.holds), (None, None), "a machine without one");
     }

@@ -4,11 +4,11 @@ use crate::form::progress;
 use crate::latency::{cyclictest, timer::Period};
 use crate::processors::Processors;
 use crate::rt::caller::Times;
-use crate::rt::cast::{Cast, Member};
-use crate::rt::found::{self, Bound, Case, Found, Inversion};
+use crate::rt::found::{self, Bound, Case, Inversion, Results};
 use crate::rt::inversion::{self, Scenario};
 use crate::rt::misuse::{Aim, Harm};
 use crate::rt::plan::Plan;
+use crate::rt::processes::{Member, RtProcesses};
 use crate::rt::role::Role;
 use crate::rt::steady::{self, Resource};
 use crate::rt::way::Way;
@@ -20,8 +20,8 @@ use std::time::Duration;
 
 /// The cases of a round follow each other: what disturbs the machine for a while disturbs all of
 /// them.
-pub fn measure(plan: &Plan, processors: &Processors) -> Found {
-    let mut found = Found { level: plan.level, ..Found::default() };
+pub fn measure(plan: &Plan, processors: &Processors) -> Results {
+    let mut found = Results { level: plan.level, ..Results::default() };
     let progress = progress(plan.n_steps());
     for _ in 0..plan.rounds {
         for &case in &plan.cases {
@@ -69,13 +69,13 @@ fn calls(plan: &Plan, case: &Case, cpu: usize) -> io::Result<Vec<Times>> {
     let others = (misuse.is_some_and(|harm| harm.aim == Aim::Elsewhere)).then(Stage::set);
     let others = others.transpose().map_err(io::Error::other)?;
     let stage = Stage::set().map_err(io::Error::other)?;
-    let mut cast = Cast::new(&stage, way);
+    let mut processes = RtProcesses::new(&stage, way);
     let bound_with = |word, is_bound: bool| words(&[(word, cpu as u64)][..usize::from(is_bound)]);
     // Beside its caller a server that went on with others' requests would keep the answer's reader
     // waiting.
     let below = u8::from(bound == Bound::Both && level > 1);
-    cast.server(level - below, &bound_with("--cpu", bound == Bound::Both))?;
-    add_crowd(&mut cast, callers)?;
+    processes.server(level - below, &bound_with("--cpu", bound == Bound::Both))?;
+    add_crowd(&mut processes, callers)?;
     let mut urgent = words(&[
         ("--level", level.into()),
         ("--threads", real_time_callers as u64),
@@ -84,30 +84,31 @@ fn calls(plan: &Plan, case: &Case, cpu: usize) -> io::Result<Vec<Times>> {
     ]);
     urgent.extend(bound_with("--caller-cpu", bound != Bound::Nobody));
     urgent.extend(way.inherits().then(|| "--inherits".to_owned()));
-    let urgent = cast.ready(Role::Urgent, &urgent)?;
-    let mut elsewhere = others.as_ref().map(|stage| Cast::new(stage, way));
+    let urgent = processes.ready(Role::Urgent, &urgent)?;
+    let mut elsewhere = others.as_ref().map(|stage| RtProcesses::new(stage, way));
     let misuser = match misuse {
-        Some(harm) => Some(add_misuser(elsewhere.as_mut().unwrap_or(&mut cast), harm)?),
+        Some(harm) => Some(add_misuser(elsewhere.as_mut().unwrap_or(&mut processes), harm)?),
         None => None,
     };
-    cast.tell(urgent, "call")?;
-    let found = cast.hear_found(urgent, Duration::from_micros(plan.period_us) * plan.n_calls)?;
-    let of_misuser = elsewhere.as_mut().unwrap_or(&mut cast);
+    processes.tell(urgent, "call")?;
+    let found =
+        processes.hear_found(urgent, Duration::from_micros(plan.period_us) * plan.n_calls)?;
+    let of_misuser = elsewhere.as_mut().unwrap_or(&mut processes);
     misuser.map_or(Ok(()), |misuser| of_misuser.is_there(misuser))?;
     Ok(found)
 }
 
 /// Somebody who wants to hurt this server, for which another one is started elsewhere.
-fn add_misuser(cast: &mut Cast<'_>, harm: Harm) -> io::Result<Member> {
+fn add_misuser(processes: &mut RtProcesses<'_>, harm: Harm) -> io::Result<Member> {
     if harm.aim == Aim::Elsewhere {
-        cast.server(0, &[])?;
+        processes.server(0, &[])?;
     }
-    cast.ready(Role::Misuser, &["--misuse".to_owned(), harm.misuse.name().to_owned()])
+    processes.ready(Role::Misuser, &["--misuse".to_owned(), harm.misuse.name().to_owned()])
 }
 
-fn add_crowd(cast: &mut Cast<'_>, callers: usize) -> io::Result<()> {
+fn add_crowd(processes: &mut RtProcesses<'_>, callers: usize) -> io::Result<()> {
     if callers > 0 {
-        cast.ready(Role::Crowd, &words(&[("--threads", callers as u64)]))?;
+        processes.ready(Role::Crowd, &words(&[("--threads", callers as u64)]))?;
     }
     Ok(())
 }
@@ -115,9 +116,9 @@ fn add_crowd(cast: &mut Cast<'_>, callers: usize) -> io::Result<()> {
 /// A round of wake-ups, beside what callers do to the machine.
 fn wake_ups(plan: &Plan, callers: usize) -> io::Result<Vec<u64>> {
     let stage = Stage::set().map_err(io::Error::other)?;
-    let mut cast = Cast::new(&stage, Way::BatonTyped);
-    cast.server(0, &[])?;
-    add_crowd(&mut cast, callers)?;
+    let mut processes = RtProcesses::new(&stage, Way::BatonTyped);
+    processes.server(0, &[])?;
+    add_crowd(&mut processes, callers)?;
     let period = Period {
         interval_us: plan.period_us as u32,
         n_loops: plan.n_calls,

@@ -6,7 +6,7 @@ use crate::html;
 use crate::latency::cyclictest;
 use crate::load::{self, Line, Unit};
 use crate::report::{Detail, Figures, Outcome, Report, Row};
-use crate::rt::found::{Bound, Case, Found, Inversion, Leg, MQUEUE_BOUND};
+use crate::rt::found::{Bound, Case, Inversion, Leg, MQUEUE_BOUND, Results};
 use crate::rt::misuse::Harm;
 use crate::rt::thesis;
 use crate::rt::way::Way;
@@ -23,12 +23,12 @@ fn scene(case: &Case) -> Scene {
     (case.real_time_callers, case.level, case.callers, case.misuse, is_bound)
 }
 
-fn scenes(found: &Found) -> BTreeSet<Scene> {
+fn scenes(found: &Results) -> BTreeSet<Scene> {
     found.calls.keys().map(scene).collect()
 }
 
 /// A row for each distribution, or why there is none, and those of the thesis.
-pub fn rows(found: &Found) -> Vec<Row> {
+pub fn rows(found: &Results) -> Vec<Row> {
     let mut rows = Vec::new();
     for of_scene in scenes(found) {
         let cases = || found.calls.iter().filter(|(case, _)| scene(case) == of_scene);
@@ -92,7 +92,7 @@ pub fn tables(report: &Report) -> String {
 }
 
 /// Curves of each scene and leg, and what more real-time callers do.
-pub fn page(report: &Report, found: &Found, tables: &str) -> String {
+pub fn page(report: &Report, found: &Results, tables: &str) -> String {
     let mut charts = String::new();
     for of_scene in
         scenes(found).into_iter().filter(|(real_time_callers, ..)| *real_time_callers == 1)
@@ -113,7 +113,7 @@ pub fn page(report: &Report, found: &Found, tables: &str) -> String {
     html::frame(report, lead, &names, &charts, tables)
 }
 
-fn of_leg(found: &Found, of_scene: Scene, leg: Leg) -> String {
+fn of_leg(found: &Results, of_scene: Scene, leg: Leg) -> String {
     let (_, Reverse(level), callers, misuse, is_bound) = of_scene;
     let cases = found.calls.iter().filter(|(case, _)| scene(case) == of_scene);
     let named =
@@ -135,7 +135,7 @@ fn of_leg(found: &Found, of_scene: Scene, leg: Leg) -> String {
 
 const WITHOUT: &str = "baton-typed-without";
 
-fn of_inversions(found: &Found) -> String {
+fn of_inversions(found: &Results) -> String {
     let named = found.inversions.iter().filter_map(|(&Inversion { way, allowed }, times)| {
         let name = if allowed { way.name() } else { WITHOUT };
         Some((name, times.as_ref().ok()?))
@@ -144,7 +144,7 @@ fn of_inversions(found: &Found) -> String {
 }
 
 /// Mean T_CALL.
-fn by_real_time_callers(found: &Found) -> String {
+fn by_real_time_callers(found: &Results) -> String {
     let most = found.calls.keys().map(|case| case.callers).max();
     let level = found.calls.keys().map(|case| case.level).min();
     let cases = found.calls.iter().filter(|(case, _)| {
@@ -181,8 +181,8 @@ mod tests {
     use super::*;
     use crate::rt::found::add;
 
-    fn found() -> Found {
-        let mut found = Found { level: 80, ..Found::default() };
+    fn found() -> Results {
+        let mut found = Results { level: 80, ..Results::default() };
         for (callers, real_time_callers, way) in [
             (0, 1, Way::BatonTyped),
             (100, 1, Way::BatonTyped),

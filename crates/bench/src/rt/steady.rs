@@ -4,7 +4,7 @@
 //! call in one stretch, and many in the next. What the second has more is the calls'.
 
 use crate::perf::{Counter, Event};
-use crate::rt::cast::Cast;
+use crate::rt::processes::RtProcesses;
 use crate::rt::role::Role;
 use crate::rt::way::Way;
 use crate::stage::Stage;
@@ -37,19 +37,19 @@ impl Resource {
 /// How much of it one call takes, to the tenth: that a wait ends for nothing once in a hundred
 /// calls is not the call's.
 pub fn measure(stage: &Stage, level: u8, resource: Resource) -> io::Result<f64> {
-    let mut cast = Cast::new(stage, Way::BatonTyped);
-    let server = cast.server(level, &[])?;
+    let mut processes = RtProcesses::new(stage, Way::BatonTyped);
+    let server = processes.server(level, &[])?;
     let words = ["--level".to_owned(), level.to_string(), "--inherits".to_owned()];
-    let caller = cast.ready(Role::Steady, &words)?;
-    let processes = [server, caller].map(|member| cast.process(member));
+    let caller = processes.ready(Role::Steady, &words)?;
+    let counted = [server, caller].map(|member| processes.process(member));
     let cannot = |error: io::Error| {
         io::Error::new(error.kind(), format!("the kernel does not count for us: {error}"))
     };
     let events = resource.events().map_err(cannot)?;
-    let counter = Counter::new(&events, &processes).map_err(cannot)?;
+    let counter = Counter::new(&events, &counted).map_err(cannot)?;
     let mut taken = |n_calls: u32| -> io::Result<u64> {
         let before = counter.read()?;
-        cast.ask(caller, &n_calls.to_string())?;
+        processes.ask(caller, &n_calls.to_string())?;
         Ok(counter.read()? - before)
     };
     let (without, with) = (taken(0)?, taken(CALLS)?);

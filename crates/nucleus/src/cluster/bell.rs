@@ -19,7 +19,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::atomic::{self, AtomicI32, Ordering::Relaxed};
 
-/// What of a kernel's doors is lent to those who ring.
+/// What of a kernel's entry_points is lent to those who ring.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Knocker {

@@ -253,8 +253,8 @@ impl Envelope {
     /// Goes from one stage to another, unless it has changed.
     pub(crate) fn exchange(&self, from: Mark, to: Stage) -> bool {
         let to = from.with(to).0;
-        // Acquire: the other side's copy of the words ends before they are written again. Release:
-        // what this side has copied was there until now.
+        // Acquire: the other host_state's copy of the words ends before they are written again.
+        // Release: what this host_state has copied was there until now.
         self.mark.compare_exchange(from.0, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 

@@ -254,7 +254,7 @@ impl<K: Variant> State<K> {
         self.update_gate(slot);
     }
 
-    /// Ends a wait abroad from this side.
+    /// Ends a wait abroad from this host_state.
     pub(super) fn give_up(&mut self, slot: Slot) -> End {
         let Some(abroad) = &self.abroad else { return End::Otherwise };
         let envelope = abroad.own(slot);

@@ -42,8 +42,8 @@ use abroad::Abroad;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Decision {
-    /// Who runs. While a thread is outside of the kernel, or in a fast path, `Doors::current_tcb`
-    /// says it.
+    /// Who runs. While a thread is outside of the kernel, or in a fast path,
+    /// `EntryPoints::current_tcb` says it.
     pub(crate) current: Slot,
     /// No thread that could run, the current one apart, is above this priority; -1 if there is
     /// none. Exact in kernels whose queue is.

@@ -18,7 +18,7 @@
 //!  x8   tag
 //!  x9   to whom and how long; out: from whom, and above it an error
 //!  x10  from whom and how long
-//!  x11  the doors, in and out
+//!  x11  the entry_points, in and out
 //!  x16  where to go on
 //! ```
 //!
@@ -26,7 +26,7 @@
 //! registers are saved by the compiler around the entry if they hold anything. FPCR belongs to the
 //! thread and is loaded only if it differs; the fast paths compare what the TCBs say.
 
-use super::Doors;
+use super::EntryPoints;
 use crate::kernel;
 use crate::state::Decision;
 use crate::tcb::{Lending, Status, Tcb, Utcb};
@@ -34,21 +34,21 @@ use crate::variant::{Assembly, Variant};
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
 
-const CEILING: usize = size_of::<Doors>() + offset_of!(Decision, ceiling);
+const CEILING: usize = size_of::<EntryPoints>() + offset_of!(Decision, ceiling);
 const RECEIVING: u16 = Status::Receiving as u16;
 const LENDING: u16 = RECEIVING | (Lending::Priority as u16) << 8;
 const READY: u16 = Status::Ready as u16;
 const _: () = assert!(offset_of!(Tcb, lending) == offset_of!(Tcb, status) + 1);
-const _: () = assert!(offset_of!(Doors, entry) == 0 && offset_of!(Utcb, words) == 0);
+const _: () = assert!(offset_of!(EntryPoints, entry) == 0 && offset_of!(Utcb, words) == 0);
 const _: () = assert!(size_of::<Tcb>() == 1 << 7);
 
 /// Makes the IPC that `peer` and `receive` say. Returns when the thread runs again.
 ///
 /// # Safety
-/// The caller is the current thread of the kernel that has these doors.
+/// The caller is the current thread of the kernel that has these entry_points.
 #[inline(always)]
 pub(crate) unsafe fn ipc(
-    doors: *const Doors,
+    entry_points: *const EntryPoints,
     peer: &mut u64,
     receive: u64,
     tag: &mut u64,
@@ -76,7 +76,7 @@ pub(crate) unsafe fn ipc(
             inout("x8") *tag,
             inout("x9") *peer,
             inout("x10") receive => _,
-            inout("x11") doors => _,
+            inout("x11") entry_points => _,
             out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
             out("x25") _, out("x26") _, out("x27") _, out("x28") _,
             clobber_abi("C"),
@@ -88,7 +88,7 @@ pub(crate) unsafe fn ipc(
 ///
 /// # Safety
 /// As for `ipc`; the thread is outside of the kernel.
-pub(crate) unsafe fn preempt(doors: *const Doors) {
+pub(crate) unsafe fn preempt(entry_points: *const EntryPoints) {
     // SAFETY: as in `ipc`.
     unsafe {
         asm!(
@@ -98,8 +98,8 @@ pub(crate) unsafe fn preempt(doors: *const Doors) {
             "br x17",
             "2:",
             "ldp x29, x19, [sp], #16",
-            entry = const offset_of!(Doors, preempt_entry),
-            inout("x11") doors => _,
+            entry = const offset_of!(EntryPoints, preempt_entry),
+            inout("x11") entry_points => _,
             out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
             out("x25") _, out("x26") _, out("x27") _, out("x28") _,
             clobber_abi("C"),
@@ -229,11 +229,11 @@ unsafe extern "C" fn direct_entry<K: Variant>() {
         depart!(),
         "8: b {interrupted}",
         "9: b {slow}",
-        in_kernel = const offset_of!(Doors, in_kernel),
-        pending = const offset_of!(Doors, knocker.pending),
-        tcbs = const offset_of!(Doors, tcbs),
-        mask = const offset_of!(Doors, mask),
-        current_tcb = const offset_of!(Doors, current_tcb),
+        in_kernel = const offset_of!(EntryPoints, in_kernel),
+        pending = const offset_of!(EntryPoints, knocker.pending),
+        tcbs = const offset_of!(EntryPoints, tcbs),
+        mask = const offset_of!(EntryPoints, mask),
+        current_tcb = const offset_of!(EntryPoints, current_tcb),
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
         id = const offset_of!(Tcb, id),
@@ -307,11 +307,11 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
         depart!(),
         "8: b {interrupted}",
         "9: b {slow}",
-        in_kernel = const offset_of!(Doors, in_kernel),
-        pending = const offset_of!(Doors, knocker.pending),
-        tcbs = const offset_of!(Doors, tcbs),
-        mask = const offset_of!(Doors, mask),
-        current_tcb = const offset_of!(Doors, current_tcb),
+        in_kernel = const offset_of!(EntryPoints, in_kernel),
+        pending = const offset_of!(EntryPoints, knocker.pending),
+        tcbs = const offset_of!(EntryPoints, tcbs),
+        mask = const offset_of!(EntryPoints, mask),
+        current_tcb = const offset_of!(EntryPoints, current_tcb),
         ceiling = const CEILING,
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
@@ -338,8 +338,8 @@ unsafe extern "C" fn general_entry<K: Variant>() {
     naked_asm!(
         arrive!(),
         "b {slow}",
-        in_kernel = const offset_of!(Doors, in_kernel),
-        current_tcb = const offset_of!(Doors, current_tcb),
+        in_kernel = const offset_of!(EntryPoints, in_kernel),
+        current_tcb = const offset_of!(EntryPoints, current_tcb),
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
         slow = sym slow::<K>,
@@ -372,7 +372,7 @@ unsafe extern "C" fn slow<K: Variant>() {
         tag = const offset_of!(Utcb, tag),
         peer = const offset_of!(Utcb, peer),
         receive = const offset_of!(Utcb, receive),
-        kernel_stack = const offset_of!(Doors, kernel_stack),
+        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
         enter = sym kernel::enter::<K>,
         leave = sym leave::<K>,
     )
@@ -402,15 +402,15 @@ unsafe extern "C" fn leave<K: Variant>() {
         depart!(),
         "7: b {land}",
         "8: b {interrupted}",
-        current_tcb = const offset_of!(Doors, current_tcb),
+        current_tcb = const offset_of!(EntryPoints, current_tcb),
         float = const offset_of!(Tcb, float_control),
         utcb = const offset_of!(Tcb, utcb),
         tag = const offset_of!(Utcb, tag),
         peer = const offset_of!(Utcb, peer),
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
-        in_kernel = const offset_of!(Doors, in_kernel),
-        pending = const offset_of!(Doors, knocker.pending),
+        in_kernel = const offset_of!(EntryPoints, in_kernel),
+        pending = const offset_of!(EntryPoints, knocker.pending),
         interrupted = sym interrupted_exit::<K>,
         land = sym land,
     )
@@ -439,13 +439,13 @@ unsafe extern "C" fn interrupted_exit<K: Variant>() {
         "bl {interrupted}",
         "mov x11, x19",
         "b {leave}",
-        in_kernel = const offset_of!(Doors, in_kernel),
+        in_kernel = const offset_of!(EntryPoints, in_kernel),
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
         utcb = const offset_of!(Tcb, utcb),
         tag = const offset_of!(Utcb, tag),
         peer = const offset_of!(Utcb, peer),
-        kernel_stack = const offset_of!(Doors, kernel_stack),
+        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
         interrupted = sym kernel::interrupted::<K>,
         leave = sym leave::<K>,
     )
@@ -465,12 +465,12 @@ unsafe extern "C" fn interrupted_entry<K: Variant>() {
         "bl {interrupted}",
         "mov x11, x19",
         "b {leave}",
-        in_kernel = const offset_of!(Doors, in_kernel),
-        current_tcb = const offset_of!(Doors, current_tcb),
+        in_kernel = const offset_of!(EntryPoints, in_kernel),
+        current_tcb = const offset_of!(EntryPoints, current_tcb),
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
         float = const offset_of!(Tcb, float_control),
-        kernel_stack = const offset_of!(Doors, kernel_stack),
+        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
         interrupted = sym kernel::interrupted::<K>,
         leave = sym leave::<K>,
     )
@@ -482,15 +482,15 @@ unsafe extern "C" fn interrupted_entry<K: Variant>() {
 ///  +--------------------------------+
 ///  | d14 d15, d12 d13, d10 d11, d8 d9
 ///  | x27 x28, x25 x26, ... x19 x20  |
-///  | x29 x30                        |  <-- Doors.kernel_stack, aligned to 16
+///  | x29 x30                        |  <-- EntryPoints.kernel_stack, aligned to 16
 ///  +--------------------------------+
 ///  | frames of kernel code          |
 /// ```
 ///
 /// # Safety
-/// `doors` begins a `Kernel<K>`, which is used by nobody else.
+/// `entry_points` begins a `Kernel<K>`, which is used by nobody else.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn launch<K: Variant>(doors: *const Doors) {
+pub(crate) unsafe extern "C" fn launch<K: Variant>(entry_points: *const EntryPoints) {
     naked_asm!(
         "sub sp, sp, #160",
         "stp x29, x30, [sp]",
@@ -511,8 +511,8 @@ pub(crate) unsafe extern "C" fn launch<K: Variant>(doors: *const Doors) {
         "bl {launched}",
         "mov x11, x19",
         "b {leave}",
-        kernel_stack = const offset_of!(Doors, kernel_stack),
-        host = const offset_of!(Doors, host_float_control),
+        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
+        host = const offset_of!(EntryPoints, host_float_control),
         launched = sym kernel::launched::<K>,
         leave = sym leave::<K>,
     )
@@ -538,8 +538,8 @@ unsafe extern "C" fn land() {
         "ldp d14, d15, [sp, #144]",
         "add sp, sp, #160",
         "ret",
-        kernel_stack = const offset_of!(Doors, kernel_stack),
-        host = const offset_of!(Doors, host_float_control),
+        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
+        host = const offset_of!(EntryPoints, host_float_control),
     )
 }
 
@@ -572,12 +572,16 @@ pub(crate) unsafe extern "C" fn fail() {
 ///
 /// # Safety
 /// `context` is the third argument of a signal handler.
-pub(crate) unsafe fn redirect(context: *mut libc::c_void, doors: *const Doors, stack_top: usize) {
+pub(crate) unsafe fn redirect(
+    context: *mut libc::c_void,
+    entry_points: *const EntryPoints,
+    stack_top: usize,
+) {
     // SAFETY: the handler's context is ours to change until it returns.
     let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
     machine.pc = fail as *const () as u64;
     machine.sp = stack_top as u64;
-    machine.regs[0] = doors as u64;
+    machine.regs[0] = entry_points as u64;
 }
 
 /// The stack pointer of what a signal has interrupted.

@@ -44,7 +44,7 @@ use std::sync::atomic::AtomicU32;
 /// every `Kernel`, and the kernel's state follows it.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub(crate) struct Doors {
+pub(crate) struct EntryPoints {
     /// Where a thread enters for an IPC, and where for having been interrupted.
     pub(crate) entry: usize,
     pub(crate) preempt_entry: usize,
@@ -62,7 +62,7 @@ pub(crate) struct Doors {
     pub(crate) kernel_stack: Cell<usize>,
     /// The control words of whoever called `Kernel::run`.
     pub(crate) host_float_control: Cell<[u32; 2]>,
-    pub(crate) side: crate::side::SideCell,
+    pub(crate) host_state: crate::host_state::SideCell,
 }
 
 /// Where a thread begins.

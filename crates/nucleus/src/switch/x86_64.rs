@@ -14,7 +14,7 @@
 //! Registers of a message, into the kernel and out of it:
 //!
 //! ```text
-//!  rdi  the doors, in and out
+//!  rdi  the entry_points, in and out
 //!  rax  to whom and how long; out: from whom, and above it an error
 //!  rcx  from whom and how long
 //!  rdx  tag
@@ -26,9 +26,9 @@
 //! All other registers are saved by the compiler around the entry, as around a call, if they hold
 //! anything. MXCSR and the x87 control word belong to the thread and are loaded only if they
 //! differ: loading takes longer than everything else here. Even to store MXCSR takes a quarter of
-//! an IPC, so what the TCBs say is compared (`Here::float_control_changed`).
+//! an IPC, so what the TCBs say is compared (`CurrentThread::float_control_changed`).
 
-use super::Doors;
+use super::EntryPoints;
 use crate::kernel;
 use crate::state::Decision;
 use crate::tcb::{Lending, Status, Tcb, Utcb};
@@ -37,23 +37,23 @@ use crate::variant::{Assembly, Variant};
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
 
-const CEILING: usize = size_of::<Doors>() + offset_of!(Decision, ceiling);
+const CEILING: usize = size_of::<EntryPoints>() + offset_of!(Decision, ceiling);
 const READY: i32 = -1 << 16 | Status::Ready as i32;
 const RECEIVING: u16 = Status::Receiving as u16;
 const LENDING: u16 = RECEIVING | (Lending::Priority as u16) << 8;
 const _: () = assert!(offset_of!(Tcb, lending) == offset_of!(Tcb, status) + 1);
 const _: () =
     assert!(offset_of!(Tcb, gate) == offset_of!(Tcb, status) + 4 && raw::SHUT == u32::MAX);
-const _: () = assert!(offset_of!(Doors, entry) == 0 && offset_of!(Utcb, words) == 0);
+const _: () = assert!(offset_of!(EntryPoints, entry) == 0 && offset_of!(Utcb, words) == 0);
 const _: () = assert!(size_of::<Tcb>() == 1 << 7);
 
 /// Makes the IPC that `peer` and `receive` say. Returns when the thread runs again.
 ///
 /// # Safety
-/// The caller is the current thread of the kernel that has these doors.
+/// The caller is the current thread of the kernel that has these entry_points.
 #[inline(always)]
 pub(crate) unsafe fn ipc(
-    doors: *const Doors,
+    entry_points: *const EntryPoints,
     peer: &mut u64,
     receive: u64,
     tag: &mut u64,
@@ -72,7 +72,7 @@ pub(crate) unsafe fn ipc(
             "2:",
             "pop rbx",
             "pop rbp",
-            in("rdi") doors,
+            in("rdi") entry_points,
             inout("rax") *peer,
             inout("rcx") receive => _,
             inout("rdx") *tag,
@@ -94,7 +94,7 @@ pub(crate) unsafe fn ipc(
 ///
 /// # Safety
 /// As for `ipc`; the thread is outside of the kernel.
-pub(crate) unsafe fn preempt(doors: *const Doors) {
+pub(crate) unsafe fn preempt(entry_points: *const EntryPoints) {
     // SAFETY: as in `ipc`.
     unsafe {
         asm!(
@@ -105,8 +105,8 @@ pub(crate) unsafe fn preempt(doors: *const Doors) {
             "2:",
             "pop rbx",
             "pop rbp",
-            entry = const offset_of!(Doors, preempt_entry),
-            in("rdi") doors,
+            entry = const offset_of!(EntryPoints, preempt_entry),
+            in("rdi") entry_points,
             out("r12") _, out("r13") _, out("r14") _, out("r15") _,
             clobber_abi("sysv64"),
         );
@@ -220,11 +220,11 @@ unsafe extern "C" fn direct_entry<K: Variant>() {
         "mov word ptr [rbp + {status}], {RECEIVING}",
         hand_over!(),
         depart!(),
-        in_kernel = const offset_of!(Doors, in_kernel),
-        pending = const offset_of!(Doors, knocker.pending),
-        tcbs = const offset_of!(Doors, tcbs),
-        mask = const offset_of!(Doors, mask),
-        current_tcb = const offset_of!(Doors, current_tcb),
+        in_kernel = const offset_of!(EntryPoints, in_kernel),
+        pending = const offset_of!(EntryPoints, knocker.pending),
+        tcbs = const offset_of!(EntryPoints, tcbs),
+        mask = const offset_of!(EntryPoints, mask),
+        current_tcb = const offset_of!(EntryPoints, current_tcb),
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
         id = const offset_of!(Tcb, id),
@@ -296,11 +296,11 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
         "mov word ptr [rbp + {status}], {RECEIVING}",
         hand_over!(),
         depart!(),
-        in_kernel = const offset_of!(Doors, in_kernel),
-        pending = const offset_of!(Doors, knocker.pending),
-        tcbs = const offset_of!(Doors, tcbs),
-        mask = const offset_of!(Doors, mask),
-        current_tcb = const offset_of!(Doors, current_tcb),
+        in_kernel = const offset_of!(EntryPoints, in_kernel),
+        pending = const offset_of!(EntryPoints, knocker.pending),
+        tcbs = const offset_of!(EntryPoints, tcbs),
+        mask = const offset_of!(EntryPoints, mask),
+        current_tcb = const offset_of!(EntryPoints, current_tcb),
         ceiling = const CEILING,
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
@@ -327,8 +327,8 @@ unsafe extern "C" fn general_entry<K: Variant>() {
     naked_asm!(
         arrive!(),
         "jmp {slow}",
-        in_kernel = const offset_of!(Doors, in_kernel),
-        current_tcb = const offset_of!(Doors, current_tcb),
+        in_kernel = const offset_of!(EntryPoints, in_kernel),
+        current_tcb = const offset_of!(EntryPoints, current_tcb),
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
         slow = sym slow::<K>,
@@ -360,7 +360,7 @@ unsafe extern "C" fn slow<K: Variant>() {
         tag = const offset_of!(Utcb, tag),
         peer = const offset_of!(Utcb, peer),
         receive = const offset_of!(Utcb, receive),
-        kernel_stack = const offset_of!(Doors, kernel_stack),
+        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
         enter = sym kernel::enter::<K>,
         leave = sym leave::<K>,
     )
@@ -393,15 +393,15 @@ unsafe extern "C" fn leave<K: Variant>() {
         "mov rdx, [rcx + {tag}]",
         "mov rax, [rcx + {peer}]",
         depart!(),
-        current_tcb = const offset_of!(Doors, current_tcb),
+        current_tcb = const offset_of!(EntryPoints, current_tcb),
         float = const offset_of!(Tcb, float_control),
         utcb = const offset_of!(Tcb, utcb),
         tag = const offset_of!(Utcb, tag),
         peer = const offset_of!(Utcb, peer),
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
-        in_kernel = const offset_of!(Doors, in_kernel),
-        pending = const offset_of!(Doors, knocker.pending),
+        in_kernel = const offset_of!(EntryPoints, in_kernel),
+        pending = const offset_of!(EntryPoints, knocker.pending),
         interrupted = sym interrupted_exit::<K>,
         land = sym land,
     )
@@ -431,13 +431,13 @@ unsafe extern "C" fn interrupted_exit<K: Variant>() {
         "call {interrupted}",
         "mov rdi, rbx",
         "jmp {leave}",
-        in_kernel = const offset_of!(Doors, in_kernel),
+        in_kernel = const offset_of!(EntryPoints, in_kernel),
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
         utcb = const offset_of!(Tcb, utcb),
         tag = const offset_of!(Utcb, tag),
         peer = const offset_of!(Utcb, peer),
-        kernel_stack = const offset_of!(Doors, kernel_stack),
+        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
         interrupted = sym kernel::interrupted::<K>,
         leave = sym leave::<K>,
     )
@@ -455,12 +455,12 @@ unsafe extern "C" fn interrupted_entry<K: Variant>() {
         "call {interrupted}",
         "mov rdi, rbx",
         "jmp {leave}",
-        in_kernel = const offset_of!(Doors, in_kernel),
-        current_tcb = const offset_of!(Doors, current_tcb),
+        in_kernel = const offset_of!(EntryPoints, in_kernel),
+        current_tcb = const offset_of!(EntryPoints, current_tcb),
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
         float = const offset_of!(Tcb, float_control),
-        kernel_stack = const offset_of!(Doors, kernel_stack),
+        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
         interrupted = sym kernel::interrupted::<K>,
         leave = sym leave::<K>,
     )
@@ -472,15 +472,15 @@ unsafe extern "C" fn interrupted_entry<K: Variant>() {
 ///  +--------------------------------+
 ///  | return address                 |
 ///  | rbx rbp r12 r13 r14 r15        |
-///  | padding                        |  <-- Doors.kernel_stack, aligned to 16
+///  | padding                        |  <-- EntryPoints.kernel_stack, aligned to 16
 ///  +--------------------------------+
 ///  | frames of kernel code          |
 /// ```
 ///
 /// # Safety
-/// `doors` begins a `Kernel<K>`, which is used by nobody else.
+/// `entry_points` begins a `Kernel<K>`, which is used by nobody else.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn launch<K: Variant>(doors: *const Doors) {
+pub(crate) unsafe extern "C" fn launch<K: Variant>(entry_points: *const EntryPoints) {
     naked_asm!(
         "push rbx",
         "push rbp",
@@ -498,8 +498,8 @@ pub(crate) unsafe extern "C" fn launch<K: Variant>(doors: *const Doors) {
         "call {launched}",
         "mov rdi, rbx",
         "jmp {leave}",
-        kernel_stack = const offset_of!(Doors, kernel_stack),
-        host = const offset_of!(Doors, host_float_control),
+        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
+        host = const offset_of!(EntryPoints, host_float_control),
         float = const offset_of!(Tcb, float_control),
         launched = sym kernel::launched::<K>,
         leave = sym leave::<K>,
@@ -521,8 +521,8 @@ unsafe extern "C" fn land() {
         "pop rbp",
         "pop rbx",
         "ret",
-        kernel_stack = const offset_of!(Doors, kernel_stack),
-        host = const offset_of!(Doors, host_float_control),
+        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
+        host = const offset_of!(EntryPoints, host_float_control),
     )
 }
 
@@ -543,13 +543,17 @@ pub(crate) unsafe extern "C" fn fail() {
 ///
 /// # Safety
 /// `context` is the third argument of a signal handler.
-pub(crate) unsafe fn redirect(context: *mut libc::c_void, doors: *const Doors, stack_top: usize) {
+pub(crate) unsafe fn redirect(
+    context: *mut libc::c_void,
+    entry_points: *const EntryPoints,
+    stack_top: usize,
+) {
     let context = context.cast::<libc::ucontext_t>();
     // SAFETY: the handler's context is ours to change until it returns.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
     registers[libc::REG_RIP as usize] = fail as *const () as i64;
     registers[libc::REG_RSP as usize] = stack_top as i64;
-    registers[libc::REG_RDI as usize] = doors as i64;
+    registers[libc::REG_RDI as usize] = entry_points as i64;
 }
 
 /// The stack pointer of what a signal has interrupted.

@@ -12,7 +12,7 @@ use std::io;
 use std::time::Duration;
 
 /// The processes.
-pub struct Cast<'a> {
+pub struct RtProcesses<'a> {
     stage: &'a Stage,
     way: Way,
     members: Vec<(Role, Actor)>,
@@ -22,10 +22,10 @@ pub struct Cast<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Member(usize);
 
-impl Cast<'_> {
+impl RtProcesses<'_> {
     /// Nobody yet.
-    pub fn new(stage: &Stage, way: Way) -> Cast<'_> {
-        Cast { stage, way, members: Vec::new() }
+    pub fn new(stage: &Stage, way: Way) -> RtProcesses<'_> {
+        RtProcesses { stage, way, members: Vec::new() }
     }
 
     /// A server, whose thread has this priority if it has one for everybody.
@@ -104,7 +104,7 @@ impl Cast<'_> {
     }
 }
 
-impl Drop for Cast<'_> {
+impl Drop for RtProcesses<'_> {
     fn drop(&mut self) {
         // Who calls ends before who answers, and has nothing to complain of.
         while self.members.pop().is_some() {}

@@ -1,17 +1,17 @@
-//! A thread's side of its kernel: what code that runs in a thread can do.
+//! A thread's host_state of its kernel: what code that runs in a thread can do.
 //!
 //! **Preemption.** The tick takes the processor from a thread only at a system call, unless its
-//! code has said that it may be interrupted anywhere ([`Here::preemptible`]). All threads of a
-//! kernel are one OS thread to the C library and to `thread_local!`: code that was interrupted
+//! code has said that it may be interrupted anywhere ([`CurrentThread::preemptible`]). All threads
+//! of a kernel are one OS thread to the C library and to `thread_local!`: code that was interrupted
 //! within `malloc` must not see another thread enter it.
 
 mod others;
 
+use crate::host_state::{Failure, HostState};
 use crate::kernel;
 use crate::message::{Ipc, IpcError, Tag, Timeout, result_of_word};
 use crate::request::Request;
-use crate::side::{Failure, Side};
-use crate::switch::{self, Doors};
+use crate::switch::{self, EntryPoints};
 use crate::tcb::{N_REGISTER_WORDS, N_WORDS, Tcb, Utcb};
 use crate::thread_id::{N_INTERRUPTS, Sender, Source, ThreadId, raw};
 use crate::timer;
@@ -20,7 +20,7 @@ use std::io;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// A message of up to eight words, which travels in machine registers. Further words are in
-/// [`Here::more_words`].
+/// [`CurrentThread::more_words`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     /// Label and length.
@@ -45,27 +45,27 @@ impl Message {
 
 /// The kernel, as the thread sees it that has this.
 #[derive(Debug)]
-pub struct Here {
-    doors: *const Doors,
+pub struct CurrentThread {
+    entry_points: *const EntryPoints,
 }
 
-impl Here {
+impl CurrentThread {
     /// # Safety
-    /// The doors are those of a kernel that runs, the value is used by its current thread only, and
-    /// one such value at a time.
-    pub(crate) unsafe fn new(doors: *const Doors) -> Here {
-        Here { doors }
+    /// The entry_points are those of a kernel that runs, the value is used by its current thread
+    /// only, and one such value at a time.
+    pub(crate) unsafe fn new(entry_points: *const EntryPoints) -> CurrentThread {
+        CurrentThread { entry_points }
     }
 
     #[inline]
-    fn doors(&self) -> &Doors {
+    fn entry_points(&self) -> &EntryPoints {
         // SAFETY: they live as long as the kernel runs (`new`).
-        unsafe { &*self.doors }
+        unsafe { &*self.entry_points }
     }
 
     #[inline]
     fn tcb(&self) -> *mut Tcb {
-        self.doors().current_tcb.get()
+        self.entry_points().current_tcb.get()
     }
 
     #[inline]
@@ -111,7 +111,7 @@ impl Here {
     fn enter(&mut self, peer: &mut u64, receive: u64, message: &mut Message) {
         let mut tag = message.tag.raw();
         // SAFETY: this is the current thread of that kernel.
-        unsafe { switch::ipc(self.doors, peer, receive, &mut tag, &mut message.words) };
+        unsafe { switch::ipc(self.entry_points, peer, receive, &mut tag, &mut message.words) };
         message.tag = Tag::from_raw(tag);
     }
 
@@ -179,7 +179,7 @@ impl Here {
     pub fn spawn(
         &mut self,
         priority: u8,
-        body: impl FnOnce(Here) + 'static,
+        body: impl FnOnce(CurrentThread) + 'static,
     ) -> io::Result<ThreadId> {
         let id = self.create(priority, body)?;
         self.request(Request::Start(id));
@@ -193,20 +193,20 @@ impl Here {
     pub fn create(
         &mut self,
         priority: u8,
-        body: impl FnOnce(Here) + 'static,
+        body: impl FnOnce(CurrentThread) + 'static,
     ) -> io::Result<ThreadId> {
         let Request::Created(id) = self.request(Request::Create { priority }) else {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
         self.hold(|here| {
-            // SAFETY: the tick is held off, so nobody else is at the kernel's side.
-            unsafe { kernel::furnish(here.doors(), id, Box::new(body)) }
+            // SAFETY: the tick is held off, so nobody else is at the kernel's host_state.
+            unsafe { kernel::furnish(here.entry_points(), id, Box::new(body)) }
         })?;
         Ok(id)
     }
 
     /// Does something that the tick must not interrupt.
-    pub fn hold<R>(&mut self, act: impl FnOnce(&mut Here) -> R) -> R {
+    pub fn hold<R>(&mut self, act: impl FnOnce(&mut CurrentThread) -> R) -> R {
         let before = self.set_preemptible(false);
         let result = act(self);
         self.set_preemptible(before);
@@ -216,9 +216,9 @@ impl Here {
     /// Does something that the tick may interrupt anywhere, to let other threads run.
     ///
     /// # Safety
-    /// What runs here, [`Here::hold`] apart, neither allocates nor frees, touches no
+    /// What runs here, [`CurrentThread::hold`] apart, neither allocates nor frees, touches no
     /// `thread_local!`, and calls no function of a library that does, or that takes a lock.
-    pub unsafe fn preemptible<R>(&mut self, act: impl FnOnce(&mut Here) -> R) -> R {
+    pub unsafe fn preemptible<R>(&mut self, act: impl FnOnce(&mut CurrentThread) -> R) -> R {
         let before = self.set_preemptible(true);
         let result = act(self);
         self.set_preemptible(before);
@@ -235,7 +235,7 @@ impl Here {
             before
         };
         // Before the signal that it is there to ask for can be needed.
-        let n_preemptible = &self.doors().knocker.n_preemptible;
+        let n_preemptible = &self.entry_points().knocker.n_preemptible;
         match (before, preemptible) {
             (false, true) => _ = n_preemptible.fetch_add(1, Ordering::Relaxed),
             (true, false) => _ = n_preemptible.fetch_sub(1, Ordering::Relaxed),
@@ -244,7 +244,7 @@ impl Here {
         // A signal from here on takes the processor itself. One that came before is noted only, and
         // there may be no system call for a long time.
         compiler_fence(Ordering::SeqCst);
-        if preemptible && self.doors().knocker.pending.load(Ordering::Relaxed) != 0 {
+        if preemptible && self.entry_points().knocker.pending.load(Ordering::Relaxed) != 0 {
             self.request(Request::None);
         }
         before
@@ -262,26 +262,26 @@ impl Here {
         timer::now_ns()
     }
 
-    fn side<R>(&mut self, act: impl FnOnce(&mut Side) -> R) -> R {
+    fn host_state<R>(&mut self, act: impl FnOnce(&mut HostState) -> R) -> R {
         // SAFETY: the tick is held off, so nobody else is there.
-        self.hold(|here| unsafe { act(&mut *here.doors().side.0.get()) })
+        self.hold(|here| unsafe { act(&mut *here.entry_points().host_state.0.get()) })
     }
 
     /// An interrupt of this number comes to this thread at the time, once.
     pub fn set_timer(&mut self, number: u8, at_ns: u64) {
         assert!(number < N_INTERRUPTS, "interrupts are numbered from 0 to 63");
-        self.side(|side| side.interrupts.set_time(number, at_ns));
+        self.host_state(|host_state| host_state.interrupts.set_time(number, at_ns));
         self.request(Request::Attach(number));
     }
 
     /// An interrupt of this number comes to this thread when the descriptor is readable, and again
-    /// after each [`Here::acknowledge`].
+    /// after each [`CurrentThread::acknowledge`].
     ///
     /// # Errors
     /// The system's, if the descriptor cannot be waited for.
     pub fn attach(&mut self, number: u8, fd: OwnedFd) -> io::Result<()> {
         assert!(number < N_INTERRUPTS, "interrupts are numbered from 0 to 63");
-        self.side(|side| side.interrupts.set_descriptor(number, fd))?;
+        self.host_state(|host_state| host_state.interrupts.set_descriptor(number, fd))?;
         self.request(Request::Attach(number));
         Ok(())
     }
@@ -291,12 +291,12 @@ impl Here {
     /// # Errors
     /// `NotFound` if no descriptor has this number.
     pub fn acknowledge(&mut self, number: u8) -> io::Result<()> {
-        self.side(|side| side.interrupts.acknowledge(number))
+        self.host_state(|host_state| host_state.interrupts.acknowledge(number))
     }
 
     pub(crate) fn fail(&mut self, failure: Failure) {
         let id = self.id();
-        self.side(|side| side.failures.push((id, failure)));
+        self.host_state(|host_state| host_state.failures.push((id, failure)));
     }
 
     pub(crate) fn end(mut self) -> ! {

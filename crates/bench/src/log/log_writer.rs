@@ -25,7 +25,7 @@ const CALIBRATION: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One thread's way to write.
-pub trait Voice: Send {
+pub trait LogWriter: Send {
     /// Writes so many records.
     fn many(&mut self, n_records: usize);
     /// Writes so many records, and says what each took, the reading of the clock included, in
@@ -36,19 +36,19 @@ pub trait Voice: Send {
 /// What writes one record. Where that takes nanoseconds it is compiled into the loop that measures
 /// it, as a program's own calls are: else one way would cost a call more than another, by the
 /// compiler's choice.
-pub trait Pen: Send {
+pub trait RecordFn: Send {
     /// Writes a text.
     fn write(&mut self, text: &'static [u8]);
 }
 
-impl<W: FnMut(&'static [u8]) + Send> Pen for W {
+impl<W: FnMut(&'static [u8]) + Send> RecordFn for W {
     #[inline]
     fn write(&mut self, text: &'static [u8]) {
         self(text);
     }
 }
 
-impl<P: Pen> Voice for P {
+impl<P: RecordFn> LogWriter for P {
     fn many(&mut self, n_records: usize) {
         for number in 0..n_records {
             self.write(message(number));
@@ -139,7 +139,7 @@ impl Length {
 /// The writers of a system.
 pub enum Choir {
     /// Threads of this process.
-    Threads(Vec<Box<dyn Voice>>),
+    Threads(Vec<Box<dyn LogWriter>>),
     /// Threads of a program that is told in lines what to do.
     Program(Actor),
 }
@@ -163,9 +163,9 @@ impl Choir {
     pub fn many(&mut self, places: &Places, length: Length) -> io::Result<u64> {
         match self {
             Choir::Threads(voices) => {
-                let sing = |voice: &mut dyn Voice| {
+                let sing = |log_writer: &mut dyn LogWriter| {
                     let start_ns = now_ns();
-                    voice.many(length.n_records);
+                    log_writer.many(length.n_records);
                     (start_ns, now_ns())
                 };
                 let times = together(voices, places, length.n_practice, sing)?;
@@ -180,7 +180,7 @@ impl Choir {
     pub fn singles(&mut self, places: &Places, length: Length) -> io::Result<Vec<u64>> {
         match self {
             Choir::Threads(voices) => {
-                let sing = |voice: &mut dyn Voice| voice.singles(length.n_records);
+                let sing = |log_writer: &mut dyn LogWriter| log_writer.singles(length.n_records);
                 Ok(together(voices, places, length.n_practice, sing)?.concat())
             }
             Choir::Program(actor) => ask(actor, "singles", places, length.n_records),
@@ -190,7 +190,7 @@ impl Choir {
 
 /// Does what it is told by lines, as a program that a [`Choir`] has started. It writes its own
 /// messages, which are the same. The voices are as many as writers can be.
-pub fn serve(voices: Vec<Box<dyn Voice>>) -> io::Result<()> {
+pub fn serve(voices: Vec<Box<dyn LogWriter>>) -> io::Result<()> {
     let mut choir = Choir::Threads(voices);
     let mut lines = io::stdin().lock().lines().skip(MESSAGES.len());
     say("ready")?;
@@ -227,25 +227,25 @@ fn ask(actor: &mut Actor, what: &str, places: &Places, n_records: usize) -> io::
 /// Has each writer do something on its processor, after so many records for practice, and all begin
 /// at once.
 fn together<T: Send>(
-    voices: &mut [Box<dyn Voice>],
+    voices: &mut [Box<dyn LogWriter>],
     places: &Places,
     n_practice: usize,
-    sing: impl Fn(&mut dyn Voice) -> T + Sync,
+    sing: impl Fn(&mut dyn LogWriter) -> T + Sync,
 ) -> io::Result<Vec<T>> {
     let n_ready = AtomicUsize::new(0);
     let (n_ready, sing, n_writers) = (&n_ready, &sing, places.n_writers());
     thread::scope(|scope| {
         let mut singers = Vec::new();
-        for (voice, &cpu) in voices.iter_mut().zip(&places.cpus) {
+        for (log_writer, &cpu) in voices.iter_mut().zip(&places.cpus) {
             singers.push(scope.spawn(move || {
                 let pinned = Pinned::new(&[cpu]);
-                voice.many(n_practice);
+                log_writer.many(n_practice);
                 // Who waits asleep begins late. AcqRel: all that is measured comes after.
                 n_ready.fetch_add(1, Ordering::AcqRel);
                 while n_ready.load(Ordering::Acquire) < n_writers {
                     thread::yield_now();
                 }
-                pinned.map(|_pinned| sing(voice.as_mut())).map_err(io::Error::other)
+                pinned.map(|_pinned| sing(log_writer.as_mut())).map_err(io::Error::other)
             }));
         }
         singers.into_iter().map(|singer| singer.join().expect("a writer ends")).collect()

@@ -1,7 +1,7 @@
 //! What a thread does with others by address: it grants memory and reaches theirs, and lets them go
 //! on elsewhere.
 
-use super::{Here, Message};
+use super::{CurrentThread, Message};
 use crate::grant::{Access, CHUNK_BYTES, Grant, GrantError, Part, RawGrant};
 use crate::kernel::Body;
 use crate::message::{Ipc, IpcError};
@@ -11,7 +11,7 @@ use crate::tcb::Status;
 use crate::thread_id::{Sender, ThreadId};
 use std::io;
 
-impl Here {
+impl CurrentThread {
     /// Any IPC, with memory that the partner may reach while this thread waits for it and for
     /// nobody else: in a call, from when the message was received until it is answered, or the call
     /// is given up.
@@ -109,9 +109,9 @@ impl Here {
     /// Where another thread of this kernel goes on when it runs again. `None`: there is no such
     /// thread, or it is this one.
     pub fn registers(&mut self, id: ThreadId) -> Option<Registers> {
-        let is_one = id != self.id() && id.slot().index() <= self.doors().mask as usize;
+        let is_one = id != self.id() && id.slot().index() <= self.entry_points().mask as usize;
         // SAFETY: one of the kernel's TCBs, which change in kernel code only.
-        let tcb = is_one.then(|| unsafe { &*self.doors().tcbs.add(id.slot().index()) })?;
+        let tcb = is_one.then(|| unsafe { &*self.entry_points().tcbs.add(id.slot().index()) })?;
         let is_there = tcb.id == id && tcb.status != Status::Free;
         is_there.then_some(Registers {
             stack_pointer: tcb.stack_pointer,
@@ -145,10 +145,16 @@ impl Here {
     ///
     /// # Errors
     /// The system's, if it has no stack for us.
-    pub fn restart(&mut self, id: ThreadId, body: impl FnOnce(Here) + 'static) -> io::Result<bool> {
+    pub fn restart(
+        &mut self,
+        id: ThreadId,
+        body: impl FnOnce(CurrentThread) + 'static,
+    ) -> io::Result<bool> {
         let body: Body = Box::new(body);
         self.hold(|here| {
-            here.side(|side| side.new_stack().map(|stack| side.pool.push(stack)))?;
+            here.host_state(|host_state| {
+                host_state.new_stack().map(|stack| host_state.pool.push(stack))
+            })?;
             let body = Box::into_raw(Box::new(body));
             let wish = Wish::Restart { id: id.raw(), body: body as u64 };
             let is_restarted = matches!(here.wish(wish), Wish::Exchanged(Some(_)));

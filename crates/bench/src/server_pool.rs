@@ -25,17 +25,17 @@ pub fn serves(args: &PartyArgs) -> io::Result<()> {
         let server = args.system.pool(&args.broker, n_loopers)?;
         return party::serves(Box::new(move || Ok(server)));
     }
-    let start = |client| Seat::start(args, client);
-    let mut seats = (0..args.clients).map(start).collect::<io::Result<Vec<Seat>>>()?;
+    let start = |client| ClientThread::start(args, client);
+    let mut threads = (0..args.clients).map(start).collect::<io::Result<Vec<ClientThread>>>()?;
     party::say("ready")?;
     for order in party::orders() {
         let order = order?;
         processors::go_to(order.cpu)?;
-        let taken = &mut seats[..order.n_clients];
-        taken.iter().for_each(|seat| drop(seat.orders.send(order.clone())));
+        let taken = &mut threads[..order.n_clients];
+        taken.iter().for_each(|thread| drop(thread.orders.send(order.clone())));
         party::say("ready")?;
-        for seat in taken {
-            seat.hear()?;
+        for thread in taken {
+            thread.hear()?;
         }
         party::say("ready")?;
     }
@@ -43,13 +43,13 @@ pub fn serves(args: &PartyArgs) -> io::Result<()> {
 }
 
 /// A thread that serves one client.
-struct Seat {
+struct ClientThread {
     orders: Sender<Order>,
     done: Receiver<io::Result<()>>,
 }
 
-impl Seat {
-    fn start(args: &PartyArgs, client: usize) -> io::Result<Seat> {
+impl ClientThread {
+    fn start(args: &PartyArgs, client: usize) -> io::Result<ClientThread> {
         let (orders, to_do) = channel::<Order>();
         let (say, done) = channel();
         let (system, service, broker) = (args.system, args.service, args.broker.clone());
@@ -74,9 +74,9 @@ impl Seat {
             let served = serve();
             let _ = say.send(served);
         })?;
-        let mut seat = Seat { orders, done };
-        seat.hear()?;
-        Ok(seat)
+        let mut thread = ClientThread { orders, done };
+        thread.hear()?;
+        Ok(thread)
     }
 
     fn hear(&mut self) -> io::Result<()> {

@@ -26,7 +26,7 @@ pub enum Failure {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Side {
+pub(crate) struct HostState {
     pub(crate) stack_bytes: usize,
     /// By thread.
     pub(crate) stacks: Box<[Option<Stack>]>,
@@ -43,7 +43,7 @@ pub(crate) struct Side {
     pub(crate) nudge: Nudge,
 }
 
-impl Side {
+impl HostState {
     /// A stack that no thread has.
     pub(crate) fn new_stack(&mut self) -> io::Result<Stack> {
         self.pool.pop().map_or_else(|| Stack::new(self.stack_bytes), Ok)
@@ -75,13 +75,13 @@ impl Side {
     }
 }
 
-impl Drop for Side {
+impl Drop for HostState {
     fn drop(&mut self) {
         // Threads that have not come to their end stand there still.
         self.stacks.iter_mut().for_each(|stack| std::mem::forget(stack.take()));
     }
 }
 
-/// The side, as the doors have it.
+/// The host_state, as the entry_points have it.
 #[derive(Debug)]
-pub(crate) struct SideCell(pub(crate) UnsafeCell<Side>);
+pub(crate) struct SideCell(pub(crate) UnsafeCell<HostState>);
