@@ -308,7 +308,7 @@ impl Channel {
     }
 
     /// Loopers look here again.
-    pub fn active(&self) {
+    pub fn reactivate(&self) {
         self.inactive.store(false, Ordering::Relaxed);
         self.own_bell().inspect(|bell| bell.reactivate());
     }

@@ -110,7 +110,7 @@ impl Engine {
         {
             Arc::make_mut(&mut channels.active).push(Arc::clone(channel));
             self.any_work.fetch_add(1, Ordering::SeqCst);
-            channel.active();
+            channel.reactivate();
             // A client that read INACTIVE late, and SLEEPERS early, posted before the caller's next
             // look.
             fence(Ordering::SeqCst);

@@ -313,8 +313,6 @@ impl Engine {
                 // Whoever has died is dead before its channel has failed.
                 drop(self.pass_barrier());
             }
-        }
-        if over {
             let later = self.see_off(&channel);
             if later.is_some() {
                 drop(self.catch_up(later, None));

@@ -100,15 +100,15 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_pace_spins_as_long_as_it_pays() {
+    fn a_budget_spins_as_long_as_it_pays() {
         const LONGEST: u64 = 50_000;
-        let pace = SpinBudget::default();
-        assert!(pace.budget_ns(LONGEST) > 0, "to begin with");
-        (0..50).for_each(|_| pace.learn(1_000_000_000, LONGEST));
-        assert_eq!(pace.budget_ns(LONGEST), 0, "after long waits");
-        (0..50).for_each(|_| pace.learn(1_000, LONGEST));
-        let budget = pace.budget_ns(LONGEST);
-        assert!((2_000..LONGEST).contains(&budget), "after short ones: {budget}");
+        let budget = SpinBudget::default();
+        assert!(budget.budget_ns(LONGEST) > 0, "to begin with");
+        (0..50).for_each(|_| budget.learn(1_000_000_000, LONGEST));
+        assert_eq!(budget.budget_ns(LONGEST), 0, "after long waits");
+        (0..50).for_each(|_| budget.learn(1_000, LONGEST));
+        let spins_ns = budget.budget_ns(LONGEST);
+        assert!((2_000..LONGEST).contains(&spins_ns), "after short ones: {spins_ns}");
     }
 
     #[test]
@@ -123,14 +123,14 @@ mod tests {
 
     #[test]
     fn a_spin_ends_with_what_it_sees_or_with_its_budget() {
-        let pace = SpinBudget::default();
+        let budget = SpinBudget::default();
         let mut looks = 0;
         let mut count = || {
             looks += 1;
             (looks == 100).then_some(looks)
         };
-        assert_eq!(pace.spin(u64::MAX / 8, &mut count), Spun::Saw(100));
-        assert!(matches!(pace.spin(8, || None::<()>), Spun::Since(_)));
-        assert!(matches!(pace.spin(0, || Some(())), Spun::Since(_)), "switched off");
+        assert_eq!(budget.spin(u64::MAX / 8, &mut count), Spun::Saw(100));
+        assert!(matches!(budget.spin(8, || None::<()>), Spun::Since(_)));
+        assert!(matches!(budget.spin(0, || Some(())), Spun::Since(_)), "switched off");
     }
 }
