@@ -18,7 +18,7 @@ mod zenoh;
 #[cfg(feature = "others")]
 mod zeromq;
 
-use baton_bench::party::{self, PartyArgs, Side};
+use baton_bench::endpoint::{self, EndpointArgs, Side};
 use baton_bench::rt::role::{self, RoleArgs};
 use baton_bench::system::{Accept, Client, System, ready};
 #[cfg(feature = "others")]
@@ -42,14 +42,14 @@ enum Command {
 
 #[derive(Subcommand)]
 enum Bench {
-    Party(PartyArgs),
+    Endpoint(EndpointArgs),
     RtRole(RoleArgs),
 }
 
 fn main() -> ExitCode {
     let Command::Bench(bench) = Words::parse().command;
     let args = match bench {
-        Bench::Party(args) => args,
+        Bench::Endpoint(args) => args,
         Bench::RtRole(args) => return role::play(&args, rsbinder_rt::ENDS),
     };
     match play(&args) {
@@ -61,11 +61,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn play(args: &PartyArgs) -> io::Result<()> {
-    party::end_with(args.starter)?;
+fn play(args: &EndpointArgs) -> io::Result<()> {
+    endpoint::end_with(args.starter)?;
     match args.side {
-        Side::Client => party::calls(connect(args.system, &args.directory)?),
-        Side::Server => party::serves(listen(args.system, &args.directory)?),
+        Side::Client => endpoint::calls(connect(args.system, &args.directory)?),
+        Side::Server => endpoint::serves(listen(args.system, &args.directory)?),
         Side::Idlers => Err(elsewhere()),
     }
 }

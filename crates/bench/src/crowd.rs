@@ -4,9 +4,9 @@
 //! warm up, wait at a gate, and go together.
 
 use crate::distribution::Spread;
+use crate::endpoint::{Measured, Order, Side};
 use crate::gate::Gate;
 use crate::pair::{Chunk, Endpoint, PairError, Part, Place};
-use crate::party::{Measured, Order, Side};
 use crate::server_pool;
 use crate::system::System;
 use std::io;

@@ -2,9 +2,9 @@
 //! one of which calls.
 
 use crate::distribution::Distribution;
+use crate::endpoint::Side;
 use crate::form::BenchError;
 use crate::pair::{Chunk, Endpoint, Pair, PairError, Part};
-use crate::party::Side;
 use crate::processors::Placement;
 use crate::ratios::SMALL_BYTES;
 use crate::report::{Bar, Detail, Figures, Outcome, Ratio, Row};

@@ -11,7 +11,7 @@
 //! - [`system`]: what can be measured, with one file each in `systems`; [`service`]: what a server
 //!   does; [`payload`]: what an echo carries.
 //! - [`actor`]: a process that a run has started; [`pair`]: two that play one system, as the run
-//!   sees them; [`crowd`]: one server and many clients, which wait at a [`gate`]; [`party`]: as
+//!   sees them; [`crowd`]: one server and many clients, which wait at a [`gate`]; [`endpoint`]: as
 //!   they see themselves, `server_pool`: a server of many; [`processors`]: where they run;
 //!   [`stage`]: what they need around them.
 //! - [`form`]: what every benchmark takes and prints; [`distribution`]: what came of it;
@@ -26,6 +26,7 @@ pub mod add_ints;
 pub mod crowd;
 pub mod curve;
 pub mod distribution;
+pub mod endpoint;
 pub mod experiment;
 pub mod follow;
 pub mod form;
@@ -40,7 +41,6 @@ pub mod memory;
 pub mod nucleus;
 pub mod pages;
 pub mod pair;
-pub mod party;
 pub mod payload;
 mod perf;
 pub mod processors;
@@ -88,7 +88,7 @@ pub enum Bench {
     RtRole(rt::role::RoleArgs),
     /// One end of a system: what a benchmark starts
     #[command(hide = true)]
-    Endpoint(party::PartyArgs),
+    Endpoint(endpoint::EndpointArgs),
 }
 
 impl Bench {
@@ -106,7 +106,7 @@ impl Bench {
             Bench::Log(args) => log::log(&args),
             Bench::LogRole(args) => log::role::role(&args),
             Bench::RtRole(args) => rt::role::role(&args),
-            Bench::Endpoint(args) => party::party(&args),
+            Bench::Endpoint(args) => endpoint::play(&args),
         }
     }
 }

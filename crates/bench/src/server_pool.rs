@@ -4,7 +4,7 @@
 //! thread for each client, which meets it at a directory of its own, and does what the server of
 //! a single client does.
 
-use crate::party::{self, Order, PartyArgs};
+use crate::endpoint::{self, EndpointArgs, Order};
 use crate::processors;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,25 +19,25 @@ pub fn place(directory: &Path, client: usize) -> PathBuf {
 }
 
 /// Plays the server.
-pub fn serves(args: &PartyArgs) -> io::Result<()> {
+pub fn serves(args: &EndpointArgs) -> io::Result<()> {
     if args.system.is_binder() {
         let n_loopers = args.clients.min(MOST_LOOPERS);
         let server = args.system.pool(&args.broker, n_loopers)?;
-        return party::serves(Box::new(move || Ok(server)));
+        return endpoint::serves(Box::new(move || Ok(server)));
     }
     let start = |client| ClientThread::start(args, client);
     let mut threads = (0..args.clients).map(start).collect::<io::Result<Vec<ClientThread>>>()?;
-    party::say("ready")?;
-    for order in party::orders() {
+    endpoint::say("ready")?;
+    for order in endpoint::orders() {
         let order = order?;
         processors::go_to(order.cpu)?;
         let taken = &mut threads[..order.n_clients];
         taken.iter().for_each(|thread| drop(thread.orders.send(order.clone())));
-        party::say("ready")?;
+        endpoint::say("ready")?;
         for thread in taken {
             thread.hear()?;
         }
-        party::say("ready")?;
+        endpoint::say("ready")?;
     }
     Ok(())
 }
@@ -49,7 +49,7 @@ struct ClientThread {
 }
 
 impl ClientThread {
-    fn start(args: &PartyArgs, client: usize) -> io::Result<ClientThread> {
+    fn start(args: &EndpointArgs, client: usize) -> io::Result<ClientThread> {
         let (orders, to_do) = channel::<Order>();
         let (say, done) = channel();
         let (system, service, broker) = (args.system, args.service, args.broker.clone());

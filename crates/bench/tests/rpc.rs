@@ -271,7 +271,7 @@ fn a_party_ends_with_its_starter() {
     let directory = tempfile::tempdir().unwrap();
     let party = |starter: u32| {
         let mut command = Command::new(&program);
-        command.args(["bench", "party", "pipe", "server"]).arg(directory.path());
+        command.args(["bench", "endpoint", "pipe", "server"]).arg(directory.path());
         command.args(["--broker", "none", "--starter", &starter.to_string()]);
         command.output().unwrap().status.code()
     };

@@ -4,10 +4,10 @@
 //! of their own.
 
 use crate::actor::Actor;
+use crate::endpoint::say;
 use crate::form::BenchError;
 use crate::log::messages::{MESSAGES, message};
 use crate::log::system::System;
-use crate::party::say;
 use crate::service::now_ns;
 use baton_rt::schedule::Pinned;
 use baton_shm::clock;

@@ -2,9 +2,9 @@
 //! when it is killed, or with who started it.
 
 use crate::actor::Actor;
+use crate::endpoint::{end_with, say};
 use crate::log::messages::{TAG, message};
 use crate::log::{descriptors, storm};
-use crate::party::{end_with, say};
 use baton_log::{Buffer, Options, Priority, Reader};
 use std::hint::black_box;
 use std::io;

@@ -10,8 +10,8 @@
 //! The hog computes for [`HOG_MS`] and then sleeps for at least as long, so that the kernel's own
 //! bound on real-time threads (95 % of a second) is never what helps.
 
+use crate::endpoint::say;
 use crate::gate::{self, Gate};
-use crate::party::say;
 use crate::rt::caller::{self, Schedule};
 use crate::rt::processes::{Member, RtProcesses};
 use crate::rt::role::{Role, tell};

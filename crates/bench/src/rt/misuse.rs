@@ -1,7 +1,7 @@
 //! Processes that want to hurt others. Each has an ordinary priority and what every client has: a
 //! connection to the broker, and the memory that it shares with the server. Each goes on for ever.
 
-use crate::party::say;
+use crate::endpoint::say;
 use crate::rt::request::Request;
 use crate::rt::stranger::Stranger;
 use crate::rt::way::Place;

@@ -10,7 +10,7 @@
 //! A queue has a name in the whole system, which the directory's makes one of this run. A caller's
 //! loses it as soon as both ends have opened it.
 
-use crate::party::say;
+use crate::endpoint::say;
 use crate::rt::request::{BYTES, answer};
 use crate::rt::way::{Call, Ends, Place};
 use baton_rt::Priority;

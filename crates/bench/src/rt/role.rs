@@ -12,7 +12,7 @@
 //!   late    ready; { at each opening of the gate: waits, calls } { when, and how long it took }
 //! ```
 
-use crate::party::{end_with, say};
+use crate::endpoint::{end_with, say};
 use crate::processors;
 use crate::rt::caller::{self, Schedule};
 use crate::rt::inversion;

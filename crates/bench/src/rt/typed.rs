@@ -1,6 +1,6 @@
 //! Baton's typed API: an object, its pool, and whom the broker lets have a looper of his own.
 
-use crate::party::say;
+use crate::endpoint::say;
 use crate::rt::request::{BYTES, answer};
 use crate::rt::way::{Call, Ends, Place};
 use crate::systems::typed::{CONTEXT, failed, opened, reach};

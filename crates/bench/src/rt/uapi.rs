@@ -1,7 +1,7 @@
 //! A Binder program of the raw interface. It is the same on Baton, which is loaded before it, and
 //! on the kernel's own driver.
 
-use crate::party::say;
+use crate::endpoint::say;
 use crate::rt::request::{BYTES, answer};
 use crate::rt::way::{Call, Ends, Place};
 use crate::system::Client;

@@ -1,6 +1,6 @@
 //! A request server on a local socket, as people write it: a thread for each connection.
 
-use crate::party::say;
+use crate::endpoint::say;
 use crate::rt::request::{BYTES, answer};
 use crate::rt::way::{Call, Ends, Place};
 use std::io::{self, Read, Write};

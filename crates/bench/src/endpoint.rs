@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// Which end of what.
 #[derive(Debug, clap::Args)]
-pub struct PartyArgs {
+pub struct EndpointArgs {
     /// The system
     pub system: System,
     /// Which end
@@ -100,7 +100,7 @@ pub struct Measured {
 }
 
 /// Plays the part until it is told no more.
-pub fn party(args: &PartyArgs) -> ExitCode {
+pub fn play(args: &EndpointArgs) -> ExitCode {
     let prepared = end_with(args.starter).and_then(|()| args.priority.map_or(Ok(()), hurry));
     let done = prepared.and_then(|()| match args.side {
         Side::Client => {
@@ -183,7 +183,7 @@ fn calls_for(mut client: Box<dyn Client>, service: Service) -> io::Result<()> {
 }
 
 /// Plays clients that have called once and then have nothing to do.
-fn idles(args: &PartyArgs) -> io::Result<()> {
+fn idles(args: &EndpointArgs) -> io::Result<()> {
     let mut clients = Vec::new();
     for number in 0..args.clients {
         let mut client = typed::connect(&args.broker)?;
