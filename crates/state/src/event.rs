@@ -105,7 +105,8 @@ impl State {
         Some([ticket, account.take(Resource::Objects, objects)?])
     }
 
-    fn user_of(&self, process: ProcessId) -> u32 {
+    /// Its effective user id, `u32::MAX` if no channel has told it.
+    pub fn user_of(&self, process: ProcessId) -> u32 {
         self.peers.get(&process).map_or(NOBODY, |peer| peer.uid)
     }
 

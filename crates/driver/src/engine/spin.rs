@@ -9,7 +9,7 @@
 use super::settings::Settings;
 use crate::clock::now_ns;
 use crate::thread::is_real_time;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 16;
@@ -26,7 +26,13 @@ pub(super) fn may_spin(settings: &Settings, apart: bool) -> bool {
 #[derive(Debug, Default)]
 pub struct SpinBudget {
     average_ns: AtomicU64,
+    /// Waits that were not spun for since the last that was.
+    left_out: AtomicU32,
 }
+
+/// One of so many waits is spun for where they have taken too long: two ends that both sleep wait
+/// for each other's wake-ups, and would never find out that they need not.
+const TRIED_EVERY: u32 = 16;
 
 /// How a spin ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,10 +46,11 @@ pub(super) enum Spun<T> {
 impl SpinBudget {
     /// Looks until there is something or it no longer pays.
     pub(super) fn spin<T>(&self, longest_ns: u64, mut look: impl FnMut() -> Option<T>) -> Spun<T> {
-        let budget_ns = self.budget_ns(longest_ns);
-        if budget_ns == 0 {
-            return Spun::Since(now_ns());
-        }
+        let budget_ns = match self.budget_ns(longest_ns) {
+            0 if self.is_tried() => longest_ns,
+            0 => return Spun::Since(now_ns()),
+            budget_ns => budget_ns,
+        };
         let mut look_often = |looks| {
             (0..looks).find_map(|_| {
                 let seen = look();
@@ -76,6 +83,10 @@ impl SpinBudget {
         self.budget_ns(longest_ns) > 0
     }
 
+    fn is_tried(&self) -> bool {
+        self.left_out.fetch_add(1, Ordering::Relaxed) % TRIED_EVERY == TRIED_EVERY - 1
+    }
+
     /// How long to spin in a wait of this kind.
     fn budget_ns(&self, longest_ns: u64) -> u64 {
         match self.average_ns.load(Ordering::Relaxed) {
@@ -88,6 +99,11 @@ impl SpinBudget {
     /// short ones make up for it.
     pub fn learn(&self, waited_ns: u64, longest_ns: u64) {
         let average = self.average_ns.load(Ordering::Relaxed);
+        let average = match waited_ns < longest_ns && average > longest_ns {
+            // It was tried, or slept through: what was before tells nothing any more.
+            true => longest_ns / 2,
+            false => average,
+        };
         let waited = waited_ns.min(4 * longest_ns);
         // Of two threads that learn at once one is forgotten.
         self.average_ns.store((7 * average + waited) / 8, Ordering::Relaxed);
@@ -109,6 +125,28 @@ mod tests {
         (0..50).for_each(|_| budget.learn(1_000, LONGEST));
         let spins_ns = budget.budget_ns(LONGEST);
         assert!((2_000..LONGEST).contains(&spins_ns), "after short ones: {spins_ns}");
+    }
+
+    #[test]
+    fn a_spin_is_tried_now_and_then_and_one_that_pays_is_followed_by_others() {
+        const LONGEST: u64 = 1_000;
+        let budget = SpinBudget::default();
+        (0..50).for_each(|_| budget.learn(1_000_000_000, LONGEST));
+        let mut looks = 0;
+        for _ in 0..TRIED_EVERY - 1 {
+            let spun = budget.spin(LONGEST, || {
+                looks += 1;
+                None::<()>
+            });
+            assert!(matches!(spun, Spun::Since(_)));
+        }
+        assert_eq!(looks, 0, "not yet");
+        assert_eq!(budget.spin(LONGEST, || Some(1)), Spun::Saw(1), "it is tried");
+        assert!(budget.pays(LONGEST), "at once");
+        // A wait that has been slept through in less than a spin says the same.
+        (0..50).for_each(|_| budget.learn(1_000_000_000, LONGEST));
+        budget.learn(LONGEST / 2, LONGEST);
+        assert!(budget.pays(LONGEST));
     }
 
     #[test]

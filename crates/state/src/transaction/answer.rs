@@ -31,7 +31,7 @@ impl State {
             code: message.code,
             flags: message.flags,
             sizes: (message.data_bytes as usize, message.offsets_bytes as usize),
-            sender: (0, 0),
+            sender: (0, self.user_of(peer)),
             label: None,
             least: Level::UNASKED,
             turn: Turn::default(),

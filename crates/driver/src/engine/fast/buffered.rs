@@ -70,7 +70,7 @@ impl<'a> Buffered<'a> {
         if !slot.lie() {
             engine.lock().lies_there(buffer);
         }
-        self.brought = Some((lying_for(request, buffer), false));
+        self.brought = Some((buffered_request(request, buffer), false));
         Ok(true)
     }
 }
@@ -89,8 +89,10 @@ impl Receiver for Buffered<'_> {
         state.fill_plain_room(buffer, message.flags);
         state.has_sent(self.tid);
         let wants_looper = state.wants_looper(self.tid);
+        // A reply has a user and no process.
+        let sender = (0, state.user_of(answer.peer()));
         engine.unlock_room(state);
-        self.brought = Some((lying(buffer, message), wants_looper));
+        self.brought = Some((buffered(message, buffer, sender), wants_looper));
         true
     }
 
@@ -117,7 +119,7 @@ impl Receiver for Buffered<'_> {
             past.begin(engine, &mut state, self.tid);
         }
         engine.unlock_room(state);
-        self.brought = Some((lying_for(request, buffer), wants_looper));
+        self.brought = Some((buffered_request(request, buffer), wants_looper));
         true
     }
 }
@@ -160,14 +162,14 @@ impl Engine {
     }
 }
 
-fn lying_for(request: &Posted<'_>, buffer: Offset) -> BufferedMessage {
+fn buffered_request(request: &Posted<'_>, buffer: Offset) -> BufferedMessage {
     let &(pid, uid) = request.sender;
     // A caller that has left has no number any more.
     let sender = (if request.taken.lane.outbox().is_closed() { 0 } else { pid }, uid);
-    BufferedMessage { sender, ..lying(buffer, &request.message) }
+    buffered(&request.message, buffer, sender)
 }
 
-fn lying(buffer: Offset, message: &Message) -> BufferedMessage {
+fn buffered(message: &Message, buffer: Offset, sender: (u32, u32)) -> BufferedMessage {
     let (code, flags) = (message.code, message.flags);
-    BufferedMessage { buffer, sizes: (message.data_bytes as usize, 0), code, flags, sender: (0, 0) }
+    BufferedMessage { buffer, sizes: (message.data_bytes as usize, 0), code, flags, sender }
 }

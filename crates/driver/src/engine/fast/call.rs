@@ -10,6 +10,7 @@ use crate::clock::stamp;
 use crate::engine::Engine;
 use crate::payload::Payload;
 use crate::token;
+use baton_abi::control::ProcessId;
 use baton_abi::lane::{ChainEntry, Kind, Message, front};
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
@@ -49,6 +50,11 @@ pub(crate) struct Plain<'a> {
 }
 
 impl Plain<'_> {
+    /// Who has answered.
+    pub fn peer(&self) -> ProcessId {
+        self.inside.peer()
+    }
+
     /// The call is over, unless this is false: then it is the state's.
     #[inline(always)]
     pub fn leave(&self) -> bool {

@@ -123,6 +123,11 @@ impl Inside<'_> {
         (unsafe { self.lane.at.as_ref() }, self.lane.areas)
     }
 
+    /// Who is at the other end.
+    pub fn peer(&self) -> ProcessId {
+        self.lane.peer
+    }
+
     /// The call is over. False if the state has it.
     #[inline(always)]
     pub fn end_call(&self) -> bool {
