@@ -46,11 +46,9 @@ pub(super) enum Spun<T> {
 impl SpinBudget {
     /// Looks until there is something or it no longer pays.
     pub(super) fn spin<T>(&self, longest_ns: u64, mut look: impl FnMut() -> Option<T>) -> Spun<T> {
-        let budget_ns = match self.budget_ns(longest_ns) {
-            0 if self.is_tried() => longest_ns,
-            0 => return Spun::Since(now_ns()),
-            budget_ns => budget_ns,
-        };
+        if !self.pays(longest_ns) && !self.is_tried() {
+            return Spun::Since(now_ns());
+        }
         let mut look_often = |looks| {
             (0..looks).find_map(|_| {
                 let seen = look();
@@ -64,7 +62,7 @@ impl SpinBudget {
             self.learn(0, longest_ns);
             return Spun::Saw(seen);
         }
-        let start = now_ns();
+        let (start, budget_ns) = (now_ns(), self.budget_ns(longest_ns));
         loop {
             let seen = look_often(LOOKS);
             let waited = now_ns() - start;
@@ -80,31 +78,27 @@ impl SpinBudget {
 
     /// Whether waits of this kind end within a spin.
     pub(super) fn pays(&self, longest_ns: u64) -> bool {
-        self.budget_ns(longest_ns) > 0
+        self.average_ns.load(Ordering::Relaxed) <= longest_ns
     }
 
+    #[cold]
     fn is_tried(&self) -> bool {
         self.left_out.fetch_add(1, Ordering::Relaxed) % TRIED_EVERY == TRIED_EVERY - 1
     }
 
-    /// How long to spin in a wait of this kind.
+    /// How long to spin in a wait of this kind, once it spins.
     fn budget_ns(&self, longest_ns: u64) -> u64 {
-        match self.average_ns.load(Ordering::Relaxed) {
-            average if average > longest_ns => 0,
-            average => longest_ns.min(2 * average + longest_ns / 8),
-        }
+        let average = self.average_ns.load(Ordering::Relaxed);
+        longest_ns.min(2 * average + longest_ns / 8)
     }
 
     /// One wait has taken so long. One that took very long counts as a long one only, so that some
     /// short ones make up for it.
     pub fn learn(&self, waited_ns: u64, longest_ns: u64) {
         let average = self.average_ns.load(Ordering::Relaxed);
-        let average = match waited_ns < longest_ns && average > longest_ns {
-            // It was tried, or slept through: what was before tells nothing any more.
-            true => longest_ns / 2,
-            false => average,
-        };
-        let waited = waited_ns.min(4 * longest_ns);
+        // After one within a spin, which was tried or slept through, long ones before tell nothing.
+        let most = if waited_ns < longest_ns { longest_ns / 2 } else { u64::MAX };
+        let (average, waited) = (average.min(most), waited_ns.min(4 * longest_ns));
         // Of two threads that learn at once one is forgotten.
         self.average_ns.store((7 * average + waited) / 8, Ordering::Relaxed);
     }
@@ -119,9 +113,9 @@ mod tests {
     fn a_budget_spins_as_long_as_it_pays() {
         const LONGEST: u64 = 50_000;
         let budget = SpinBudget::default();
-        assert!(budget.budget_ns(LONGEST) > 0, "to begin with");
+        assert!(budget.pays(LONGEST), "to begin with");
         (0..50).for_each(|_| budget.learn(1_000_000_000, LONGEST));
-        assert_eq!(budget.budget_ns(LONGEST), 0, "after long waits");
+        assert!(!budget.pays(LONGEST), "after long waits");
         (0..50).for_each(|_| budget.learn(1_000, LONGEST));
         let spins_ns = budget.budget_ns(LONGEST);
         assert!((2_000..LONGEST).contains(&spins_ns), "after short ones: {spins_ns}");
