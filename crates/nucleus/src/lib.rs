@@ -3,9 +3,9 @@
 //!
 //! - [`variant`]: the kernels that there are. [`state`]: what all of them do, without stacks and
 //!   clocks. [`statistics`]: what it counts.
-//! - [`kernel`]: a state on an OS thread; [`here`]: as its threads see it. `switch`: the assembly;
-//!   `stack`, `signals`, `timer`, `interrupts`, `idle`: what it needs of the system; [`outside`]:
-//!   other OS threads; [`host_state`]: where that is kept.
+//! - [`kernel`]: a state on an OS thread; [`current_thread`]: as its threads see it. `switch`: the
+//!   assembly; `stack`, `signals`, `timer`, `interrupts`, `idle`: what it needs of the system;
+//!   [`outside`]: other OS threads; [`host_state`]: where that is kept.
 //! - [`registers`]: where a thread goes on. [`cluster`]: kernels that reach each other.
 //! - [`tcb`], [`ready_queue`], [`send_queue`], [`heap`], [`list`], [`bitmap`]: what it is made of.
 //! - [`thread_id`], [`message`], [`request`], [`grant`]: the words that threads and kernel

@@ -8,8 +8,8 @@
 //! - [`ring`]: bytes in order from one writer to one reader.
 //! - [`bell`]: a futex that strangers may wake and only its owner changes.
 //! - [`revocation`]: entered without a lock, revoked by whoever holds one.
-//! - [`slot`]: room that is one thread's without a lock; [`flag`]: whether it has to ask who
-//!   holds one.
+//! - [`reserved_slot`]: room that is one thread's without a lock; [`event_flag`]: whether it has to
+//!   ask who holds one.
 //! - [`lock`]: whoever holds it runs at the priority of whoever waits; for threads of one process,
 //!   which [`thread`] knows.
 //! - [`clock`]: the processor's counter and the kernel's clocks.

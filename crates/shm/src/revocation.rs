@@ -1,23 +1,23 @@
 //! Entries that threads make without a lock, and that their keeper revokes.
 //!
 //! Whoever passes does so by what the keeper's state was at some epoch, and marks on a word of its
-//! own what it is about. The keeper, before it changes that state or looks at it as a whole, shuts
-//! entries and then takes over what is under way; from then on that is the state's, and its
+//! own what it is about. The keeper, before it changes that state or looks at it as a whole,
+//! revokes entries and then takes over what is under way; from then on that is the state's, and its
 //! thread finds so when it leaves.
 //!
-//! On a passer's [`Way`] stand two revocations: everybody's, and one that is revoked for what
-//! concerns this way alone. The keeper then need take_over those only who have noted such an
+//! A passer's [`Revocations`] are two: everybody's, and one that is revoked for what
+//! concerns this way alone. The keeper then need take over those only who have noted such an
 //! operation.
 //!
 //! ```text
-//!   passer                              keeper, one at a time
-//!   word = operation              (a)      epoch += 1                         (c)
-//!   epoch as known?            (b)      word = operation ? operation | TAKEN_OVER    (d)
+//!   passer                           keeper, one at a time
+//!   word = operation           (a)   epoch += 1                                     (c)
+//!   epoch as known?            (b)   word = operation ? operation | TAKEN_OVER : 0  (d)
 //!     no: leave, go the long way
 //!   ... the operation ...
 //!   word = INSIDE: was it TAKEN_OVER?
 //!   ... what it leads to ...
-//!   word = 0                                   word != 0: has the passer come out?
+//!   word = 0                         word != 0: has the passer come out?
 //! ```
 //!
 //! (a)(b) and (c)(d) are separated by SeqCst fences: either the passer sees the new epoch in (b),
