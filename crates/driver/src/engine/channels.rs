@@ -6,7 +6,6 @@ use super::reserve::Purpose;
 use super::{Channels, Engine, Retired};
 use crate::channel::Channel;
 use crate::control::descriptors;
-use crate::thread;
 use baton_abi::control::{ChannelId, End, Identity, ProcessId, Reply, Request};
 use baton_abi::lane::front;
 use baton_shm::sync::Ordering;
@@ -364,10 +363,7 @@ impl Engine {
     /// Asks the broker for the context manager, unless it is known. One whose death the program may
     /// have heard of elsewhere is not known any more.
     pub(crate) fn find_manager(&self) -> Result<(), Errno> {
-        // Strangers may cause any number of events: others apply them.
-        if !thread::is_real_time() {
-            self.hear();
-        }
+        self.hear();
         while self.lock().manager.is_none() {
             let asked = patiently(|| self.broker.ask(&Request::ContextManager))?;
             let Reply::Ticket { ticket } = asked else { return Err(Errno::PROTO) };
