@@ -23,7 +23,7 @@ struct Used(Vec<(Weak<Engine>, Pid, Known)>);
 enum Known {
     /// All of the thread.
     Thread,
-    /// The lanes that are kept for it alone, or that it attends.
+    /// The lanes that are reserved for it, or to which it is dedicated.
     Lanes,
 }
 

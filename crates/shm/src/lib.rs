@@ -4,7 +4,8 @@
 //! - [`own`]: maps of a named file that this process alone writes; [`held`]: a word in one of them,
 //!   found once.
 //! - [`wiped`]: memory that a child of fork finds zero; [`forks`]: whether this is one.
-//! - [`mailbox`]: one word that says whether a message lies beside it, and who waits for it.
+//! - [`mailbox`]: one word that says whether a message lies beside it, and who waits for it;
+//!   [`lane_owner`]: which thread of the reader's process takes it.
 //! - [`ring`]: bytes in order from one writer to one reader.
 //! - [`bell`]: a futex that strangers may wake and only its owner changes.
 //! - [`revocation`]: entered without a lock, revoked by whoever holds one.
@@ -29,6 +30,7 @@ pub mod forks;
 pub mod futex;
 #[cfg(not(loom))]
 pub mod held;
+pub mod lane_owner;
 pub mod lock;
 pub mod mailbox;
 #[cfg(not(loom))]

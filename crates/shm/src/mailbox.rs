@@ -8,8 +8,8 @@
 //!   bit 4 POLLING  set by the reader: tell me by other means (its socket), I do not sleep here
 //!   bit 5 RETURNED set by the writer, after CLOSED: it will not post here again either
 //!   bit 6 WATCHED  set by the reader while it spins on the word: nobody else need be told
-//!   bit 7 ATTENDED set by a reader that alone takes what comes here, and always looks before it
-//!                  sleeps on the word: nobody else is ever told
+//!   bit 7 DEDICATED set by a reader that alone takes every message, and always looks before it
+//!                  sleeps on the word: the writer tells no other thread
 //! ```
 //!
 //! Memory order: [`Mailbox::post`] releases the area, [`Mailbox::look`] and [`Mailbox::wait`]
@@ -33,7 +33,7 @@ const CLOSED: u32 = 8;
 const POLLING: u32 = 16;
 const RETURNED: u32 = 32;
 const WATCHED: u32 = 64;
-const ATTENDED: u32 = 128;
+const DEDICATED: u32 = 128;
 
 /// A view of the word. Any number of views may exist; one writer and one reader use them.
 #[derive(Clone, Copy)]
@@ -48,8 +48,8 @@ pub enum Reader {
     Woken,
     /// It spins on the word.
     Watching,
-    /// It takes what comes here before it sleeps, and nobody else does.
-    Attending,
+    /// It alone takes every message, and looks before it sleeps.
+    Dedicated,
     /// It will look by itself, or somebody else has to be told.
     Elsewhere,
     /// It waits in `poll`: tell its process through the channel's socket.
@@ -106,8 +106,8 @@ impl<'a> Mailbox<'a> {
         if before & WATCHED != 0 {
             return Reader::Watching;
         }
-        if before & ATTENDED != 0 {
-            return Reader::Attending;
+        if before & DEDICATED != 0 {
+            return Reader::Dedicated;
         }
         if before & POLLING != 0 { Reader::Polling } else { Reader::Elsewhere }
     }
@@ -167,29 +167,31 @@ impl<'a> Mailbox<'a> {
         !self.is_empty() || self.word.fetch_and(!WATCHED, Ordering::AcqRel) & FULL != 0
     }
 
-    /// Reader: from now on it alone takes what comes here, until [`Mailbox::leave`]. False if there
-    /// is a message already, of which others have been told.
-    pub fn attend(self) -> bool {
-        let attended = |word| (word & FULL == 0).then_some(word | ATTENDED);
-        let attends = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, attended).is_ok();
-        if attends {
+    /// Reader: it alone takes every message until [`Mailbox::end_dedicated`], and wakes a writer in
+    /// [`Mailbox::await_dedicated`]. False if a message lies here, of which the writer may have
+    /// told other threads.
+    pub fn dedicate(self) -> bool {
+        let dedicated = |word| (word & FULL == 0).then_some(word | DEDICATED);
+        let update = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, dedicated);
+        let dedicates = update.is_ok();
+        if dedicates {
             // Its writer may wait for that.
             futex::wake(self.word, i32::MAX as u32);
         }
-        attends
+        dedicates
     }
 
-    /// Writer: whether a reader attends.
-    pub fn is_attended(self) -> bool {
-        self.word.load(Ordering::Acquire) & ATTENDED != 0
+    /// Writer: whether the reader says that it is dedicated.
+    pub fn is_dedicated(self) -> bool {
+        self.word.load(Ordering::Acquire) & DEDICATED != 0
     }
 
-    /// Writer: sleeps until a reader attends, at most `timeout`. `Err` after that, or after a
-    /// signal; a reader that wants its writer to wait can have it do so for that long.
-    pub fn await_attendant(self, timeout: Option<Duration>) -> Result<(), Wait> {
+    /// Writer: sleeps until the reader is dedicated, at most `timeout`. `Err` after that, or after a
+    /// signal. A hostile reader can keep its writer here for that long.
+    pub fn await_dedicated(self, timeout: Option<Duration>) -> Result<(), Wait> {
         loop {
             let word = self.word.load(Ordering::Acquire);
-            if word & ATTENDED != 0 {
+            if word & DEDICATED != 0 {
                 return Ok(());
             }
             match futex::wait(self.word, word, timeout) {
@@ -199,9 +201,10 @@ impl<'a> Mailbox<'a> {
         }
     }
 
-    /// Reader: it attends no longer. True if there is a message, of which nobody else knows.
-    pub fn leave(self) -> bool {
-        self.word.fetch_and(!ATTENDED, Ordering::AcqRel) & FULL != 0
+    /// Reader: other threads take messages again. True if one lies here, of which only the reader
+    /// knows.
+    pub fn end_dedicated(self) -> bool {
+        self.word.fetch_and(!DEDICATED, Ordering::AcqRel) & FULL != 0
     }
 
     /// Reader: sleeps until there is something or somebody wakes it for nothing; look again at what
@@ -280,10 +283,11 @@ impl<'a> Mailbox<'a> {
         self.word.load(Ordering::Acquire) & RETURNED != 0
     }
 
-    /// Whoever knows that the other one has left: the empty word. One who attends has not left.
+    /// Either end, once the other end's thread has left: empties the word. A dedicated reader has
+    /// not left, and keeps its bits.
     pub fn reset(self) {
         let rest =
-            |word| if word & ATTENDED == 0 { 0 } else { word & (ATTENDED | WAITING | NUDGED) };
+            |word| if word & DEDICATED == 0 { 0 } else { word & (DEDICATED | WAITING | NUDGED) };
         let _ =
             self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| Some(rest(word)));
     }

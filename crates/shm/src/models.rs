@@ -6,6 +6,7 @@
 use crate::bell::{self, Bell, OwnBell, Ring, Sleep};
 use crate::event_flag::EventFlag;
 use crate::futex::{self, WAITERS, Wait};
+use crate::lane_owner::{LaneOwner, Owner};
 use crate::lock::Lock;
 use crate::mailbox::{Mailbox, Reader, Seen};
 use crate::reserved_slot::{ReservedSlot, Was};
@@ -194,47 +195,51 @@ fn a_message_to_one_who_watches_is_not_lost() {
     });
 }
 
-/// Whoever attends takes all that nobody else is told of, and is woken for it.
+/// A dedicated reader takes every message of which no other thread is told.
 #[test]
-fn a_message_to_one_who_attends_is_taken_or_told_of() {
+fn a_message_to_a_dedicated_reader_is_taken_or_told_of() {
     loom::model(|| {
         let word = Arc::new(AtomicU32::new(0));
         let outbox = word.clone();
         let post = loom::thread::spawn(move || Mailbox::new(&outbox).post());
         let inbox = Mailbox::new(&word);
         // What was there before has been told of, and is the others'.
-        let attends = inbox.attend();
-        let found = attends && inbox.leave();
+        let dedicated = inbox.dedicate();
+        let found = dedicated && inbox.end_dedicated();
         if found {
             inbox.clear();
         }
         let is_told = post.join().unwrap() == Reader::Elsewhere;
         assert_eq!(found, !is_told);
-        assert_eq!(Mailbox::new(&word).post(), Reader::Elsewhere, "nobody attends any more");
+        assert_eq!(
+            Mailbox::new(&word).post(),
+            Reader::Elsewhere,
+            "the reader is dedicated no more"
+        );
     });
 }
 
-/// Whoever waits for an attendant hears of it, whatever was posted or nudged meanwhile.
+/// A writer that waits for a dedicated reader is woken by it, whatever was nudged meanwhile.
 #[test]
-fn one_who_waits_for_an_attendant_is_woken() {
+fn a_writer_that_waits_for_a_dedicated_reader_is_woken() {
     loom::model(|| {
         let word = Arc::new(AtomicU32::new(0));
         let (inbox, nudged) = (word.clone(), word.clone());
-        let attends = loom::thread::spawn(move || assert!(Mailbox::new(&inbox).attend()));
+        let reader = loom::thread::spawn(move || assert!(Mailbox::new(&inbox).dedicate()));
         let nudges = loom::thread::spawn(move || Mailbox::new(&nudged).nudge());
-        assert_eq!(Mailbox::new(&word).await_attendant(None), Ok(()));
-        assert_eq!(Mailbox::new(&word).post(), Reader::Attending);
-        attends.join().unwrap();
+        assert_eq!(Mailbox::new(&word).await_dedicated(None), Ok(()));
+        assert_eq!(Mailbox::new(&word).post(), Reader::Dedicated);
+        reader.join().unwrap();
         nudges.join().unwrap();
     });
 }
 
 #[test]
-fn one_who_attends_sleeps_through_no_message() {
+fn a_dedicated_reader_sleeps_through_no_message() {
     loom::model(|| {
         let word = Arc::new(AtomicU32::new(0));
         let inbox = word.clone();
-        assert!(Mailbox::new(&word).attend());
+        assert!(Mailbox::new(&word).dedicate());
         let reader = loom::thread::spawn(move || {
             let inbox = Mailbox::new(&inbox);
             for _ in 0..2 {
@@ -671,5 +676,139 @@ fn news_for_one_who_waits_without_the_lock_is_heard_whatever_a_stranger_writes()
         keeper.join().unwrap();
         stranger.join().unwrap();
         assert!(flag.is_here() && !EventFlag::default().is_here());
+    });
+}
+
+/// A lane between a client, the pool and a thread that becomes dedicated: `ready` is the
+/// announcement that loopers of the pool claim.
+struct ServedLane {
+    owner: LaneOwner,
+    word: AtomicU32,
+    ready: AtomicU32,
+    serving: AtomicU32,
+    taken: AtomicU32,
+}
+
+impl ServedLane {
+    fn new() -> Arc<ServedLane> {
+        let zero = || AtomicU32::new(0);
+        let (word, ready, serving, taken) = (zero(), zero(), zero(), zero());
+        Arc::new(ServedLane { owner: LaneOwner::default(), word, ready, serving, taken })
+    }
+
+    fn inbox(&self) -> Mailbox<'_> {
+        Mailbox::new(&self.word)
+    }
+
+    fn announce(&self) {
+        self.ready.fetch_or(1, Ordering::SeqCst);
+    }
+
+    /// The client posts a request, and announces it unless a reader has its eyes on the mailbox.
+    fn post(&self) {
+        if self.inbox().post() == Reader::Elsewhere {
+            self.announce();
+        }
+    }
+
+    /// A thread takes the request for the owner. False if the lane is not that owner's to serve.
+    fn serve(&self, owner: Owner) -> bool {
+        if !self.owner.start_serving(owner) {
+            return false;
+        }
+        assert_eq!(self.serving.fetch_add(1, Ordering::Relaxed), 0, "one thread at a time");
+        if !self.inbox().is_empty() {
+            self.taken.fetch_add(1, Ordering::Relaxed);
+            self.inbox().clear();
+        }
+        self.serving.fetch_sub(1, Ordering::Relaxed);
+        self.owner.end_serving();
+        true
+    }
+
+    /// A looper of the pool looks for an announced request.
+    fn look_as_pool(&self) {
+        if self.ready.swap(0, Ordering::SeqCst) == 1 && !self.serve(Owner::Pool) {
+            self.announce();
+        }
+    }
+
+    /// A thread owns the lane for a while, and takes a request that lies there.
+    fn own_for_a_while(&self, thread: u32) {
+        if self.owner.dedicate(thread) {
+            if !self.owner.show_dedicated(self.inbox()) {
+                self.serve(Owner::Dedicated(thread));
+            }
+            if self.owner.release(thread, self.inbox()) {
+                self.announce();
+            }
+        }
+    }
+
+    /// A looper is pinned to the lane for a while.
+    fn pin_for_a_while(&self) {
+        if self.owner.pin(self.inbox()) {
+            assert_eq!(self.serving.fetch_add(1, Ordering::Relaxed), 0, "one thread at a time");
+            self.serving.fetch_sub(1, Ordering::Relaxed);
+            if self.owner.unpin(self.inbox()) {
+                self.announce();
+            }
+        }
+    }
+
+    fn assert_nothing_is_lost(&self) {
+        let (taken, ready) =
+            (self.taken.load(Ordering::Relaxed), self.ready.fetch_or(0, Ordering::SeqCst));
+        assert_eq!(taken, u32::from(self.inbox().is_empty()), "a request is taken once");
+        assert!(taken == 1 || ready == 1, "a request that lies there is announced");
+        assert_eq!((self.owner.owner(), self.owner.is_served()), (Owner::Pool, false));
+    }
+}
+
+#[test]
+fn a_request_is_taken_once_while_its_lane_becomes_dedicated() {
+    loom::model(|| {
+        let lane = ServedLane::new();
+        let (client, pool) = (lane.clone(), lane.clone());
+        let client = loom::thread::spawn(move || client.post());
+        let pool = loom::thread::spawn(move || pool.look_as_pool());
+        lane.own_for_a_while(7);
+        client.join().unwrap();
+        pool.join().unwrap();
+        lane.assert_nothing_is_lost();
+    });
+}
+
+#[test]
+fn a_request_is_taken_once_while_a_looper_is_pinned() {
+    loom::model(|| {
+        let lane = ServedLane::new();
+        let (client, pool) = (lane.clone(), lane.clone());
+        let client = loom::thread::spawn(move || client.post());
+        let pool = loom::thread::spawn(move || pool.look_as_pool());
+        lane.pin_for_a_while();
+        client.join().unwrap();
+        pool.join().unwrap();
+        lane.assert_nothing_is_lost();
+    });
+}
+
+/// The client writes any bits at any time: it may lose its own requests, and no more.
+#[test]
+fn a_hostile_client_never_has_two_threads_serve_its_lane() {
+    loom::model(|| {
+        let lane = ServedLane::new();
+        lane.announce();
+        let (client, pool) = (lane.clone(), lane.clone());
+        let client = loom::thread::spawn(move || {
+            client.word.store(u32::MAX, Ordering::Release);
+            client.word.store(1, Ordering::Release);
+        });
+        let pool = loom::thread::spawn(move || pool.look_as_pool());
+        lane.own_for_a_while(7);
+        lane.pin_for_a_while();
+        client.join().unwrap();
+        pool.join().unwrap();
+        assert_eq!((lane.owner.owner(), lane.owner.is_served()), (Owner::Pool, false));
     });
 }

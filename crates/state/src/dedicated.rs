@@ -1,135 +1,123 @@
-//! Lanes of real-time callers, and the program's threads that attend them.
+//! Which of the program's loopers are dedicated to the lanes of real-time callers.
 //!
 //! A looper of the pool that comes to read becomes dedicated to a vacant lane, and is the pool's
-//! again when it is relieved. Where the pool cannot spare one, its program is asked for more.
+//! again when it is relieved. Where the pool cannot spare a looper, the driver asks the program for
+//! one more. Which thread takes a request on a lane is not decided here: [`LaneOwner`] does that.
 //!
-//! The pool may then have nobody left that comes by: its loopers serve, and one of them may wait
-//! for what nobody takes in. So as long as no looper of the pool waits, the runner watchdogs, and
-//! what has waited from one round to the next, in which no looper of the pool has come by, is for
-//! one that is dedicated and has nothing to do. So it is the other way round: a lane whose
-//! caller has waited for a round for a thread that is out of the driver is the pool's.
+//! The pool's remaining loopers may all serve, and one of them may wait for a request that nobody
+//! takes in. The runner therefore runs a watchdog while no looper of the pool waits: a request
+//! that no looper of the pool has picked up during one round goes to a dedicated looper that is
+//! idle. The other way round, a lane whose caller has waited for a round while its dedicated looper
+//! is out of the driver goes back to the pool.
 //!
-//! **Invariant**: of the loopers that are there, at most half are dedicated. Ordinary callers so
-//! have one, whenever there is one.
+//! **Invariant**: at most half of the loopers are dedicated, so that ordinary callers have a looper
+//! whenever there is one.
+//!
+//! [`LaneOwner`]: baton_shm::lane_owner::LaneOwner
 
 use super::thread::Thread;
 use super::transaction::LaneId;
 use super::work::Tid;
 use super::{Effect, State};
-use rustc_hash::FxHashMap;
 
-/// So many rounds on end those dedicated are spared because others seem to be at work: one may
-/// be so for ever, and wait.
+/// After so many rounds in a row a dedicated looper is relieved although a looper of the pool seems
+/// to be at work: that one may be at work for ever.
 const MOST_SPARED: u32 = 50;
 
-/// What a round of the watchdog came to.
+/// The result of one round of the watchdog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Round {
-    /// There need be no other.
+    /// No further round is needed.
     Last,
-    /// There is to be another one.
+    /// A further round is needed.
     Another,
-    /// The same, and work waits of which none of these loopers has come for since the last one: see
-    /// [`State::end_round`].
+    /// A further round is needed, and a request waits that none of these loopers of the pool has
+    /// picked up since the last round: see [`State::end_round`].
     Missed(Vec<Tid>),
 }
 
-/// Who attends which lane.
+/// The program's dedicated loopers, and the lanes that wait for one.
 #[derive(Debug, Default)]
 pub struct DedicatedLoopers {
-    /// Threads that alone take what comes on a lane, the program's or ours.
-    pub(super) attended: FxHashMap<LaneId, Tid>,
-    /// Lanes for a thread of the program's that nobody attends, oldest first.
+    /// Lanes that wait for a looper, oldest first.
     vacant: Vec<LaneId>,
-    /// How many of the program's threads attend one.
-    on_duty: usize,
-    /// Some thread polls: lanes are the pool's, but for those that are attended already.
+    /// How many loopers are dedicated: as many threads have a `dedicated_to`.
+    count: usize,
+    /// A thread polls. No further looper becomes dedicated.
     is_over: bool,
     /// How often loopers of the pool have come by.
     visits: u64,
-    /// Lanes whose callers wait for a thread that is out of the driver, since before the next
-    /// round.
+    /// Lanes whose callers have waited since before the next round, for a looper that is out of
+    /// the driver.
     absent: Vec<LaneId>,
-    /// The visits up to the last round of a watchdog that goes on.
+    /// `visits` at the last round, while the watchdog runs.
     watchdog: Option<u64>,
-    /// Rounds on end in which those dedicated have been spared.
+    /// Rounds in a row in which the dedicated loopers have been spared.
     spared: u32,
 }
 
 impl State {
-    /// A thread of ours alone takes what comes on this lane.
-    pub fn attend(&mut self, via: LaneId, tid: Tid) {
-        self.dedicated_loopers.attended.insert(via, tid);
-        self.thread(tid).return_once = false;
-    }
-
-    /// It does no longer.
-    pub fn leave_lane(&mut self, via: LaneId) {
-        self.dedicated_loopers.attended.remove(&via);
-    }
-
-    /// A lane that a looper of the program's is to attend.
+    /// A looper of the program is to become dedicated to the lane.
     pub fn offer_lane(&mut self, via: LaneId) {
         if self.dedicated_loopers.is_over {
             return;
         }
-        if !self.dedicated_loopers.attended.contains_key(&via)
-            && !self.dedicated_loopers.vacant.contains(&via)
-        {
+        let is_known = self.has_dedicated(via) || self.dedicated_loopers.vacant.contains(&via);
+        if !is_known {
             self.dedicated_loopers.vacant.push(via);
         }
     }
 
-    /// The lane is as others are, or somebody else's to attend.
+    /// No looper of the program is to be dedicated to the lane.
     pub fn withdraw_lane(&mut self, via: LaneId) {
         self.dedicated_loopers.vacant.retain(|vacant| *vacant != via);
         self.relieve(via);
     }
 
-    /// Whether a looper of the pool could go dedicated.
+    /// Whether a looper of the pool that comes to read becomes dedicated.
     #[inline]
-    pub fn wants_attendant(&self) -> bool {
+    pub fn wants_dedicated(&self) -> bool {
         !self.dedicated_loopers.vacant.is_empty() && self.can_dedicate_looper()
     }
 
-    /// Whether more loopers are wanted for lanes than the pool has to spare.
+    /// Whether a lane waits for a looper that the pool cannot spare.
     #[inline]
-    pub fn lacks_attendants(&self) -> bool {
+    pub fn lacks_loopers(&self) -> bool {
         !self.dedicated_loopers.vacant.is_empty() && !self.can_dedicate_looper()
     }
 
-    /// Whether a lane that is offered gets a looper: the pool has one to spare, or its program is
-    /// asked for one.
-    pub fn gets_attendants(&self) -> bool {
+    /// Whether a lane that is offered gets a looper: the pool can spare one, or the driver asks the
+    /// program for one.
+    pub fn may_dedicate(&self) -> bool {
         !self.dedicated_loopers.is_over
             && (self.can_dedicate_looper() || self.pool.requested > 0 || self.may_grow())
     }
 
-    /// Whether a read of the thread's, a looper of the pool, is to ask for a looper that lanes
-    /// lack, and for that alone.
+    /// Whether a read by this looper of the pool has to ask the program for a looper, only because
+    /// a lane lacks one.
     #[inline]
     pub fn is_to_ask(&self, tid: Tid) -> bool {
-        self.lacks_attendants()
+        self.lacks_loopers()
             && self.may_ask()
             && self.threads.get(tid).is_some_and(|thread| thread.looper.serves())
     }
 
     fn can_dedicate_looper(&self) -> bool {
-        (self.dedicated_loopers.on_duty + 1) * 2 <= self.pool.there
+        (self.dedicated_loopers.count + 1) * 2 <= self.pool.there
     }
 
-    /// Whether the program lets the pool have one more thread, some time.
+    /// Whether the program allows the pool one more thread.
     pub fn may_grow(&self) -> bool {
         !self.dedicated_loopers.is_over && self.pool.requested + self.pool.started < self.pool.max
     }
 
-    /// The thread, which comes to read, becomes dedicated if it can be spared.
+    /// The thread comes to read: it becomes dedicated if a lane is vacant and the pool can spare it.
     pub fn become_dedicated(&mut self, tid: Tid) -> Option<LaneId> {
-        if !self.wants_attendant() || !self.is_free(tid) {
+        if !self.wants_dedicated() || !self.is_free(tid) {
             return None;
         }
         let thread = self.thread(tid);
-        if !thread.looper.is_there() || thread.attends.is_some() || thread.is_unsuited {
+        if !thread.looper.is_there() || thread.dedicated_to.is_some() || thread.is_unsuited {
             return None;
         }
         let has_work = self.has_process_work();
@@ -140,11 +128,10 @@ impl State {
         }
         let via = self.dedicated_loopers.vacant.remove(0);
         let thread = self.thread(tid);
-        (thread.attends, thread.has_attended) = (Some(via), true);
-        self.dedicated_loopers.attended.insert(via, tid);
-        self.dedicated_loopers.on_duty += 1;
+        (thread.dedicated_to, thread.was_dedicated) = (Some(via), true);
+        self.dedicated_loopers.count += 1;
         if has_work {
-            // It may have been woken for that.
+            // The thread may have been woken for it.
             self.effect(Effect::WakeLooper);
         }
         if self.sleepers == 0 {
@@ -153,54 +140,48 @@ impl State {
         Some(via)
     }
 
-    /// The lane that a thread of the program's attends.
+    /// The lane to which a thread of the program is dedicated.
     #[inline]
-    pub fn attends(&self, tid: Tid) -> Option<LaneId> {
-        self.threads.get(tid)?.attends
+    pub fn dedicated_to(&self, tid: Tid) -> Option<LaneId> {
+        self.threads.get(tid)?.dedicated_to
     }
 
-    /// The same, if it waits there: it has not called anybody, and has nothing to do.
-    pub fn attends_now(&self, tid: Tid) -> Option<LaneId> {
+    /// The lane to which a thread is dedicated, while it neither calls nor owes an answer.
+    pub fn idle_dedicated_to(&self, tid: Tid) -> Option<LaneId> {
         let thread = self.threads.get(tid).filter(|thread| thread.stack.is_empty())?;
-        thread.attends
+        thread.dedicated_to
     }
 
-    /// Whether this thread, the program's or ours, alone takes what comes on the lane.
-    pub fn is_attended_by(&self, via: LaneId, tid: Tid) -> bool {
-        self.dedicated_loopers.attended.get(&via) == Some(&tid)
+    /// Whether a thread of the program is dedicated to the lane.
+    pub fn has_dedicated(&self, via: LaneId) -> bool {
+        self.dedicated_thread(via).is_some()
     }
 
-    /// Whether a thread of the program's attends the lane.
-    pub fn is_attended(&self, via: LaneId) -> bool {
-        self.attendant(via).is_some()
-    }
-
-    /// Whether it is out of the driver, and owes nobody an answer.
+    /// Whether the lane's dedicated thread is out of the driver, and owes no answer.
     pub fn is_away(&self, via: LaneId) -> bool {
-        let is_out = |thread: &Thread| thread.is_out() && thread.stack.is_empty();
-        self.attendant(via).is_some_and(is_out)
+        let is_out = |(_, thread): (Tid, &Thread)| thread.is_out() && thread.stack.is_empty();
+        self.dedicated_thread(via).is_some_and(is_out)
     }
 
-    fn attendant(&self, via: LaneId) -> Option<&Thread> {
-        let thread = self.threads.get(*self.dedicated_loopers.attended.get(&via)?)?;
-        Some(thread).filter(|thread| thread.attends == Some(via))
+    fn dedicated_thread(&self, via: LaneId) -> Option<(Tid, &Thread)> {
+        self.threads.iter().find(|(_, thread)| thread.dedicated_to == Some(via))
     }
 
-    /// The program's thread that attends the lane is the pool's again, and another may attend it.
+    /// The lane's dedicated thread is the pool's again, and the next looper may take its place.
     pub fn vacate(&mut self, via: LaneId) {
         if self.relieve(via) {
             self.offer_lane(via);
         }
     }
 
-    /// The same of a thread that is to attend nothing any more.
+    /// As [`State::vacate`] of the lane to which the thread is dedicated, if there is one.
     pub fn vacate_of(&mut self, tid: Tid) {
-        if let Some(via) = self.attends(tid) {
+        if let Some(via) = self.dedicated_to(tid) {
             self.vacate(via);
         }
     }
 
-    /// The calling thread polls, and with it others may: no thread becomes dedicated any more.
+    /// The calling thread polls, and others may do so too: no looper becomes dedicated any more.
     pub fn end_dedicated(&mut self, tid: Tid) {
         self.dedicated_loopers.is_over = true;
         self.dedicated_loopers.vacant.clear();
@@ -208,15 +189,11 @@ impl State {
     }
 
     fn relieve(&mut self, via: LaneId) -> bool {
-        let Some(&tid) = self.dedicated_loopers.attended.get(&via) else { return false };
-        let Some(thread) = self.threads.get_mut(tid) else { return false };
-        if thread.attends.take().is_none() {
-            return false;
-        }
-        thread.relieved_of = Some(via);
-        self.dedicated_loopers.attended.remove(&via);
-        self.dedicated_loopers.on_duty -= 1;
-        self.effect(Effect::Unattended(via, tid));
+        let Some((tid, _)) = self.dedicated_thread(via) else { return false };
+        let thread = self.thread(tid);
+        (thread.dedicated_to, thread.relieved_of) = (None, Some(via));
+        self.dedicated_loopers.count -= 1;
+        self.effect(Effect::Relieved(via, tid));
         self.take_over_slots_by(tid);
         self.wake(tid);
         true
@@ -231,7 +208,7 @@ impl State {
     /// No looper of the pool waits any more.
     #[inline(always)]
     pub(super) fn none_waits(&mut self) {
-        if self.dedicated_loopers.on_duty > 0 {
+        if self.dedicated_loopers.count > 0 {
             self.start_watchdog();
         }
     }
@@ -243,7 +220,7 @@ impl State {
         }
     }
 
-    /// The lane's caller waits, and the thread that attends it is out of the driver.
+    /// The lane's caller waits, and its dedicated thread may be out of the driver.
     pub fn note_absent(&mut self, via: LaneId) {
         if !self.dedicated_loopers.absent.contains(&via) {
             self.dedicated_loopers.absent.push(via);
@@ -251,14 +228,14 @@ impl State {
         self.start_watchdog();
     }
 
-    /// The lanes of which that was so before this round.
+    /// The lanes noted by [`State::note_absent`] since the last round.
     pub fn take_absent(&mut self) -> Vec<LaneId> {
         std::mem::take(&mut self.dedicated_loopers.absent)
     }
 
-    /// One round, after everything that has been posted has come in.
+    /// One round of the watchdog, after every message that has been posted has come in.
     pub fn watchdog(&mut self) -> Round {
-        let is_manned = self.sleepers > 0 || self.dedicated_loopers.on_duty == 0;
+        let is_manned = self.sleepers > 0 || self.dedicated_loopers.count == 0;
         if is_manned && self.dedicated_loopers.absent.is_empty() {
             (self.dedicated_loopers.watchdog, self.dedicated_loopers.spared) = (None, 0);
             return Round::Last;
@@ -273,12 +250,13 @@ impl State {
 
     /// Loopers that are not dedicated.
     fn pool_of_others(&self) -> Vec<Tid> {
-        let is_one = |thread: &Thread| thread.looper.is_there() && thread.attends.is_none();
+        let is_one = |thread: &Thread| thread.looper.is_there() && thread.dedicated_to.is_none();
         self.threads.iter().filter(|(_, thread)| is_one(thread)).map(|(tid, _)| tid).collect()
     }
 
-    /// What was found of those whom a round has [missed](Round::Missed): unless one of them has
-    /// only lacked a processor, or has come by, one that is dedicated is relieved.
+    /// Ends a round that [missed](Round::Missed) loopers of the pool. `are_at_work`: one of them
+    /// runs, or lacks only a processor. A dedicated looper is relieved unless they are at work, or
+    /// one has come by since.
     pub fn end_round(&mut self, are_at_work: bool) {
         if self.dedicated_loopers.watchdog != Some(self.dedicated_loopers.visits) {
             return;
@@ -291,23 +269,19 @@ impl State {
     }
 
     fn relieve_idle(&mut self) {
-        let mut attended = self.dedicated_loopers.attended.iter();
-        let is_idle =
-            |via: &LaneId, thread: &Thread| thread.attends == Some(*via) && thread.waits_on(*via);
-        let idle = attended
-            .find(|(via, tid)| self.threads.get(**tid).is_some_and(|thread| is_idle(via, thread)));
-        if let Some((&via, &tid)) = idle {
-            self.vacate(via);
+        let is_idle = |thread: &Thread| thread.dedicated_to.is_some_and(|via| thread.waits_on(via));
+        let idle = self.threads.iter().find(|(_, thread)| is_idle(thread)).map(|(tid, _)| tid);
+        if let Some(tid) = idle {
+            self.vacate_of(tid);
             self.thread(tid).is_missed = true;
         }
     }
 
-    /// A looper has left: those dedicated may be too many.
+    /// A looper has left: relieves dedicated loopers as long as they are more than half.
     pub(super) fn balance_dedicated(&mut self) {
-        while self.dedicated_loopers.on_duty * 2 > self.pool.there {
-            let mut attended = self.dedicated_loopers.attended.iter();
-            let lane = attended.find(|(via, tid)| self.attends(**tid) == Some(**via));
-            let Some((&lane, _)) = lane else { return };
+        while self.dedicated_loopers.count * 2 > self.pool.there {
+            let lane = self.threads.iter().find_map(|(_, thread)| thread.dedicated_to);
+            let Some(lane) = lane else { return };
             self.vacate(lane);
         }
     }
@@ -334,18 +308,18 @@ mod tests {
         state
     }
 
-    fn unattended(state: &mut State) -> Vec<(LaneId, Tid)> {
+    fn relieved(state: &mut State) -> Vec<(LaneId, Tid)> {
         let effects = state.take_effects().into_iter();
         let told = |effect| match effect {
-            Effect::Unattended(via, tid) => Some((via, tid)),
+            Effect::Relieved(via, tid) => Some((via, tid)),
             _ => None,
         };
         effects.filter_map(told).collect()
     }
 
     #[test]
-    fn at_most_half_of_the_loopers_are_on_duty() {
-        for (loopers, lanes, on_duty) in [
+    fn at_most_half_of_the_loopers_are_dedicated() {
+        for (loopers, lanes, dedicated) in [
             (0, 1, 0),
             (1, 1, 0),
             (2, 1, 1),
@@ -358,13 +332,13 @@ mod tests {
             let mut state = pool(loopers);
             (0..lanes).for_each(|lane| state.offer_lane(via(lane)));
             let went = (1..=loopers).filter(|tid| state.become_dedicated(*tid).is_some()).count();
-            assert_eq!(went, on_duty, "{loopers} loopers, {lanes} lanes");
-            assert_eq!(state.lacks_attendants(), went < lanes as usize, "{loopers}, {lanes}");
+            assert_eq!(went, dedicated, "{loopers} loopers, {lanes} lanes");
+            assert_eq!(state.lacks_loopers(), went < lanes as usize, "{loopers}, {lanes}");
         }
     }
 
     #[test]
-    fn who_may_go_on_duty() {
+    fn which_loopers_become_dedicated() {
         type Change = fn(&mut State);
         let cases: [(&str, Change, bool); 8] = [
             ("a looper", |_| {}, true),
@@ -372,7 +346,7 @@ mod tests {
             ("one that has left", |state| state.exit_looper(1), false),
             ("one whose first read returns", |state| state.thread(1).return_once = true, false),
             ("an unsuited one", |state| state.thread(1).is_unsuited = true, false),
-            ("one that has been on dedicated", |state| state.thread(1).has_attended = true, true),
+            ("one that was dedicated", |state| state.thread(1).was_dedicated = true, true),
             (
                 "when the pool has work, of which there may be no end",
                 |state| state.push_process(Work::Error(0)),
@@ -389,9 +363,9 @@ mod tests {
         }
     }
 
-    /// A lane that nobody attends any more is another looper's, unless it is over.
+    /// A lane whose looper is relieved is the next looper's, unless the lane is withdrawn.
     #[test]
-    fn every_way_off_duty_leaves_the_lane_to_the_next() {
+    fn however_a_looper_is_relieved_the_next_one_takes_the_lane() {
         type Way = fn(&mut State);
         let ways: [(&str, Way, Option<LaneId>); 6] = [
             ("leaves", |state| state.thread_exit(1), Some(via(0))),
@@ -403,7 +377,7 @@ mod tests {
                 "others have left",
                 |state| {
                     (3..=4).for_each(|tid| state.thread_exit(tid));
-                    assert_eq!(state.attends(1), Some(via(0)), "half of two");
+                    assert_eq!(state.dedicated_to(1), Some(via(0)), "half of two");
                     state.thread_exit(2);
                     state.enter_looper(5);
                     state.thread(5).return_once = false;
@@ -419,8 +393,8 @@ mod tests {
             let slot = state.reserve_slot(1, ProcessId(2)).unwrap();
             way(&mut state);
             assert!(slot.is_gone(), "{name}");
-            assert_eq!(unattended(&mut state), [(via(0), 1)], "{name}");
-            assert_eq!(state.attends(1), None, "{name}");
+            assert_eq!(relieved(&mut state), [(via(0), 1)], "{name}");
+            assert_eq!(state.dedicated_to(1), None, "{name}");
             let taken = [2, 5].into_iter().find_map(|tid| {
                 state.threads.get(tid)?;
                 state.become_dedicated(tid)
@@ -451,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patrol_relieves_who_idles_while_nobody_comes_by() {
+    fn the_watchdog_relieves_an_idle_looper_while_the_pool_does_not_come_by() {
         let mut state = pool(2);
         state.offer_lane(via(0));
         assert_eq!(state.become_dedicated(1), Some(via(0)));
@@ -464,17 +438,17 @@ mod tests {
         assert_eq!(state.watchdog(), Round::Another);
         assert_eq!(state.watchdog(), Round::Missed(vec![2]));
         state.end_round(false);
-        assert_eq!(state.attends(1), None);
-        assert_eq!(state.watchdog(), Round::Last, "nobody is on dedicated");
+        assert_eq!(state.dedicated_to(1), None);
+        assert_eq!(state.watchdog(), Round::Last, "no looper is dedicated");
         assert!(state.thread(1).relieved_of.take().is_some());
         assert_eq!(state.become_dedicated(1), None, "it stays for all of the pool's work");
         assert!(state.next_return(1, true).is_some());
         assert_eq!(state.become_dedicated(1), Some(via(0)));
     }
 
-    /// Nobody comes by, and what is to be seen of whoever serves is that.
+    /// No looper of the pool comes by, and one of them seems to be at work.
     #[test]
-    fn who_is_on_duty_is_spared_while_others_are_at_work_but_not_for_ever() {
+    fn a_dedicated_looper_is_spared_while_the_pool_is_at_work_but_not_for_ever() {
         let missed = || {
             let mut state = pool(2);
             state.offer_lane(via(0));
@@ -487,25 +461,25 @@ mod tests {
         let mut state = missed();
         for _ in 0..MOST_SPARED {
             state.end_round(true);
-            assert_eq!(state.attends(1), Some(via(0)));
+            assert_eq!(state.dedicated_to(1), Some(via(0)));
             assert_eq!(state.watchdog(), Round::Missed(vec![2]));
         }
         state.end_round(true);
-        assert_eq!(state.attends(1), None, "they have been for long enough");
+        assert_eq!(state.dedicated_to(1), None, "they have been for long enough");
         let mut state = missed();
         (0..MOST_SPARED).for_each(|_| state.end_round(true));
         state.set_waiting(2, Waiting::Bell);
         state.set_waiting(2, Waiting::No);
         state.end_round(false);
-        assert_eq!(state.attends(1), Some(via(0)), "one has come by while it was looked for");
+        assert_eq!(state.dedicated_to(1), Some(via(0)), "one has come by while it was looked for");
         assert_eq!(state.watchdog(), Round::Another);
         assert_eq!(state.watchdog(), Round::Missed(vec![2]));
         state.end_round(true);
-        assert_eq!(state.attends(1), Some(via(0)), "from then on it is counted anew");
+        assert_eq!(state.dedicated_to(1), Some(via(0)), "from then on it is counted anew");
     }
 
     #[test]
-    fn whatever_a_thread_past_the_state_has_to_know_it_hears() {
+    fn a_thread_past_the_state_hears_of_all_its_news() {
         type News = (&'static str, fn(&mut State), bool);
         let news: [News; 4] = [
             ("work of its own", |state| state.push(Queue::Thread(1), Work::Error(0)), true),
@@ -528,7 +502,7 @@ mod tests {
     fn a_thread_is_away_while_it_is_out_of_the_driver_and_owes_nothing() {
         let mut state = pool(2);
         state.offer_lane(via(0));
-        assert!(!state.is_away(via(0)), "nobody attends");
+        assert!(!state.is_away(via(0)), "no thread is dedicated to it");
         state.become_dedicated(1);
         assert!(state.is_away(via(0)));
         state.set_waiting(1, Waiting::Lane(via(0)));
@@ -544,7 +518,6 @@ mod tests {
         assert!(!state.is_away(via(0)), "it has come back");
         state.note_absent(via(0));
         assert_eq!(state.take_absent(), [via(0)]);
-        state.attend(via(1), 7);
-        assert!(!state.is_away(via(1)), "a thread of ours comes");
+        assert!(!state.is_away(via(1)), "no thread of the program is dedicated to it");
     }
 }

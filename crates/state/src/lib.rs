@@ -55,10 +55,10 @@ pub enum Effect {
     Forgotten(ProcessId),
     /// Only calls under way need this handle strongly: those that were taken in no longer do.
     EndSending(u32),
-    /// This thread attends the lane no longer, and is no real-time one for it.
-    Unattended(LaneId, Tid),
-    /// A thread has left that may have been woken for what has come on a lane, and attends it no
-    /// longer.
+    /// The lane is dedicated to this thread no longer, which loses the caller's priority.
+    Relieved(LaneId, Tid),
+    /// A thread that was dedicated to the lane has ended. It may have been woken for a request
+    /// there.
     LookAfter(LaneId),
     /// No looper of the pool waits, and some are dedicated: a round of the watchdog, a while
     /// later.
@@ -284,11 +284,11 @@ impl State {
         self.todo.take_if(matches);
     }
 
-    /// A thread that owes nothing, has nothing of its own and attends no lane takes the process's
-    /// work.
+    /// Whether the thread takes the process's work: it owes nothing, has no work of its own, and is
+    /// dedicated to no lane.
     pub fn takes_process_work(&mut self, tid: Tid) -> bool {
         let thread = self.thread(tid);
-        thread.is_available() && thread.attends.is_none()
+        thread.is_available() && thread.dedicated_to.is_none()
     }
 
     /// Whether a read by this thread has something to return.
@@ -350,7 +350,7 @@ impl State {
     #[inline]
     pub fn wants_looper(&mut self, tid: Tid) -> bool {
         let wants = self.may_ask()
-            && (self.sleepers == 0 || self.lacks_attendants())
+            && (self.sleepers == 0 || self.lacks_loopers())
             && self.thread(tid).looper.serves();
         self.pool.requested += u32::from(wants);
         wants

@@ -109,19 +109,20 @@ pub struct Thread {
     pub is_past: bool,
     /// Where it says so, and is told of news.
     pub flag: Arc<EventFlag>,
-    /// The real-time caller's lane that it attends.
-    pub attends: Option<LaneId>,
-    /// The one that it attended, until it comes back: it has a priority that is not its own, and
-    /// may have been woken for what nobody else has been told of.
+    /// The real-time caller's lane to which the thread is dedicated.
+    pub dedicated_to: Option<LaneId>,
+    /// The lane to which it was dedicated, from its relief until it comes back to the driver. It
+    /// has a priority that is not its own, and may have been woken for a request of which no other
+    /// thread has been told.
     pub relieved_of: Option<LaneId>,
     /// It has served a one-way transaction at a level that is not its own.
     pub is_off_level: bool,
-    /// It attends one, or has.
-    pub has_attended: bool,
-    /// The pool has missed it dedicated: it attends none before the pool has nothing left for
-    /// it.
+    /// It is dedicated, or was.
+    pub was_dedicated: bool,
+    /// The pool has lacked it while it was dedicated: it becomes dedicated only when the pool has
+    /// no work left for it.
     pub is_missed: bool,
-    /// Its program has given it a scheduling of its own: it attends none.
+    /// Its program has given it a scheduling policy of its own: it never becomes dedicated.
     pub is_unsuited: bool,
     /// Its read returns even if there is nothing: so does a thread's first ioctl, whichever it is.
     pub return_once: bool,
@@ -139,10 +140,10 @@ impl Default for Thread {
             waiting: Waiting::No,
             is_past: false,
             flag: Arc::default(),
-            attends: None,
+            dedicated_to: None,
             relieved_of: None,
             is_off_level: false,
-            has_attended: false,
+            was_dedicated: false,
             is_missed: false,
             is_unsuited: false,
             return_once: true,

@@ -1,7 +1,7 @@
 //! The state alone: what each way in which a buffer ends has in common.
 use baton_abi::control::{ChannelId, NodeId, ProcessId};
 use baton_abi::lane::{Kind, Message};
-use baton_state::transaction::{Arrival, LaneId, Received, Room};
+use baton_state::transaction::{Arrival, LaneId, Received, Recipient, Room};
 use baton_state::{Effect, Return, State};
 
 const PEER: ProcessId = ProcessId(2);
@@ -30,8 +30,9 @@ fn admit(state: &mut State, message: &Message) -> Room {
 }
 
 fn take_in(state: &mut State, message: &Message, on: Option<u32>, fds: Vec<i32>) {
+    let recipient = on.map_or(Recipient::Pool, Recipient::Waiting);
     let room = admit(state, message);
-    state.deliver(on, arrival(message), room, Received { fds, ..Received::default() });
+    state.deliver(recipient, arrival(message), room, Received { fds, ..Received::default() });
 }
 
 /// The descriptors that the state wants closed.

@@ -20,7 +20,7 @@ impl Channel {
         if ends.abandoned != 0 {
             self.reclaim(&mut ends)?;
         }
-        let others = self.still_attended();
+        let others = self.still_dedicated();
         loop {
             // Relaxed: a lane is reserved by whoever has it.
             let free = self.free.load(Ordering::Relaxed) & !self.reserved.load(Ordering::Relaxed);
@@ -37,17 +37,17 @@ impl Channel {
 
     /// Lanes whose real-time caller has gone, but whose looper has not left yet: it would serve the
     /// next caller at the last one's priority, or be taken by that one for its own.
-    fn still_attended(&self) -> u64 {
+    fn still_dedicated(&self) -> u64 {
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 {
             return 0;
         }
-        let is_attended =
-            |lane: usize| self.lane(lane).is_ok_and(|areas| areas.outbox().is_attended());
+        let is_dedicated =
+            |lane: &usize| self.lane(*lane).is_ok_and(|areas| areas.outbox().is_dedicated());
         let lanes = lanes_of(left);
-        let attended: u64 = lanes.filter(|&lane| is_attended(lane)).map(|lane| 1 << lane).sum();
-        self.left.fetch_and(!left | attended, Ordering::Relaxed);
-        attended
+        let dedicated: u64 = lanes.filter(is_dedicated).map(|lane| 1 << lane).sum();
+        self.left.fetch_and(!left | dedicated, Ordering::Relaxed);
+        dedicated
     }
 
     /// Takes a lane if nobody uses it.
@@ -187,9 +187,9 @@ impl Channel {
     #[inline(always)]
     pub fn tell_of_request(&self, lane: usize, reader: Reader, must_look: bool) {
         let expected = match reader {
-            // One who attends may stay away: see `hurry`.
-            Reader::Watching | Reader::Attending => false,
-            // Who sleeps on the lane itself attends it, too.
+            // A dedicated thread may stay with its program: see `hurry`.
+            Reader::Watching | Reader::Dedicated => false,
+            // A thread that sleeps on the mailbox is pinned to the lane, or dedicated to it.
             Reader::Woken => true,
             Reader::Elsewhere | Reader::Polling | Reader::Closed => {
                 self.set_ready(lane);

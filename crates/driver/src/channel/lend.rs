@@ -129,7 +129,7 @@ impl Channel {
     }
 
     /// Server: the calling thread is the lane's looper, and is to be lent its caller's priority.
-    /// Before it attends, and before it serves.
+    /// Before it owns the lane, and before it serves.
     pub fn borrow(&self, lane: u32) {
         let tid = thread::tid();
         for word in self.owners(lane) {

@@ -15,6 +15,7 @@ use crate::thread::processor;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::*;
 use baton_shm::bell::{Bell, OwnBell};
+use baton_shm::lane_owner::LaneOwner;
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::mailbox::{Mailbox, Reader};
 use baton_shm::mapping::{self, Access, Mapping, Part, View};
@@ -32,9 +33,6 @@ use std::sync::{Arc, OnceLock};
 
 /// Most numbers of descriptor messages that are kept here; the others wait in the socket.
 const MAX_STASHED: usize = 1024;
-
-/// In [`Channel::pinned`]: the looper sleeps there, or is about to.
-const ASLEEP: u32 = 1 << 31;
 
 /// Size of a lane's two areas.
 const LANE_BYTES: usize = 2 * AREA_BYTES;
@@ -91,20 +89,16 @@ pub struct Channel {
     left: AtomicU64,
     /// Client: lanes whose last request had another nice value than 0.
     niced: AtomicU64,
-    /// Server: lanes that have a looper of their own. Nobody else takes what comes there. Changed
-    /// with the ends locked.
-    attended: AtomicU64,
-    /// Server: the lane at which a looper of the pool is pinned, and one; 0 if there is none.
-    /// Changed with the ends locked, but for [`ASLEEP`].
-    pinned: AtomicU32,
-    /// Server: each held by the looper of its own that a lane has.
+    /// Server: which threads take what arrives on each lane.
+    owners: [LaneOwner; LANES],
+    /// Server: the lane at which a pinned looper sleeps, or is about to, plus one; 0 if none does.
+    pinned_sleeper: AtomicU32,
+    /// Server: each held by the thread to which the lane is dedicated: the next one waits for it.
     dedicated_locks: [Lock<()>; LANES],
     /// Lanes whose callers lend their loopers their priority.
     lending: AtomicU64,
     /// Client: to whom that is.
     loopers: [AtomicU32; LANES],
-    /// Server: whether each lane is being served.
-    serving: [AtomicBool; LANES],
     /// Server: the oldest one-way record waits for room in the receive buffer.
     pub full: AtomicBool,
     /// Server: where the one-way ring has been read up to.
@@ -234,12 +228,11 @@ impl Channel {
             reserved: AtomicU64::new(0),
             left: AtomicU64::new(0),
             niced: AtomicU64::new(0),
-            attended: AtomicU64::new(0),
-            pinned: AtomicU32::new(0),
+            owners: std::array::from_fn(|_| LaneOwner::default()),
+            pinned_sleeper: AtomicU32::new(0),
             dedicated_locks: std::array::from_fn(|_| Lock::default()),
             lending: AtomicU64::new(0),
             loopers: std::array::from_fn(|_| AtomicU32::new(0)),
-            serving: std::array::from_fn(|_| AtomicBool::new(false)),
             full: AtomicBool::new(false),
             one_way_read: AtomicU64::new(0),
             taken_up: AtomicBool::new(end == End::Server),

@@ -1,15 +1,17 @@
 //! A channel at the server's end: what has come, and what the client is told.
 
-use super::{ASLEEP, Channel, Ends, Lane, lanes_of};
+use super::{Channel, Ends, Lane, lanes_of};
 use crate::engine::mute::FORGIVEN;
 use baton_abi::lane::*;
 use baton_shm::futex::Wait;
+use baton_shm::lane_owner::{LaneOwner, Owner};
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Seen;
 use baton_shm::mapping::View;
 use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU64, Ordering, fence_after_update};
 use baton_state::level::Level;
+use baton_state::work::Tid;
 use bytemuck::bytes_of_mut;
 
 /// Requests of others after which nobody waits for a silent client any more: each makes a wait
@@ -24,9 +26,9 @@ pub const ACTIVE_REQUESTS: u64 = 1024;
 pub struct OneWay;
 
 impl Channel {
-    /// Lanes with a request, new ones and those that could not be taken before; and those with a
-    /// looper of their own of which their client has told all the same, being in a hurry: these
-    /// loopers are nudged.
+    /// Lanes of the pool with a request, new ones and those that could not be taken before; and
+    /// lanes with another owner that their clients have announced all the same: a client in a hurry
+    /// does that. These owners are nudged.
     pub fn ready_lanes(&self, ends: &mut Ends) -> (u64, u64) {
         let word = self.head.double_word(header::READY);
         // SeqCst: after the announcement of a sleeper; see `bell`.
@@ -35,65 +37,70 @@ impl Channel {
             ends.ready |= announced;
             ends.announced |= announced;
         }
-        let attended = ends.ready & self.attended.load(Ordering::Relaxed);
-        ends.ready &= !attended;
-        let areas = lanes_of(attended).filter_map(|lane| self.lane(lane).ok());
+        let is_owned = |lane: &usize| self.lane_owner(*lane as u32) != Owner::Pool;
+        let owned: u64 = lanes_of(ends.ready).filter(is_owned).map(|lane| 1 << lane).sum();
+        ends.ready &= !owned;
+        let areas = lanes_of(owned).filter_map(|lane| self.lane(lane).ok());
         areas.for_each(|areas| areas.inbox().nudge());
-        (ends.ready, attended)
+        (ends.ready, owned)
     }
 
-    /// The place of the looper that a lane has of its own. Whoever had it before leaves it at the
-    /// priority of whoever waits for it.
+    /// The lock of the thread to which a lane is dedicated. The next such thread waits for it, and
+    /// the last one leaves at the priority of the one that waits.
     pub fn dedicated_lock(&self, lane: u32) -> Guard<'_, ()> {
         self.dedicated_locks[lane as usize].lock()
     }
 
-    /// The calling thread alone takes what comes on the lane from now on. False if there is
-    /// something already, of which others have heard.
-    pub fn attend(&self, lane: Lane<'_>, number: u32) -> bool {
-        let _ends = self.ends();
-        if self.is_dwelt_at(number) {
-            // Nobody does any more once that looper has looked.
+    #[inline(always)]
+    fn ownership(&self, lane: u32) -> &LaneOwner {
+        &self.owners[lane as usize % LANES]
+    }
+
+    /// Who takes what arrives on a lane.
+    #[inline(always)]
+    pub fn lane_owner(&self, lane: u32) -> Owner {
+        self.ownership(lane).owner()
+    }
+
+    /// The thread takes every request on the lane until [`Channel::release_ownership`]. False if it has to
+    /// try again: another looper leaves the lane, or a request lies there, which it takes first.
+    pub fn dedicate(&self, lane: Lane<'_>, number: u32, tid: Tid) -> bool {
+        let owner = self.ownership(number);
+        if !owner.dedicate(tid) {
+            // The pinned looper leaves the lane once it has looked.
             lane.inbox().nudge();
             return false;
         }
-        let attends = lane.inbox().attend();
-        if attends {
-            self.attended.fetch_or(1 << number, Ordering::Relaxed);
-        }
-        attends
+        owner.show_dedicated(lane.inbox())
     }
 
-    /// The calling looper of the pool alone takes what comes on the lane from now on. False if
-    /// somebody is at it, or is pinned to another lane.
-    pub fn pin_looper(&self, lane: Lane<'_>, number: u32) -> bool {
-        let _ends = self.ends();
-        let is_free =
-            self.pinned.load(Ordering::Relaxed) == 0 && !self.is_attended(number as usize);
-        if !is_free || !self.start_serving(number) {
-            return false;
-        }
-        self.attended.fetch_or(1 << number, Ordering::Relaxed);
-        self.pinned.store(number + 1, Ordering::Relaxed);
-        lane.inbox().watch();
-        true
-    }
-
-    /// It does no more. What lies there is for whoever looks next.
-    pub fn unpin_looper(&self, lane: Lane<'_>, number: u32) {
+    /// The thread owns the lane no more. True if a request lies there, which the next look of the
+    /// pool finds.
+    pub fn release_ownership(&self, lane: Lane<'_>, number: u32, tid: Tid) -> bool {
         let mut ends = self.ends();
-        self.pinned.store(0, Ordering::Relaxed);
-        self.attended.fetch_and(!(1 << number), Ordering::Relaxed);
-        self.end_serving(number);
-        ends.ready |= u64::from(lane.inbox().unwatch()) << number;
+        let has_request = self.ownership(number).release(tid, lane.inbox());
+        ends.ready |= u64::from(has_request) << number;
+        has_request
     }
 
-    fn is_dwelt_at(&self, lane: u32) -> bool {
-        self.pinned.load(Ordering::Relaxed) & !ASLEEP == lane + 1
+    /// The calling looper of the pool stays with the lane until [`Channel::unpin`]. False if the
+    /// lane has another owner, if a thread serves it, or if a looper is pinned to another lane of
+    /// the channel: [`Channel::nudge_pinned`] wakes one.
+    pub fn pin(&self, lane: Lane<'_>, number: u32) -> bool {
+        let _ends = self.ends();
+        let has_pinned = self.owners.iter().any(|lane| lane.owner() == Owner::Pinned);
+        !has_pinned && self.ownership(number).pin(lane.inbox())
     }
 
-    /// The looper that is pinned to the lane is about to sleep there, unless `is_wanted` says
-    /// otherwise.
+    /// The pinned looper, which calls this, gives the lane back to the pool, which finds there what
+    /// has arrived meanwhile.
+    pub fn unpin(&self, lane: Lane<'_>, number: u32) {
+        let mut ends = self.ends();
+        ends.ready |= u64::from(self.ownership(number).unpin(lane.inbox())) << number;
+    }
+
+    /// The looper that is pinned to the lane sleeps there, unless `is_wanted` says that there is
+    /// something else to do.
     #[inline]
     pub fn sleep_pinned(
         &self,
@@ -103,9 +110,9 @@ impl Channel {
     ) -> Result<Seen, Wait> {
         // Relaxed: the mailbox has a fence between this and `is_wanted`, which pairs with that in
         // `nudge_pinned`.
-        self.pinned.store((number + 1) | ASLEEP, Ordering::Relaxed);
+        self.pinned_sleeper.store(number + 1, Ordering::Relaxed);
         let seen = lane.inbox().wait_unless(None, is_wanted);
-        self.pinned.store(number + 1, Ordering::Relaxed);
+        self.pinned_sleeper.store(0, Ordering::Relaxed);
         seen
     }
 
@@ -113,34 +120,15 @@ impl Channel {
     /// at a lane, if it sleeps. False if there is none.
     pub fn nudge_pinned(&self) -> bool {
         fence_after_update();
-        let pinned = self.pinned.load(Ordering::Relaxed);
-        let sleeps = pinned & ASLEEP != 0;
-        if sleeps && let Ok(areas) = self.lane((pinned & !ASLEEP) as usize - 1) {
-            areas.inbox().nudge();
-        }
-        sleeps
-    }
-
-    /// Whether a lane has a looper of its own, for one who has found it announced.
-    #[inline]
-    pub fn is_attended(&self, lane: usize) -> bool {
-        self.attended.load(Ordering::Relaxed) >> lane & 1 == 1
+        let sleeper = self.pinned_sleeper.load(Ordering::Relaxed).checked_sub(1);
+        let areas = sleeper.and_then(|lane| self.lane(lane as usize).ok());
+        areas.inspect(|areas| areas.inbox().nudge()).is_some()
     }
 
     /// To which processor the lane's real-time caller says that it is bound.
     #[inline]
     pub fn callers_processor(&self, lane: u32) -> Option<u32> {
         self.head.word(header::BOUND + 4 * lane as usize).load(Ordering::Relaxed).checked_sub(1)
-    }
-
-    /// The lane is served by whoever looks, who finds there what has come meanwhile. True if
-    /// something has.
-    pub fn leave_lane(&self, lane: Lane<'_>, number: u32) -> bool {
-        let mut ends = self.ends();
-        self.attended.fetch_and(!(1 << number), Ordering::Relaxed);
-        let has_message = lane.inbox().leave();
-        ends.ready |= u64::from(has_message) << number;
-        has_message
     }
 
     /// Lanes with a new request, if there is nothing else.
@@ -185,18 +173,23 @@ impl Channel {
         announced.count_ones()
     }
 
-    /// The lane is being served from now on. False if it was already.
-    pub fn start_serving(&self, lane: u32) -> bool {
-        !self.serving[lane as usize].swap(true, Ordering::AcqRel)
+    /// The calling thread, which acts for `owner`, serves the lane until [`Channel::end_serving`].
+    /// False if the lane has another owner, or a thread serves it.
+    #[inline(always)]
+    pub fn start_serving(&self, lane: u32, owner: Owner) -> bool {
+        self.ownership(lane).start_serving(owner)
     }
 
-    /// Nobody serves the lane any more, but for one who is pinned: before its client can
-    /// know.
-    #[inline]
+    /// Whether a thread serves the lane.
+    pub fn is_served(&self, lane: u32) -> bool {
+        self.ownership(lane).is_served()
+    }
+
+    /// No thread serves the lane any more, but for a pinned looper. Call it before the client can
+    /// see the answer.
+    #[inline(always)]
     pub fn end_serving(&self, lane: u32) {
-        if !self.is_dwelt_at(lane) {
-            self.serving[lane as usize].store(false, Ordering::Release);
-        }
+        self.ownership(lane).end_serving();
     }
 
     fn has_one_way(&self) -> bool {
@@ -296,10 +289,11 @@ impl Channel {
         inactive
     }
 
-    /// Whether there is a message, new or not, or one that waits for room, or a looper of a lane's
-    /// own.
+    /// Whether loopers have to look here: a message has come, new or not, or a one-way record waits
+    /// for room, or a lane has a looper of its own.
     pub fn is_wanted(&self) -> bool {
-        self.attended.load(Ordering::Relaxed) != 0 || self.has_message()
+        let is_owned = |lane: &LaneOwner| lane.owner() != Owner::Pool;
+        self.owners.iter().any(is_owned) || self.has_message()
     }
 
     /// Whether there is a message, new or not, or one that waits for room, as far as is announced.

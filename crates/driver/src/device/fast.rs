@@ -4,7 +4,7 @@
 
 use super::read::{LARGEST_RETURN, Returns};
 use super::{Device, Written};
-use crate::engine::fast::{Attended, Buffered, Outcome, Subject};
+use crate::engine::fast::{Buffered, FastRead, Outcome, Subject};
 use crate::user::{self, Source};
 use baton_abi::uapi::*;
 use baton_shm::futex::Wait;
@@ -118,12 +118,12 @@ impl Device {
     }
 
     /// Waits as a looper that can take in plain transactions.
-    pub(super) fn attend(&self, tid: Tid, exchange: &WriteRead, nonblocking: bool) -> Attended {
+    pub(super) fn read_fast(&self, tid: Tid, exchange: &WriteRead, nonblocking: bool) -> FastRead {
         let (returns, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
         if nonblocking || !has_room(exchange) || user::writable(returns, size).is_err() {
-            return Attended::No;
+            return FastRead::No;
         }
-        self.engine.attend(tid)
+        self.engine.read_fast(tid)
     }
 }
 

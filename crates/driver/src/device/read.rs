@@ -2,7 +2,7 @@
 
 use super::fast::{PendingReturn, What};
 use super::{Device, Exchanged, Written};
-use crate::engine::fast::Attended;
+use crate::engine::fast::FastRead;
 use crate::engine::tid;
 use crate::user;
 use baton_abi::uapi::*;
@@ -38,19 +38,19 @@ impl Device {
             _ => None,
         };
         while called.is_none() {
-            match self.attend(tid, exchange, nonblocking) {
-                Attended::PendingReturn((lying, wants_looper), subject) => {
+            match self.read_fast(tid, exchange, nonblocking) {
+                FastRead::PendingReturn((lying, wants_looper), subject) => {
                     let what = What::Transaction(lying, subject);
                     self.tell(exchange, PendingReturn { what, wants_looper });
                     return Exchanged::Past(Ok(()));
                 }
-                Attended::Interrupted => return Exchanged::ByState(Err(Errno::INTR)),
-                Attended::Look => match self.read_state(tid, exchange, true, None) {
+                FastRead::Interrupted => return Exchanged::ByState(Err(Errno::INTR)),
+                FastRead::Look => match self.read_state(tid, exchange, true, None) {
                     Err(Errno::AGAIN) => {}
                     result => return Exchanged::ByState(result),
                 },
-                Attended::Over => {}
-                Attended::No => break,
+                FastRead::Relieved => {}
+                FastRead::No => break,
             }
         }
         // It may be past the state still, and what it does from now on is the state's to know.

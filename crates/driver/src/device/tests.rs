@@ -223,7 +223,7 @@ fn a_thread_past_the_state_is_known_to_wait_after_a_read_that_was_interrupted() 
         std::thread::yield_now();
         let state = stage.server.engine.lock();
         let of = |(tid, thread): (Tid, &Thread)| {
-            Some((tid, thread.waits_on(thread.attends?), thread.is_past))
+            Some((tid, thread.waits_on(thread.dedicated_to?), thread.is_past))
         };
         state.threads.iter().find_map(of)
     };

@@ -6,10 +6,12 @@ use crate::channel::{Channel, lanes_of};
 use crate::clock::stamp_in_order;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::{AT_THE_DOOR, Kind, LANES, Message, RING_BYTES};
+use baton_shm::lane_owner::Owner;
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
 use baton_state::State;
 use baton_state::level::Level;
+use baton_state::transaction::Recipient;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -54,7 +56,7 @@ impl Engine {
                 self.activate(&channel);
                 channel.show_processor();
                 let outcome = match what.place {
-                    Place::Lane(lane) => self.accept_lane(state, &channel, lane),
+                    Place::Lane(lane) => self.accept_lane(state, &channel, lane, Recipient::Pool),
                     Place::OneWay => self.accept_one_way(state, &channel),
                 };
                 match outcome {
@@ -168,9 +170,9 @@ impl Engine {
             if ends.dead {
                 continue;
             }
-            let (ready, attended) = channel.ready_lanes(&mut ends);
+            let (ready, owned) = channel.ready_lanes(&mut ends);
             drop(ends);
-            self.look_for_absent(state, channel, attended);
+            self.look_for_absent(state, channel, owned);
             let mut empty = 0u64;
             for lane in lanes_of(ready) {
                 match channel.lane(lane) {
@@ -219,19 +221,19 @@ impl Engine {
         }
     }
 
-    /// Takes in what lies on a lane, if the calling thread attends it. What has to wait for an
-    /// event is returned.
-    pub(super) fn accept_attended(
+    /// Takes in the request on a lane that is dedicated to the calling thread. A request that has to
+    /// wait for an event is returned.
+    pub(super) fn accept_dedicated(
         &self,
         state: &mut State,
         channel: &Channel,
         lane: usize,
     ) -> Option<Stop> {
-        if !state.is_attended_by(channel.via(lane), tid()) {
-            // What comes in is for whoever attends it now, and that thread may be away.
+        let tid = tid();
+        if channel.lane_owner(lane as u32) != Owner::Dedicated(tid) {
             return None;
         }
-        match self.accept_lane(state, channel, lane) {
+        match self.accept_lane(state, channel, lane, Recipient::Dedicated(tid)) {
             Ok(()) => {
                 channel.count_fruitful();
                 None
@@ -251,11 +253,16 @@ impl Engine {
         state: &mut State,
         channel: &Channel,
         lane: usize,
+        recipient: Recipient,
     ) -> Result<(), Stop> {
         let areas = channel.lane(lane).map_err(|_| Stop::Later)?;
         let (bit, number) = (1 << lane, lane as u32);
-        // Whoever watched the lane may have taken it, before or after its caller told everybody.
-        let idle = channel.start_serving(number);
+        // A looper that was pinned may have taken it, before or after its caller announced it.
+        let owner = match recipient {
+            Recipient::Dedicated(tid) => Owner::Dedicated(tid),
+            _ => Owner::Pool,
+        };
+        let idle = channel.start_serving(number, owner);
         if !idle || areas.inbox().is_empty() {
             self.count_fruitless(channel, channel.clear_ready(bit));
             if idle {
@@ -268,7 +275,7 @@ impl Engine {
             return Err(Stop::Violation("no request where one must be"));
         }
         let via = channel.via(lane);
-        match self.take_in(state, channel, &message, areas.incoming(), 0, via, None) {
+        match self.take_in(state, channel, &message, areas.incoming(), 0, via, recipient) {
             Err(Stop::NoRoom) => unreachable!("only one-way transactions wait for room"),
             Err(stop) => {
                 channel.end_serving(number);
@@ -297,7 +304,7 @@ impl Engine {
             return Err(Stop::Gone);
         };
         let via = channel.via(0);
-        self.take_in(state, channel, &message, channel.head(), at, via, None)?;
+        self.take_in(state, channel, &message, channel.head(), at, via, Recipient::Pool)?;
         // What it takes is published before its record is given back: the client never counts
         // it as neither.
         channel.publish_account(state.one_way_account(channel.id));

@@ -9,7 +9,7 @@ use baton_abi::lane::{AT_THE_DOOR, Kind, Message};
 use baton_shm::mailbox::{Reader, Seen};
 use baton_shm::mapping::View;
 use baton_state::State;
-use baton_state::transaction::{Arrival, LaneId, Verdict};
+use baton_state::transaction::{Arrival, LaneId, Recipient, Verdict};
 use baton_state::work::Tid;
 use rustix::io::Errno;
 
@@ -33,7 +33,7 @@ impl Engine {
         match reader {
             Reader::Polling => channel.ring_socket(),
             Reader::Closed => return false,
-            Reader::Woken | Reader::Watching | Reader::Attending | Reader::Elsewhere => {}
+            Reader::Woken | Reader::Watching | Reader::Dedicated | Reader::Elsewhere => {}
         }
         true
     }
@@ -180,7 +180,15 @@ impl Engine {
         areas: crate::channel::Lane<'_>,
         via: LaneId,
     ) -> Result<bool, Stop> {
-        let taken = self.take_in(state, channel, message, areas.incoming(), 0, via, Some(tid))?;
+        let taken = self.take_in(
+            state,
+            channel,
+            message,
+            areas.incoming(),
+            0,
+            via,
+            Recipient::Waiting(tid),
+        )?;
         areas.inbox().clear();
         if let Some((kind, errno)) = taken
             && !self.answer(via, kind, Some(errno), AT_THE_DOOR)

@@ -6,61 +6,31 @@
 //! thread rings once more after [`PAUSE`], if there is still work that a sleeper could take.
 
 use super::Engine;
+use super::round_timer::RoundTimer;
 use crate::channel::Channel;
 use baton_shm::bell::{OwnBell, OwnRing};
 use baton_shm::futex;
 use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
-use rustix::event::Timespec;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// How long a ring may stay lost. Nothing of an honest client waits for it.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Rings that are to be repeated.
+/// Rings that the control thread repeats.
 #[derive(Debug)]
 pub(super) struct Repeats {
-    /// Runs while `expected`.
-    timer: OwnedFd,
-    expected: AtomicBool,
-    /// Channels that the process has no longer, and whose sleepers have not come home.
+    pub timer: RoundTimer,
+    /// Channels that the process has no longer, and on whose bells loopers may still sleep.
     parting: Lock<Vec<Arc<Channel>>>,
 }
 
 impl Repeats {
+    /// Errors of `timerfd_create`.
     pub fn new() -> Result<Repeats, Errno> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        Ok(Repeats { timer, expected: AtomicBool::new(false), parting: Lock::default() })
-    }
-
-    /// Polls readable when it is time.
-    pub fn timer(&self) -> BorrowedFd<'_> {
-        self.timer.as_fd()
-    }
-
-    /// Somebody may have been missed.
-    fn expect(&self) {
-        // SeqCst: after what the ring was for. If the timer runs, its end finds that.
-        if self.expected.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let soon = Timespec { tv_sec: 0, tv_nsec: PAUSE.subsec_nanos().into() };
-        let once = Itimerspec { it_interval: never, it_value: soon };
-        // It cannot fail: the descriptor is a timer and the time is one.
-        let _ = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
-    }
-
-    /// The time has come. What is rung for from now on expects another one.
-    fn begin(&self) {
-        let _ = rustix::io::read(&self.timer, &mut [0; 8]);
-        self.expected.store(false, Ordering::SeqCst);
+        Ok(Repeats { timer: RoundTimer::new(PAUSE)?, parting: Lock::default() })
     }
 
     /// Rings where nobody else does, and says whether somebody sleeps there still.
@@ -105,7 +75,7 @@ impl Engine {
             rung |= ring(channel, |bell| bell.ring_alone()) == OwnRing::Rung;
         }
         if rung {
-            self.repeats.expect();
+            self.repeats.timer.expect();
         }
     }
 
@@ -113,7 +83,7 @@ impl Engine {
     pub(super) fn ring_all(&self, channels: &[Arc<Channel>]) {
         for channel in channels {
             if ring(channel, |bell| bell.ring()) == OwnRing::Rung {
-                self.repeats.expect();
+                self.repeats.timer.expect();
             }
         }
     }
@@ -122,15 +92,15 @@ impl Engine {
     pub(super) fn part_with(&self, channel: &Arc<Channel>) {
         if ring(channel, |bell| bell.ring()) == OwnRing::Rung {
             self.repeats.parting.lock().push(Arc::clone(channel));
-            self.repeats.expect();
+            self.repeats.timer.expect();
         }
     }
 
     /// The control thread, [`PAUSE`] after a ring: again, for what nobody has taken.
     pub(super) fn ring_again(&self) {
-        self.repeats.begin();
+        self.repeats.timer.begin();
         if self.repeats.ring_parting() {
-            self.repeats.expect();
+            self.repeats.timer.expect();
         }
         let unseen = self.lock().has_work_for_sleepers();
         if unseen {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   register   the broker gives the thread the caller's rank, unless it has: see `spare`
-//!   attend     the mailbox says so, and nobody else takes what comes
+//!   own        the thread owns the lane, and the mailbox says so to the client
 //!   serve      look, take in, answer, sleep on the lane's own word
 //!   leave      what has come meanwhile is the pool's
 //! ```
@@ -16,7 +16,8 @@
 //! It may have to wait for a looper of the pool that serves the lane, which would never run below
 //! it on its processor. Such a wait is a short sleep.
 //!
-//! **Invariant**: a lane is attended while a thread is dedicated there, and at no other time.
+//! **Invariant**: the thread owns the lane ([`baton_shm::lane_owner`]) while it is dedicated to
+//! it, and at no other time.
 
 use super::accept::Among;
 use super::wait_policy::WaitPolicy;
@@ -166,8 +167,8 @@ impl Engine {
         self.dedicated_loopers.all.lock().iter().find(|dedicated| dedicated.via() == via).cloned()
     }
 
-    /// The broker says that a lane is a real-time caller's, and who attends it if somebody has
-    /// waited for that.
+    /// The broker says that a lane is a real-time caller's, and which standby looper it has chosen
+    /// for it; 0 if none.
     pub(super) fn begin_dedicated(&self, id: ChannelId, lane: u32, looper: Tid) {
         let channel = self.channel(id).filter(|channel| channel.end == End::Server);
         let Some(channel) = channel.filter(|_| (lane as usize) < LANES) else { return };
@@ -209,7 +210,7 @@ impl Engine {
     /// The calling thread, at its caller's rank, alone takes what comes on the lane from now on.
     /// What has come before is its own or somebody's. `None` if the thread is dedicated no longer;
     /// else what it keeps until [`Engine::leave_dedicated`].
-    pub(crate) fn attend_lane<'a>(&self, dedicated: &'a DedicatedLooper) -> Option<Guard<'a, ()>> {
+    pub(crate) fn own_lane<'a>(&self, dedicated: &'a DedicatedLooper) -> Option<Guard<'a, ()>> {
         let (areas, tid) = (dedicated.areas().ok()?, tid());
         thread_settles();
         self.keep_lane(&dedicated.channel, dedicated.lane);
@@ -218,10 +219,10 @@ impl Engine {
         let lock = dedicated.channel.dedicated_lock(dedicated.lane);
         dedicated.borrow();
         let mut state = self.lock();
-        state.attend(dedicated.via(), tid);
-        while !dedicated.channel.attend(areas, dedicated.lane) {
+        state.thread(tid).return_once = false;
+        while !dedicated.channel.dedicate(areas, dedicated.lane, tid) {
             if dedicated.is_over() || self.is_closed() {
-                state.leave_lane(dedicated.via());
+                dedicated.channel.release_ownership(areas, dedicated.lane, tid);
                 self.unlock(state);
                 return None;
             }
@@ -342,11 +343,11 @@ impl Engine {
             return state;
         }
         dedicated.borrow();
-        if self.accept_attended(&mut state, channel, dedicated.lane as usize).is_some() {
+        if self.accept_dedicated(&mut state, channel, dedicated.lane as usize).is_some() {
             // What allows it has not come. After everything that was caused before, it never will.
             self.unlock(state);
             state = self.pass_barrier();
-            if self.accept_attended(&mut state, channel, dedicated.lane as usize).is_some() {
+            if self.accept_dedicated(&mut state, channel, dedicated.lane as usize).is_some() {
                 self.end_channel(&mut state, channel, "a call without a grant");
             }
         }
@@ -367,9 +368,8 @@ impl Engine {
         lock: Guard<'_, ()>,
     ) {
         let mut state = self.lock();
-        state.leave_lane(dedicated.via());
         if let Ok(areas) = dedicated.areas() {
-            dedicated.channel.leave_lane(areas, dedicated.lane);
+            dedicated.channel.release_ownership(areas, dedicated.lane, tid);
             self.activate(&dedicated.channel);
         }
         dedicated.channel.borrow_no_more(dedicated.lane);

@@ -55,7 +55,7 @@ impl Engine {
             Effect::Forgotten(owner) => self.revoke_entries_with(owner),
             Effect::LookAfter(via) => self.look_after(via),
             Effect::Watchdog => self.watchdog.expect(),
-            Effect::Unattended(via, tid) => self.leave_unattended(via, tid),
+            Effect::Relieved(via, tid) => self.leave_relieved(via, tid),
             Effect::Leave(via, open) => self.leave_lane(state, via, &open),
             Effect::EndSending(handle) => {
                 let was_taken =
@@ -110,7 +110,7 @@ impl Engine {
 
     /// Whether real-time callers can wait for loopers of their own.
     pub(super) fn publish_lane_loopers(&self, state: &State) {
-        let come = u32::from(self.provides_loopers() || state.gets_attendants());
+        let come = u32::from(self.provides_loopers() || state.may_dedicate());
         let word = self.front.word(front::LANE_LOOPERS);
         // Relaxed: the word is written under the state's lock alone. Who may write it may lie to
         // his callers.

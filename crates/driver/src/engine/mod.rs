@@ -9,7 +9,6 @@
 mod accept;
 mod active_set;
 mod answer;
-mod attend;
 mod bells;
 mod channels;
 pub(crate) mod dedicated;
@@ -21,8 +20,10 @@ mod leave;
 pub(crate) mod loan;
 mod mlock;
 pub(crate) mod mute;
+mod program_loopers;
 mod rejoin;
 pub(crate) mod reserve;
+mod round_timer;
 pub(crate) mod settings;
 pub(crate) mod spin;
 mod standby;
@@ -47,6 +48,7 @@ use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::account::Accounts;
 use baton_state::work::Tid;
 use baton_state::{Effect, State};
+use round_timer::RoundTimer;
 use rustc_hash::FxHashMap;
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -118,7 +120,7 @@ pub struct Engine {
     stop: OwnedFd,
     dedicated_loopers: dedicated::DedicatedLoopers,
     standby: standby::Standby,
-    watchdog: attend::Watchdog,
+    watchdog: RoundTimer,
     reservations: reserve::Reservations,
     mlock: mlock::Mlock,
     barriers: AtomicU64,
@@ -237,7 +239,7 @@ impl Engine {
             stop,
             dedicated_loopers: Default::default(),
             standby: Default::default(),
-            watchdog: attend::Watchdog::new().map_err(system("timerfd_create"))?,
+            watchdog: RoundTimer::new(program_loopers::ROUND).map_err(system("timerfd_create"))?,
             reservations: Default::default(),
             mlock: Default::default(),
             barriers: AtomicU64::new(0),
@@ -248,7 +250,7 @@ impl Engine {
         let link = engine.broker.link();
         engine.watch_events(&link).map_err(system("epoll_ctl"))?;
         engine.watch(engine.stop.as_fd(), events::STOP).map_err(system("epoll_ctl"))?;
-        engine.watch(engine.repeats.timer(), events::REPEAT).map_err(system("epoll_ctl"))?;
+        engine.watch(engine.repeats.timer.timer(), events::REPEAT).map_err(system("epoll_ctl"))?;
         engine.watch(engine.watchdog.timer(), events::WATCHDOG).map_err(system("epoll_ctl"))?;
         crate::thread::forget_in_children();
         let control = Arc::clone(&engine);

@@ -171,7 +171,7 @@ impl Engine {
                 && !channel.ends().dead;
             let left = longest.saturating_sub(start.elapsed());
             let slice = left.min(if comes { SLICE } else { Duration::ZERO });
-            if outbox.await_attendant(Some(slice)).is_ok() {
+            if outbox.await_dedicated(Some(slice)).is_ok() {
                 return true;
             }
             if slice.is_zero() {

@@ -31,7 +31,7 @@ struct Place {
 }
 
 impl Engine {
-    /// Waits until the calling thread has a lane to attend, at its caller's rank if the system
+    /// Waits until the broker has a lane for the calling thread, at its caller's rank if the system
     /// allows that. `None` once the process has closed, or if another thread waits already.
     pub(crate) fn await_lane(&self) -> Option<Arc<DedicatedLooper>> {
         let tid = tid();

@@ -10,14 +10,13 @@ use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_shm::mapping::View;
 use baton_shm::sync::Ordering;
 use baton_state::State;
-use baton_state::transaction::{Arrival, LaneId, Received, Room, Verdict};
-use baton_state::work::Tid;
+use baton_state::transaction::{Arrival, LaneId, Received, Recipient, Room, Verdict};
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
 
 impl Engine {
     /// Takes a transaction in: right, room, copy, objects. `Ok(Some)` if its sender is to be told
-    /// of a refusal. `on` is the thread that waits on the lane, when the lane turned round.
+    /// of a refusal.
     #[expect(clippy::too_many_arguments, reason = "a message's place, and whom it is for")]
     pub(super) fn take_in(
         &self,
@@ -27,10 +26,10 @@ impl Engine {
         map: View<'_>,
         at: usize,
         via: LaneId,
-        on: Option<Tid>,
+        recipient: Recipient,
     ) -> Result<Option<(Kind, Errno)>, Stop> {
         let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
-        if on.is_some() && self.is_frozen() {
+        if matches!(recipient, Recipient::Waiting(_)) && self.is_frozen() {
             // Its sender sees the front page of those only whom it calls itself.
             drop_message(state, channel, message);
             let target = self.identity.process;
@@ -62,7 +61,7 @@ impl Engine {
             Err(Stop::Refused(errno)) => return Ok(Some((Kind::Failed, errno))),
             Err(stop) => return Err(stop),
         };
-        state.deliver(on, arrival, room, contents);
+        state.deliver(recipient, arrival, room, contents);
         Ok(None)
     }
 

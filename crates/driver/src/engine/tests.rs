@@ -13,6 +13,7 @@ use baton_abi::uapi::TF_ONE_WAY;
 use baton_broker::{Config, Running};
 use baton_shm::bell::Sleep;
 use baton_shm::futex::{self, Wait};
+use baton_shm::lane_owner::Owner;
 use baton_shm::mailbox::Reader;
 use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::parcel::Sent;
@@ -212,7 +213,7 @@ fn what_has_been_taken_may_be_told_of() {
     }
     assert!(!theirs.ends().dead, "it is no violation");
     assert!(!theirs.has_news(), "and it is forgotten");
-    assert!(theirs.start_serving(0), "nobody serves what is not there");
+    assert!(theirs.start_serving(0, Owner::Pool), "nobody serves what is not there");
     client.close();
     server.close();
 }
@@ -237,7 +238,7 @@ fn who_leaves_a_lane_takes_no_later_offer_with_it() {
     server.begin_dedicated(channel.id, 0, 0);
     let mut state = server.lock();
     server.withdraw(&mut state, via);
-    assert!(state.wants_attendant());
+    assert!(state.wants_dedicated());
     drop(state);
     client.close();
     server.close();
@@ -332,7 +333,7 @@ fn only_its_caller_frees_the_lane_of_an_answer() {
     server.close();
 }
 
-/// A client that has woken the thread that attended a lane tells nobody else.
+/// A client that has woken the thread to which a lane was dedicated tells no other.
 #[test]
 fn a_thread_that_is_relieved_looks_for_what_it_was_woken_for() {
     let (broker, _directory) = broker();
@@ -351,7 +352,7 @@ fn a_thread_that_is_relieved_looks_for_what_it_was_woken_for() {
         }
         state.offer_lane(via);
         assert_eq!(state.become_dedicated(tid), Some(via));
-        assert!(theirs.attend(theirs.lane(0).unwrap(), 0));
+        assert!(theirs.dedicate(theirs.lane(0).unwrap(), 0, tid));
         state.vacate(via);
         server.unlock(state);
         let request = Message { kind: Kind::Request as u32, ..Message::default() };
@@ -408,19 +409,19 @@ fn what_is_said_of_a_channel_that_ends_is_said_without_the_state() {
     server.close();
 }
 
-/// It has been relieved in its sleep, and another thread, which is with its program, attends the
-/// lane.
+/// A thread that has been relieved in its sleep leaves the lane's request to the next dedicated
+/// thread, which is with its program.
 #[test]
-fn only_who_attends_a_lane_takes_what_comes_there() {
+fn only_the_owner_of_a_lane_takes_its_requests() {
     let (broker, _directory) = broker();
-    let another = u32::MAX;
-    for attends in [tid(), another] {
+    const ANOTHER: Tid = (1 << 22) - 1;
+    for owner in [tid(), ANOTHER] {
         let (server, client, channel) = channel(&broker);
         let theirs = other_end(&server, &channel);
         let (areas, via) = (theirs.lane(0).unwrap(), theirs.via(0));
         let mut state = server.lock();
         state.buffers.map(MAX_PAYLOAD_BYTES);
-        for looper in [tid(), another] {
+        for looper in [tid(), ANOTHER] {
             state.enter_looper(looper);
             state.thread(looper).return_once = false;
         }
@@ -428,15 +429,15 @@ fn only_who_attends_a_lane_takes_what_comes_there() {
         server.begin_dedicated(channel.id, 0, 0);
         let dedicated = server.dedicated(via).unwrap();
         let mut state = server.lock();
-        assert_eq!(state.become_dedicated(attends), Some(via));
-        assert!(theirs.attend(areas, 0));
+        assert_eq!(state.become_dedicated(owner), Some(via));
+        assert!(theirs.dedicate(areas, 0, owner));
         let (data, sent) = (Payload::Bytes(&[]), Sent::default());
         let outgoing = Outgoing { code: 1, flags: 0, data, offsets: &[], sent };
         client.send(tid(), Target::Handle(0), 0, (0, 0), Ok(outgoing));
         assert!(!areas.inbox().is_empty());
         state = server.accept_own(state, &dedicated);
-        assert_eq!(areas.inbox().is_empty(), attends == tid());
-        assert_eq!(state.has_work(attends, false), attends == tid());
+        assert_eq!(areas.inbox().is_empty(), owner == tid());
+        assert_eq!(state.has_work(owner, false), owner == tid());
         server.unlock(state);
         client.close();
         server.close();
@@ -446,8 +447,8 @@ fn only_who_attends_a_lane_takes_what_comes_there() {
 /// The pool's other looper is with its program while work waits: it lacks a processor, or waits for
 /// what that brings.
 #[test]
-fn who_is_on_duty_is_relieved_if_the_others_wait_and_not_if_they_run() {
-    for (waits, attends) in [(false, true), (true, false)] {
+fn a_dedicated_looper_is_relieved_if_the_pool_waits_and_not_if_it_runs() {
+    for (waits, stays) in [(false, true), (true, false)] {
         let (broker, _directory) = broker();
         let server = Engine::open("binder", broker.socket()).unwrap();
         let (is_over, other) = (AtomicBool::new(false), AtomicU32::new(0));
@@ -483,10 +484,10 @@ fn who_is_on_duty_is_relieved_if_the_others_wait_and_not_if_they_run() {
             state.thread_exit(GONE);
             server.unlock(state);
             (0..3).for_each(|_| server.watchdog());
-            let still = server.lock().attends(tid()).is_some();
+            let still = server.lock().dedicated_to(tid()).is_some();
             is_over.store(true, Ordering::Release);
             thread.thread().unpark();
-            assert_eq!(still, attends, "it waits: {waits}");
+            assert_eq!(still, stays, "it waits: {waits}");
         });
         server.close();
     }

@@ -36,8 +36,8 @@ impl Engine {
         nonblocking: bool,
         mut server: Option<&mut dyn Server>,
     ) -> Result<Guard<'a, State>, Errno> {
-        if !process_work && let Some(via) = state.attends_now(tid) {
-            return self.await_attended(state, (tid, via), nonblocking);
+        if !process_work && let Some(via) = state.idle_dedicated_to(tid) {
+            return self.await_dedicated_lane(state, (tid, via), nonblocking);
         }
         // What a server can take in by itself is not to come in by the state.
         if server.is_some() && process_work && !state.has_work(tid, true) && !self.is_closed() {
@@ -75,7 +75,7 @@ impl Engine {
                 return Err(Errno::AGAIN);
             }
             state = self.sleep(state, tid, process_work, &mut server)?;
-            if process_work && server.is_none() && state.wants_attendant() {
+            if process_work && server.is_none() && state.wants_dedicated() {
                 // It may have been woken for that.
                 return Ok(state);
             }

@@ -21,7 +21,7 @@ impl Process {
 
     fn serve_lane(&self, dedicated: &DedicatedLooper, was_standby: bool) {
         let (engine, tid) = (&self.inner.engine, tid());
-        let cache = engine.attend_lane(dedicated);
+        let cache = engine.own_lane(dedicated);
         if was_standby {
             engine.provide_standby();
         }

@@ -9,7 +9,7 @@ use baton_abi::lane::{Kind, Message};
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_state::Effect;
 use baton_state::thread::{Half, Waiting};
-use baton_state::transaction::{Arrival, LaneId, Received, Room, Verdict};
+use baton_state::transaction::{Arrival, LaneId, Received, Recipient, Room, Verdict};
 use baton_state::work::Tid;
 use rustix::io::Errno;
 
@@ -78,7 +78,7 @@ impl World {
                 }
             }
             // No lane here is a real-time caller's.
-            Effect::Unattended(..) | Effect::LookAfter(_) | Effect::Watchdog => {
+            Effect::Relieved(..) | Effect::LookAfter(_) | Effect::Watchdog => {
                 unreachable!("nobody is on dedicated")
             }
             Effect::Complain(line) => {
@@ -318,7 +318,10 @@ impl World {
             }
         };
         match self.unload(party, &arrival, letter, room) {
-            Ok(contents) => party.state.deliver(on, arrival, room, contents),
+            Ok(contents) => {
+                let recipient = on.map_or(Recipient::Pool, Recipient::Waiting);
+                party.state.deliver(recipient, arrival, room, contents);
+            }
             Err(errno) => return Taken::Told(Kind::Failed, errno),
         }
         Taken::In

@@ -1,9 +1,9 @@
 //! How a transaction comes in.
 
-use super::{Arrival, Buffer, Incoming, Received, Room, Serving, Verdict};
+use super::{Arrival, Buffer, Incoming, Received, Recipient, Room, Serving, Verdict};
 use crate::State;
 use crate::buffer::{NoRoom, allocation_bytes};
-use crate::work::{Queue, Tid, Turn, Work};
+use crate::work::{Queue, Turn, Work};
 use baton_abi::control::{ChannelId, Granted, NodeId, ProcessId, TicketId};
 use baton_abi::lane::{Kind, Message};
 use baton_abi::uapi::*;
@@ -91,12 +91,11 @@ impl State {
         self.drop_buffer(room.buffer, true);
     }
 
-    /// A transaction lies in its buffer, complete. It came down the lane on which the thread `on`
-    /// waits, or belongs to the thread that its chain names, or to the one that attends its lane,
-    /// or to any looper.
+    /// Queues a transaction that lies in its buffer, complete, for its recipient or for the thread
+    /// that its chain names. A one-way transaction is queued at its node.
     pub fn deliver(
         &mut self,
-        on: Option<Tid>,
+        recipient: Recipient,
         arrival: Arrival<'_>,
         room: Room,
         contents: Received,
@@ -111,8 +110,11 @@ impl State {
         let (pid, uid) = self.peers.get(&arrival.peer).map_or((0, u32::MAX), |p| (p.pid, p.uid));
         let nested = arrival.chain.iter().find(|entry| entry.process == self.id.0);
         let named = nested.and_then(|entry| self.tokens.get(&entry.token)).copied();
-        let waiter =
-            on.or(named).or_else(|| self.dedicated_loopers.attended.get(&arrival.via).copied());
+        let thread = match recipient {
+            Recipient::Waiting(tid) => Some(tid),
+            Recipient::Dedicated(tid) => named.or(Some(tid)),
+            Recipient::Pool => named,
+        };
         let incoming = Incoming {
             buffer: room.buffer,
             peer: arrival.peer,
@@ -138,7 +140,7 @@ impl State {
             return self.queue_one_way(node, incoming);
         }
         self.outstanding += 1;
-        match waiter {
+        match thread {
             Some(tid) => self.push(Queue::Thread(tid), Work::Transaction(incoming)),
             None => self.push_process_call(incoming),
         }

@@ -16,7 +16,7 @@ mod reserved_slot;
 pub use reserved_slot::{ReservedSlot, SLOT_BYTES};
 
 use super::buffer::Offset;
-use super::work::Turn;
+use super::work::{Tid, Turn};
 use crate::level::{Level, Wanted};
 use baton_abi::control::{ChannelId, Granted, NodeId, Object, ProcessId, Strength};
 use baton_abi::lane::{ChainEntry, Kind, Message};
@@ -220,6 +220,17 @@ pub struct Arrival<'a> {
     pub message: &'a Message,
     /// The callers above.
     pub chain: Vec<ChainEntry>,
+}
+
+/// Which thread a request that arrives is for, beside a thread that its chain names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    /// Any looper of the pool.
+    Pool,
+    /// The thread to which the lane is dedicated, unless the chain names another one.
+    Dedicated(Tid),
+    /// The thread that waits on the lane for an answer: the lane has turned round.
+    Waiting(Tid),
 }
 
 /// What a message became in the receive buffer.

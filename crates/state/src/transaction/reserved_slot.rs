@@ -157,11 +157,10 @@ impl State {
         (used - set_aside, buffers - slots, self.buffers.largest_free() + set_aside)
     }
 
-    /// The thread, which has nothing to do but what comes on the lane that it attends, goes on past
-    /// the state, until it has [news](EventFlag::tell) or waits for something else. `None` if it
-    /// has.
+    /// The thread serves the lane to which it is dedicated past the state from now on, until it has
+    /// [news](EventFlag::tell) or waits for something else. `None` if it has news.
     pub fn go_past(&mut self, tid: Tid, via: LaneId) -> Option<Arc<EventFlag>> {
-        if self.attends(tid) != Some(via) || !self.is_free(tid) {
+        if self.dedicated_to(tid) != Some(via) || !self.is_free(tid) {
             return None;
         }
         self.set_waiting(tid, Waiting::Lane(via));

@@ -24,7 +24,7 @@ pub(crate) type Brought = (BufferedMessage, bool);
 /// A message's way into the receive buffer, for a thread.
 pub(crate) struct Buffered<'a> {
     tid: Tid,
-    /// Of a thread that attends a lane.
+    /// Of a dedicated thread.
     past: Option<&'a mut Past>,
     /// What has come.
     pub brought: Option<Brought>,

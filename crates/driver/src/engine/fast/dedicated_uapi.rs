@@ -1,15 +1,15 @@
-//! A looper of the uapi front end that attends a real-time caller's lane, on the fast path.
+//! A dedicated looper of the uapi front end, on the fast path.
 //!
 //! From its second transaction on it takes no lock, which ordinary threads may hold for what
 //! strangers cause: what it takes in lies in its [`ReservedSlot`], and what others change of it,
 //! its [`EventFlag`] says. It is then *past* the state, until it has news or its program wants
 //! anything else of the device: [`Engine::settle`].
 //!
-//! **Invariant**: the state says that a thread is past ([`State::go_past`]) as long as its watch
-//! does, but for one whose transaction has been taken_over, which finds that with its answer.
+//! **Invariant**: the state says that a thread is past ([`State::go_past`]) as long as its
+//! [`Past`] does, but for one whose transaction has been taken_over, which finds that with its answer.
 
 use super::in_flight::InFlight;
-use super::uapi_thread::{Attended, Subject};
+use super::uapi_thread::{FastRead, Subject};
 use super::{Buffered, LaneCache, Taken};
 use crate::engine::Engine;
 use crate::engine::dedicated::DedicatedLooper;
@@ -76,7 +76,7 @@ impl Past {
 }
 
 impl DedicatedUapi {
-    /// At a lane that the thread attends already.
+    /// Of a lane to which the thread is dedicated already.
     pub fn new(engine: &Engine, via: LaneId) -> Option<DedicatedUapi> {
         let past = Past { via, slot: None, flag: None, has_sent: false };
         Some(DedicatedUapi { dedicated: engine.dedicated(via)?, cache: LaneCache::new(), past })
@@ -133,20 +133,20 @@ impl DedicatedUapi {
 
 impl Engine {
     /// Waits for a transaction of the one shape on the lane.
-    pub(super) fn attend_watch(&self, tid: Tid, watch: &mut DedicatedUapi) -> Attended {
-        let DedicatedUapi { dedicated, cache, past } = watch;
-        let Ok(areas) = dedicated.areas() else { return Attended::No };
+    pub(super) fn read_dedicated(&self, tid: Tid, own: &mut DedicatedUapi) -> FastRead {
+        let DedicatedUapi { dedicated, cache, past } = own;
+        let Ok(areas) = dedicated.areas() else { return FastRead::No };
         let wanted = self.is_closed() || dedicated.is_over() || dedicated.is_news();
         let may_wait = !wanted && !cache.is_stale(self, &dedicated.channel);
         let arrived = may_wait && past.flag.as_ref().is_some_and(|flag| flag.arrive());
         if !arrived {
             let mut state = self.lock();
             past.end(&mut state, tid);
-            if state.attends(tid) != Some(dedicated.via()) {
-                return Attended::Over;
+            if state.dedicated_to(tid) != Some(dedicated.via()) {
+                return FastRead::Relieved;
             }
             if !may_wait || !state.is_free(tid) {
-                return Attended::No;
+                return FastRead::No;
             }
             state.set_waiting(tid, Waiting::Lane(dedicated.via()));
         }
@@ -165,35 +165,35 @@ impl Engine {
             let lane = dedicated.lane as usize;
             let taken = cache.take(self, &dedicated.channel, lane, &mut receiver);
             if let Some((brought, (_, subject))) = receiver.brought.zip(taken) {
-                return Attended::PendingReturn(brought, *subject);
+                return FastRead::PendingReturn(brought, *subject);
             }
         }
         let mut state = self.lock();
         past.end(&mut state, tid);
         state.set_waiting(tid, Waiting::No);
         match seen {
-            Err(Wait::Interrupted) if !state.has_work(tid, false) => Attended::Interrupted,
-            _ => Attended::No,
+            Err(Wait::Interrupted) if !state.has_work(tid, false) => FastRead::Interrupted,
+            _ => FastRead::No,
         }
     }
 
     /// See [`Engine::answer_fast`].
-    pub(super) fn answer_watch(
+    pub(super) fn answer_dedicated(
         &self,
         tid: Tid,
-        watch: &mut DedicatedUapi,
+        own: &mut DedicatedUapi,
         named: (u32, u32),
         source: Source,
     ) -> Option<bool> {
-        let taken = watch.taken()?;
-        if !watch.past.holds() {
+        let taken = own.taken()?;
+        if !own.past.holds() {
             return self.answer_taken(tid, taken, named, source);
         }
         if taken.has_left() || !taken.leave(self) {
             return None;
         }
         taken.post(self, source.bytes(), named, |area, at| source.copy_to(area, at));
-        watch.past.has_sent = true;
+        own.past.has_sent = true;
         Some(false)
     }
 }

@@ -9,6 +9,7 @@ use super::route_cache::Client;
 use super::serve::Taken;
 use crate::channel::Channel;
 use crate::engine::Engine;
+use baton_shm::lane_owner::Owner;
 use baton_state::State;
 use baton_state::transaction::Incoming;
 use std::sync::Arc;
@@ -67,7 +68,7 @@ impl<T: Clone> LaneCache<T> {
         }
         let (in_flight, client) = (self.in_flight.as_deref()?, self.client.as_ref()?);
         let (lane, via) = (channel.lane(number).ok()?, channel.via(number));
-        if !channel.start_serving(via.lane) {
+        if !channel.start_serving(via.lane, Owner::Dedicated(in_flight.tid)) {
             return None;
         }
         let taken = Taken { in_flight, channel, lane, via };

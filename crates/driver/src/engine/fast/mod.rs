@@ -39,7 +39,7 @@ pub(crate) use local::while_serving;
 pub(crate) use pinned::PinnedLooper;
 pub(crate) use route_cache::RouteCache;
 pub(crate) use serve::{ActiveSet, Answered, Posted, Served, Server, Taken};
-pub(crate) use uapi_thread::{Attended, Subject};
+pub(crate) use uapi_thread::{FastRead, Subject};
 
 use crate::channel::Channel;
 use crate::engine::Engine;

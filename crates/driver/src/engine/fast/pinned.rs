@@ -15,7 +15,7 @@
 //! until anything else is to be done.
 //!
 //! **Invariant**: whoever is pinned to a lane serves it, whether there is a request or not: nobody
-//! else takes one there, nor attends it. See [ADR
+//! else takes one there, nor becomes dedicated to it. See [ADR
 //! 0036](../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
 
 use super::Receiver;
@@ -57,7 +57,7 @@ impl<'a, T> PinnedLooper<'a, T> {
         client: &'a Client<T>,
         any_work: u32,
     ) -> Option<PinnedLooper<'a, T>> {
-        if !at.channel.pin_looper(at.lane, at.via.lane) {
+        if !at.channel.pin(at.lane, at.via.lane) {
             return None;
         }
         engine.front.word(front::SLEEPERS).fetch_add(1, Ordering::SeqCst);
@@ -173,7 +173,7 @@ impl<T> Drop for PinnedLooper<'_, T> {
         if self.spins {
             self.engine.spinning.store(false, Ordering::Release);
         }
-        self.at.channel.unpin_looper(self.at.lane, self.at.via.lane);
+        self.at.channel.unpin(self.at.lane, self.at.via.lane);
         self.engine.front.word(front::SLEEPERS).fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -9,6 +9,7 @@ use crate::level;
 use baton_abi::control::{ChannelId, NodeId};
 use baton_abi::lane::{ChainEntry, Kind, LANES, Message};
 use baton_abi::uapi::{TF_CLEAR_BUF, TF_ONE_WAY};
+use baton_shm::lane_owner::Owner;
 use baton_shm::sync::Ordering;
 use baton_state::State;
 use baton_state::level::Level;
@@ -250,7 +251,7 @@ impl<T: Clone> RouteCache<T> {
         let Ok(lane) = channel.lane(number) else { return Err(Served::Look) };
         // Announced before that, or by a client that was in a hurry: the general path leaves it
         // alone.
-        if channel.is_attended(number) {
+        if channel.lane_owner(number as u32) != Owner::Pool {
             return Err(Served::Look);
         }
         if !ours && !channel.claim_ready(number) {
@@ -261,7 +262,7 @@ impl<T: Clone> RouteCache<T> {
         self.in_a_row = if self.last == last && active.len() == 1 { self.in_a_row + 1 } else { 0 };
         self.last = last;
         let taken = Taken { in_flight, channel, lane, via: channel.via(number) };
-        let idle = channel.start_serving(taken.via.lane);
+        let idle = channel.start_serving(taken.via.lane, Owner::Pool);
         let object = if idle { client.take_in(engine, taken, receiver) } else { None };
         let Some(object) = object else {
             if idle {

@@ -179,7 +179,7 @@ impl Taken<'_> {
         match reader {
             Reader::Polling => self.channel.ring_socket(),
             Reader::Closed => return engine.has_lost_caller(self.channel, self.via),
-            Reader::Woken | Reader::Watching | Reader::Attending | Reader::Elsewhere => {}
+            Reader::Woken | Reader::Watching | Reader::Dedicated | Reader::Elsewhere => {}
         }
         self.channel.repay(self.via.lane);
     }

@@ -21,9 +21,9 @@ use rustix::process::{Pid, getpid};
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-thread_local!(static DESK: RefCell<Option<UapiThread>> = const { RefCell::new(None) });
+thread_local!(static UAPI_THREAD: RefCell<Option<UapiThread>> = const { RefCell::new(None) });
 
-/// What serves a node: its address and cookie.
+/// The program's object behind a node: its address and cookie.
 pub(crate) type Subject = (u64, u64);
 
 /// Of one engine: the last for which the thread has served a plain transaction.
@@ -32,29 +32,29 @@ struct UapiThread {
     number: u64,
     process: Pid,
     route_cache: RouteCache<Subject>,
-    /// The lane that it attends, if it does.
-    watch: Option<DedicatedUapi>,
+    /// What the thread knows of the lane to which it is dedicated, if it is.
+    dedicated: Option<DedicatedUapi>,
     /// The program has the transaction that came last.
     owes: bool,
 }
 
-/// How a looper's wait has ended.
-pub(crate) enum Attended {
+/// How a looper's read on the fast path has ended.
+pub(crate) enum FastRead {
     /// With a transaction.
     PendingReturn(Brought, Subject),
-    /// Somebody wants a looper that looks at everything.
+    /// With work for a looper that looks at everything.
     Look,
-    /// With a signal, and nothing to tell.
+    /// With a signal, and nothing to return.
     Interrupted,
-    /// With its dedicated: it is to look as one of the pool.
-    Over,
-    /// It has not begun.
+    /// With the thread's relief: it reads on as a looper of the pool.
+    Relieved,
+    /// At once: the read is the state's.
     No,
 }
 
 /// The calling thread's, if it is of this engine.
 fn with<T>(engine: &Engine, body: impl FnOnce(&mut UapiThread) -> Option<T>) -> Option<T> {
-    let used = DESK.try_with(|uapi_thread| {
+    let used = UAPI_THREAD.try_with(|uapi_thread| {
         // A signal handler's victim may be at it.
         let mut uapi_thread = uapi_thread.try_borrow_mut().ok()?;
         body(uapi_thread.as_mut().filter(|uapi_thread| uapi_thread.number == engine.number)?)
@@ -70,7 +70,7 @@ impl Engine {
         incoming: &Incoming,
         subject: Subject,
     ) {
-        let _ = DESK.try_with(|uapi_thread| {
+        let _ = UAPI_THREAD.try_with(|uapi_thread| {
             let Ok(mut uapi_thread) = uapi_thread.try_borrow_mut() else { return };
             if uapi_thread.as_ref().is_none_or(|uapi_thread| {
                 uapi_thread.number != self.number && uapi_thread.is_settled()
@@ -89,32 +89,32 @@ impl Engine {
     }
 
     /// Waits as a looper for a transaction of the one shape.
-    pub(crate) fn attend(&self, tid: Tid) -> Attended {
-        let attended = with(self, |uapi_thread| {
+    pub(crate) fn read_fast(&self, tid: Tid) -> FastRead {
+        let read = with(self, |uapi_thread| {
             if uapi_thread.owes {
                 return None;
             }
-            let attended = match &mut uapi_thread.watch {
-                Some(watch) => self.attend_watch(tid, watch),
-                None => self.attend_at(tid, &mut uapi_thread.route_cache),
+            let read = match &mut uapi_thread.dedicated {
+                Some(dedicated) => self.read_dedicated(tid, dedicated),
+                None => self.read_of_pool(tid, &mut uapi_thread.route_cache),
             };
-            uapi_thread.owes = matches!(attended, Attended::PendingReturn(..));
-            if matches!(attended, Attended::Over) {
-                uapi_thread.watch = None;
+            uapi_thread.owes = matches!(read, FastRead::PendingReturn(..));
+            if matches!(read, FastRead::Relieved) {
+                uapi_thread.dedicated = None;
             }
-            Some(attended)
+            Some(read)
         });
-        attended.unwrap_or(Attended::No)
+        read.unwrap_or(FastRead::No)
     }
 
-    fn attend_at(&self, tid: Tid, route_cache: &mut RouteCache<Subject>) -> Attended {
+    fn read_of_pool(&self, tid: Tid, route_cache: &mut RouteCache<Subject>) -> FastRead {
         if self.is_polling() || self.has_events() || self.is_closed() {
-            return Attended::No;
+            return FastRead::No;
         }
         let mut state = self.lock();
-        let is_wanted = state.has_process_work() || state.wants_attendant() || state.is_to_ask(tid);
+        let is_wanted = state.has_process_work() || state.wants_dedicated() || state.is_to_ask(tid);
         if is_wanted || route_cache.is_stale(self) || !state.is_free(tid) {
-            return Attended::No;
+            return FastRead::No;
         }
         state.set_waiting(tid, Waiting::Bell);
         // Acquire pairs with the release in `wake_looper`.
@@ -123,13 +123,13 @@ impl Engine {
         let mut looper = Looper { engine: self, tid, route_cache, told: None };
         let outcome = self.await_client(any_work, &mut Some(&mut looper));
         if let Some((brought, subject)) = looper.told {
-            return Attended::PendingReturn(brought, subject);
+            return FastRead::PendingReturn(brought, subject);
         }
         let mut state = self.lock();
         state.set_waiting(tid, Waiting::No);
         match outcome {
-            Wait::Interrupted if !state.has_work(tid, true) => Attended::Interrupted,
-            _ => Attended::Look,
+            Wait::Interrupted if !state.has_work(tid, true) => FastRead::Interrupted,
+            _ => FastRead::Look,
         }
     }
 
@@ -140,10 +140,10 @@ impl Engine {
             if !uapi_thread.owes || source.bytes() > INLINE_BYTES {
                 return None;
             }
-            let wants_looper = match &mut uapi_thread.watch {
+            let wants_looper = match &mut uapi_thread.dedicated {
                 // As it applies no events before it takes something in, so it does before it
                 // answers.
-                Some(watch) => self.answer_watch(tid, watch, named, source)?,
+                Some(dedicated) => self.answer_dedicated(tid, dedicated, named, source)?,
                 None if self.has_events() => return None,
                 None => {
                     let active = uapi_thread.route_cache.active()?;
@@ -201,7 +201,8 @@ impl Engine {
 
     /// Frees a buffer without the state. False if it is the state's to free.
     pub(super) fn free_slot_at(&self, buffer: Offset) -> bool {
-        with(self, |uapi_thread| uapi_thread.watch.as_ref()?.free(buffer).then_some(())).is_some()
+        with(self, |uapi_thread| uapi_thread.dedicated.as_ref()?.free(buffer).then_some(()))
+            .is_some()
     }
 }
 
@@ -209,37 +210,37 @@ impl UapiThread {
     fn new(engine: &Arc<Engine>) -> UapiThread {
         let (number, process) = (engine.number, getpid());
         let (engine, route_cache) = (Arc::downgrade(engine), RouteCache::new());
-        UapiThread { engine, number, process, route_cache, watch: None, owes: false }
+        UapiThread { engine, number, process, route_cache, dedicated: None, owes: false }
     }
 
     fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, subject: Subject) {
-        let attended = incoming.serving.as_ref().map(|serving| serving.via);
-        if attended.is_none() || state.attends(tid()) != attended {
+        let lane = incoming.serving.as_ref().map(|serving| serving.via);
+        if lane.is_none() || state.dedicated_to(tid()) != lane {
             return self.route_cache.learn(engine, state, incoming, subject);
         }
-        if self.watch.as_ref().is_none_or(|watch| Some(watch.via()) != attended) {
-            self.watch = attended.and_then(|via| DedicatedUapi::new(engine, via));
+        if self.dedicated.as_ref().is_none_or(|dedicated| Some(dedicated.via()) != lane) {
+            self.dedicated = lane.and_then(|via| DedicatedUapi::new(engine, via));
         }
-        if let Some(watch) = &mut self.watch {
-            watch.learn(engine, state, incoming, subject);
+        if let Some(dedicated) = &mut self.dedicated {
+            dedicated.learn(engine, state, incoming, subject);
         }
     }
 
     /// Whether the state knows all of the thread.
     fn is_settled(&self) -> bool {
-        !self.owes && !self.watch.as_ref().is_some_and(DedicatedUapi::is_past)
+        !self.owes && !self.dedicated.as_ref().is_some_and(DedicatedUapi::is_past)
     }
 
     fn come_back(&mut self, engine: &Engine) {
-        self.watch.iter_mut().for_each(|watch| watch.come_back(engine, tid()));
+        self.dedicated.iter_mut().for_each(|dedicated| dedicated.come_back(engine, tid()));
     }
 
     fn settle(&mut self, engine: &Engine) {
         if !std::mem::take(&mut self.owes) {
             return;
         }
-        let in_flight = match &self.watch {
-            Some(watch) => watch.in_flight(),
+        let in_flight = match &self.dedicated {
+            Some(dedicated) => dedicated.in_flight(),
             None => self.route_cache.in_flight(),
         };
         if let Some(in_flight) = in_flight {
