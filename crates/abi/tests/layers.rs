@@ -1,6 +1,6 @@
 //! The laws of the workspace: who may depend on whom, and where `unsafe` may stand.
 //!
-//! A missing dependency is a law (ARCHITECTURE.md, Invariants). Dev-dependencies are free: a test
+//! A missing dependency is a law (docs/invariants.md). Dev-dependencies are free: a test
 //! may bring anybody together.
 
 use serde_json::Value;
@@ -321,41 +321,29 @@ fn every_unsafe_block_says_why_it_is_sound() {
     assert_eq!(silent, [""; 0], "unsafe without a SAFETY comment above it");
 }
 
-/// ARCHITECTURE.md names a test for each invariant that has one.
+/// docs/invariants.md names what holds each invariant: `crate::test`, a path, or a command.
 #[test]
 fn the_tests_that_hold_invariants_exist() {
-    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    let (_, table) = text.split_once("## Invariants").unwrap();
-    let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1));
-    let names: Vec<&str> = rows
-        .flat_map(|row| row.split('`').skip(1).step_by(2))
-        .filter_map(|name| name.rsplit("::").next())
-        .filter(|name| name.contains('_') && !name.contains(['.', '/']))
-        .collect();
-    assert!(names.len() > 15, "{names:?}");
+    let text = std::fs::read_to_string(root().join("docs/invariants.md")).unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1));
+    let quoted = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
+    let names: Vec<&str> = quoted.filter(|name| !name.contains(' ')).collect();
+    assert!(names.len() > 100, "{names:?}");
     let sources = sources();
-    // A test, or a whole program of tests.
-    let exists = |name: &str| {
-        sources.iter().any(|(file, text)| {
-            text.contains(&format!("#[test]\nfn {name}("))
-                || text.contains(&format!("#[test]\n    fn {name}("))
-                || file.ends_with(&format!("/tests/{name}.rs"))
-        })
+    let exists = |name: &str| match name.split_once("::") {
+        Some((owner, test)) => sources.iter().any(|(file, text)| {
+            let is_of_owner = format!("/{file}").contains(&format!("/{owner}/"));
+            let of_file = text.contains(&format!("#[test]\nfn {test}("));
+            is_of_owner && (of_file || text.contains(&format!("#[test]\n    fn {test}(")))
+        }),
+        None => {
+            let end = format!("/{name}");
+            let is_source = sources.iter().any(|(file, _)| format!("/{file}").ends_with(&end));
+            is_source || root().join(name).exists()
+        }
     };
     let gone: Vec<_> = names.into_iter().filter(|name| !exists(name)).collect();
     assert_eq!(gone, [""; 0], "no such tests");
-}
-
-/// ARCHITECTURE.md names an attack of the hostile suite for some invariants.
-#[test]
-fn the_attacks_that_hold_invariants_exist() {
-    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    let names = text.split('`').skip(1).step_by(2).filter_map(|name| {
-        let file = name.strip_prefix("attack/")?;
-        file.ends_with(".rs").then(|| root().join("crates/hostile/src/attack").join(file))
-    });
-    let (there, gone): (Vec<_>, Vec<_>) = names.partition(|path| path.exists());
-    assert!(there.len() > 10 && gone.is_empty(), "no such attacks: {gone:?}");
 }
 
 /// A test of the uapi that is left out on Baton names the rule in docs/differences.md.
