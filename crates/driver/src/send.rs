@@ -288,9 +288,13 @@ impl Engine {
                 message.stamp = stamp(self.broker.stamps);
                 let mut state = self.lock();
                 if !channel.was_taken_up() && channel.ends().dead {
+                    // A peer that has died had no time to take the channel up.
+                    let reference = departure.handle.and_then(|it| state.references.get(it));
+                    let is_dead = reference.is_some_and(|reference| reference.dead);
+                    let refusal = if is_dead { Refusal::dead() } else { channel.ended() };
                     self.unlock(state);
                     self.cancel(&channel, &prepared);
-                    return Err((Box::new(departure), channel.ended()));
+                    return Err((Box::new(departure), refusal));
                 }
                 channel.set_progress(via.lane as usize, Progress::Departed);
                 state.departed(tid, departure, via, token, Completion::Taken);
@@ -337,7 +341,7 @@ impl Engine {
         let token = token::next().map_err(Refusal::failed)?;
         let chain: Vec<ChainEntry> = self.callers(departure, token).collect();
         if let Some(via) = departure.via {
-            let channel = self.channel(via.channel).ok_or(Refusal::dead())?;
+            let channel = self.channel(via.channel).ok_or_else(Refusal::dead)?;
             let prepared = self.prepare(&channel, departure, outgoing, chain.len())?;
             return Ok((channel, via, prepared, token, chain));
         }

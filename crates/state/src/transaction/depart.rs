@@ -51,7 +51,7 @@ impl State {
     pub fn call_route(&mut self, tid: Tid, handle: u32, flags: u32) -> Result<Departure, Refusal> {
         let one_way = flags & TF_ONE_WAY != 0;
         let (handle, allowed) = match handle {
-            0 => (self.manager.ok_or(Refusal::dead())?, true),
+            0 => (self.manager.ok_or_else(Refusal::dead)?, true),
             other => (other, self.holds(other, Strength::Strong)),
         };
         let Some(reference) = self.references.get(handle).filter(|_| allowed) else {

@@ -12,8 +12,9 @@ use crate::peer;
 
 const ROUNDS: usize = 10;
 
-fn name(number: usize) -> String {
-    format!("suite.mesh.{number}")
+/// A name that no mesh of another size has: a service manager may hear late that those are gone.
+fn name(number: usize, n_processes: usize) -> String {
+    format!("suite.mesh.{number}.of.{n_processes}")
 }
 
 /// Counts the dead.
@@ -71,14 +72,14 @@ pub fn serve(arguments: &[String]) -> Outcome {
     let (number, n_processes, n_killed) = (number?, n_processes?, n_killed?);
     step("registering");
     let own = peer::local();
-    hub::add_service(&name(number), own.as_binder())?;
+    hub::add_service(&name(number, n_processes), own.as_binder())?;
     let (sender, deaths) = mpsc::channel();
     let mourner: Arc<dyn DeathRecipient> = Arc::new(Mourner(Mutex::new(sender)));
     let mut others: Vec<Strong<dyn IPeer>> = Vec::new();
     // Each begins with another one.
     for other in (1..n_processes).map(|distance| (number + distance) % n_processes) {
         step("finding another one");
-        let other: Strong<dyn IPeer> = hub::wait_for_interface(&name(other))?;
+        let other: Strong<dyn IPeer> = hub::wait_for_interface(&name(other, n_processes))?;
         other.as_binder().link_to_death(Arc::downgrade(&mourner))?;
         call(&*other, number)?;
         others.push(other);
