@@ -215,8 +215,8 @@ impl Engine {
                 Err(Errno::SRCH) => return Err(Refusal::dead()),
                 Err(errno) => return Err(Refusal::failed(errno)),
             }
-            // What the grant means for our own nodes.
-            self.take_events();
+            // The grant keeps our own nodes from now on, and they are in transit no more.
+            self.take_all_events();
             message.ticket = ticket.map_or(0, |ticket| ticket.0);
         }
         if !fds.is_empty() {

@@ -148,7 +148,7 @@ impl Channel {
         let mut sent = self.sent.lock();
         sent.keep_last(unread_bytes(&self.socket) / LEAST_MESSAGE_BYTES);
         let held = self.account.take(Resource::Sent, owned.len());
-        let held = held.ok_or(Refusal::failed(Errno::TOOMANYREFS))?;
+        let held = held.ok_or_else(|| Refusal::failed(Errno::TOOMANYREFS))?;
         let number = {
             let mut ends = self.ends();
             ends.fds_number = ends.fds_number.wrapping_add(1).max(1);

@@ -91,6 +91,15 @@ impl Engine {
         }
     }
 
+    /// Applies every event that the broker has sent before this call, also those that it keeps back:
+    /// the socket has no room for them, or this process has not read enough descriptors.
+    pub(crate) fn take_all_events(&self) {
+        self.take_events();
+        if self.has_events() {
+            drop(self.pass_barrier());
+        }
+    }
+
     pub(super) fn apply(&self, event: Event, fds: Result<Vec<OwnedFd>, Errno>) {
         match event {
             Event::Channel { channel, end, peer } => self.add_channel(channel, end, peer, fds),

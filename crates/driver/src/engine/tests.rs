@@ -68,6 +68,30 @@ fn an_engine_may_go_before_its_threads_do() {
     thread.join().unwrap();
 }
 
+/// The broker keeps back what comes after more descriptors than an engine has read.
+#[test]
+fn events_that_the_broker_keeps_back_are_waited_for() {
+    const CLIENTS: usize = 40;
+    let (broker, _directory) = broker();
+    let server = Engine::open("binder", broker.socket()).unwrap();
+    server.become_manager(0x10, 0, 0).unwrap();
+    let unread = server.events.lock();
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let client = Engine::open("binder", broker.socket()).unwrap();
+            client.find_manager().unwrap();
+            client.channel_to(server.identity.process).unwrap();
+            client
+        })
+        .collect();
+    drop(unread);
+    server.take_all_events();
+    let channels = server.channels.lock().incoming.len();
+    assert_eq!(channels, CLIENTS, "all that was sent before has come");
+    clients.iter().for_each(|client| client.close());
+    server.close();
+}
+
 #[test]
 fn a_node_that_may_not_manage_is_as_it_was() {
     let (broker, _directory) = broker();
