@@ -62,8 +62,9 @@ impl Channel {
         self.ownership(lane).owner()
     }
 
-    /// The thread takes every request on the lane until [`Channel::release_ownership`]. False if it has to
-    /// try again: another looper leaves the lane, or a request lies there, which it takes first.
+    /// The thread takes every request on the lane until [`Channel::release_ownership`]. False if it
+    /// has to try again: another looper leaves the lane, or a request lies there, which it takes
+    /// first.
     pub fn dedicate(&self, lane: Lane<'_>, number: u32, tid: Tid) -> bool {
         let owner = self.ownership(number);
         if !owner.dedicate(tid) {

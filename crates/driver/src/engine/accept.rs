@@ -221,8 +221,8 @@ impl Engine {
         }
     }
 
-    /// Takes in the request on a lane that is dedicated to the calling thread. A request that has to
-    /// wait for an event is returned.
+    /// Takes in the request on a lane that is dedicated to the calling thread. A request that has
+    /// to wait for an event is returned.
     pub(super) fn accept_dedicated(
         &self,
         state: &mut State,

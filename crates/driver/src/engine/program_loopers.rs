@@ -2,8 +2,8 @@
 //!
 //! A looper that comes to read becomes *dedicated* to a lane ([`super::dedicated`]), if the pool
 //! can spare it: it waits on that lane alone, inside its read, and serves at the priority that the
-//! broker gives it. If the pool cannot spare it, the driver asks the program for one more looper, up
-//! to the program's maximum.
+//! broker gives it. If the pool cannot spare it, the driver asks the program for one more looper,
+//! up to the program's maximum.
 //!
 //! Between two reads the thread is with the program, which may keep it. A caller whose request has
 //! not been taken in for a millisecond announces it. If the thread does not read within one more
@@ -262,7 +262,8 @@ impl Engine {
         self.carry_out_effects(state);
     }
 
-    /// A thread of the program has been relieved: the lane is the pool's, and so is a request there.
+    /// A thread of the program has been relieved: the lane is the pool's, and so is a request
+    /// there.
     pub(super) fn leave_relieved(&self, via: LaneId, tid: Tid) {
         let LaneId { channel: id, lane } = via;
         if let Some(channel) = self.channel(id)

@@ -5,8 +5,8 @@
 //! its [`EventFlag`] says. It is then *past* the state, until it has news or its program wants
 //! anything else of the device: [`Engine::settle`].
 //!
-//! **Invariant**: the state says that a thread is past ([`State::go_past`]) as long as its
-//! [`Past`] does, but for one whose transaction has been taken_over, which finds that with its answer.
+//! **Invariant**: the state says that a thread is past ([`State::go_past`]) as long as its [`Past`]
+//! does, but for one whose transaction has been taken_over, which finds that with its answer.
 
 use super::in_flight::InFlight;
 use super::uapi_thread::{FastRead, Subject};
