@@ -7,7 +7,7 @@ use crate::priority;
 use crate::service::Service;
 use crate::threads;
 use baton_driver::device::OpenError;
-use baton_driver::process::{CallError, Object, Parcel, Process, Request, Urgency};
+use baton_driver::process::{CallError, Object, Parcel, Process, Request, own_priority};
 use baton_nucleus::variant::StrictPlus;
 use baton_nucleus::{Kernel, Options, Portable};
 use rustix::io::Errno;
@@ -115,7 +115,7 @@ fn add_object(directory: &Arc<Directory>, number: usize) -> Object {
     let serve = move |request: &Request<'_>| {
         let directory = weak.upgrade().ok_or(Errno::BADF)?;
         let asked = Asked::Transaction(request);
-        directory.enter(number, &asked, request.urgency()).map_err(|error| match error {
+        directory.enter(number, &asked, request.priority()).map_err(|error| match error {
             CallError::Failed(errno) => errno,
             // The process is closed: this answer goes nowhere, and its caller is told that it is
             // dead.
@@ -225,7 +225,7 @@ impl Running {
     /// As for [`Call::call`](crate::Call::call); `Dead` also if there is no such service.
     pub fn call(&self, name: &str, code: u32, data: &[u8]) -> Result<Parcel, CallError> {
         let service = self.directory.number(name).ok_or(CallError::Dead)?;
-        self.directory.enter(service, &Asked::Local { code, data }, Urgency::own())
+        self.directory.enter(service, &Asked::Local { code, data }, own_priority())
     }
 
     /// Waits until all services have ended.

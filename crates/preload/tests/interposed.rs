@@ -429,7 +429,7 @@ fn a_thread_calls_at_the_priority_that_it_has_got() {
         let report = Observer::connect(&socket).unwrap().report().unwrap();
         let processes = report.contexts.into_iter().flat_map(|context| context.processes);
         let lanes = processes.flat_map(|process| process.real_time);
-        lanes.map(|lane| lane.rank.priority as c_int).collect::<Vec<_>>()
+        lanes.map(|lane| lane.priority.sched_priority()).collect::<Vec<_>>()
     };
     // It has learnt its way by then.
     (0..3).for_each(|_| call(&client));

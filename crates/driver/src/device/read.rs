@@ -8,7 +8,7 @@ use crate::user;
 use baton_abi::uapi::*;
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
-use baton_state::level::Wanted;
+use baton_state::priority::Wanted;
 use baton_state::transaction::{BufferedMessage, Incoming, LaneId};
 use baton_state::work::Tid;
 use baton_state::{Return, State};
@@ -73,7 +73,7 @@ impl Device {
         nonblocking: bool,
         called: Option<u32>,
     ) -> Result<(), Errno> {
-        self.leave_levels(tid);
+        self.leave_priorities(tid);
         let (start, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
         let consumed = usize::try_from(exchange.read_consumed).map_err(|_| Errno::INVAL)?;
         let mut out = Returns::at(start, size);
@@ -93,7 +93,7 @@ impl Device {
                     Returns::at(start, 4).put(BR_SPAWN_LOOPER, &[]);
                 }
                 if let Some((depth, wanted)) = out.serves {
-                    self.take_level(tid, depth, wanted);
+                    self.take_priority(tid, depth, wanted);
                 }
                 Ok(())
             }

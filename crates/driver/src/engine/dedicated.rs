@@ -4,7 +4,7 @@
 //! there:
 //!
 //! ```text
-//!   register   the broker gives the thread the caller's rank, unless it has: see `spare`
+//!   register   the broker gives the thread the caller's priority, unless it has: see `spare`
 //!   own        the thread owns the lane, and the mailbox says so to the client
 //!   serve      look, take in, answer, sleep on the lane's own word
 //!   leave      what has come meanwhile is the pool's
@@ -76,7 +76,7 @@ pub(crate) struct DedicatedLooper {
     is_given: AtomicBool,
     /// The lane is one like others again.
     is_over: AtomicBool,
-    /// The broker is to be told of the looper: its rank has changed, or the broker.
+    /// The broker is to be told of the looper: its priority has changed, or the broker.
     is_news: AtomicBool,
     /// Its looper has not its caller's priority, and is lent it.
     borrows: AtomicBool,
@@ -97,7 +97,7 @@ impl DedicatedLooper {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// The broker has given its looper the caller's rank.
+    /// The broker has given its looper the caller's priority.
     pub fn is_registered(&self) {
         self.is_news.store(false, Ordering::Release);
     }
@@ -207,7 +207,7 @@ impl Engine {
         });
     }
 
-    /// The calling thread, at its caller's rank, alone takes what comes on the lane from now on.
+    /// The calling thread, at its caller's priority, alone takes what comes on the lane from now on.
     /// What has come before is its own or somebody's. `None` if the thread is dedicated no longer;
     /// else what it keeps until [`Engine::leave_dedicated`].
     pub(crate) fn own_lane<'a>(&self, dedicated: &'a DedicatedLooper) -> Option<Guard<'a, ()>> {
@@ -242,7 +242,7 @@ impl Engine {
         }
         let LaneId { channel, lane } = dedicated.via();
         let registered = self.broker.ask(&Request::RealTimeLooper { channel, lane, tid: tid() });
-        thread::rank_again();
+        thread::real_time_priority_again();
         let refused = registered == Err(Errno::PERM);
         // A thread of the program's goes where one that borrows must not stay.
         let borrows = refused && self.dedicated_loopers.provider.get().is_some();

@@ -84,7 +84,7 @@ fn start(process: &Weak<Inner>, dedicated: Option<Arc<DedicatedLooper>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::Parcel;
+    use crate::process::{Parcel, SchedPriority};
     use baton_broker::{Config, Running};
     use std::time::Duration;
 
@@ -113,7 +113,10 @@ mod tests {
         call(&client);
         std::thread::scope(|scope| {
             let caller = scope.spawn(|| {
-                if !thread::set_rank(Some((libc::SCHED_FIFO, 1)), thread::Children::Inherit) {
+                if !thread::set_real_time_priority(
+                    Some(SchedPriority::fifo(1)),
+                    thread::Children::Inherit,
+                ) {
                     return println!(
                         "skipped: {} (no real-time priority here)",
                         std::thread::current().name().unwrap_or_default()

@@ -7,13 +7,13 @@ use crate::engine::fast::{
     while_serving,
 };
 use crate::engine::tid;
-use crate::level;
+use crate::priority;
 use baton_abi::control::Strength;
 use baton_abi::uapi::*;
 use baton_shm::futex::Wait;
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Seen;
-use baton_state::level::Wanted;
+use baton_state::priority::Wanted;
 use baton_state::transaction::{Incoming, Target};
 use baton_state::{Return, State};
 use rustix::io::Errno;
@@ -103,7 +103,7 @@ impl Process {
         let received = Received { inner: &self.inner, place: Place::Buffer(Arc::new(incoming)) };
         let request = Request { received };
         let answer = match handler {
-            Some(handler) => at_level(wanted, || handle(&handler, &request)),
+            Some(handler) => at_priority(wanted, || handle(&handler, &request)),
             None => Err(Errno::NOENT),
         };
         drop(request);
@@ -243,12 +243,12 @@ impl Server for Looper<'_> {
     }
 }
 
-/// Runs the program's code at the level at which it serves.
-fn at_level<T>(wanted: Wanted, body: impl FnOnce() -> T) -> T {
-    let before = level::adopt(wanted);
+/// Runs the program's code at the priority at which it serves.
+fn at_priority<T>(wanted: Wanted, body: impl FnOnce() -> T) -> T {
+    let before = priority::adopt(wanted);
     let result = body();
     if let Some(before) = before {
-        level::restore(before);
+        priority::restore(before);
     }
     result
 }

@@ -9,27 +9,25 @@
 
 mod handle;
 mod lane_looper;
-mod least;
 mod loan;
 mod looper;
 mod options;
 mod parcel;
 mod prepare;
 mod received;
-mod urgency;
 
+pub use baton_abi::sched_priority::{SchedPolicy, SchedPriority};
 pub use handle::Handle;
-pub use least::Least;
 pub use loan::Loan;
 pub use options::Options;
 pub use parcel::Parcel;
 pub use received::{Received, Request};
-pub use urgency::Urgency;
 
 use crate::device::OpenError;
 use crate::engine::fast::Outcome;
 use crate::engine::{Engine, tid};
 use crate::payload::Payload;
+use crate::priority;
 use crate::send::Outgoing;
 use crate::thread_end;
 use baton_abi::control::Strength;
@@ -100,7 +98,13 @@ pub struct Object {
 /// to other processors, by itself or by somebody: its next call is served accordingly. A thread
 /// that has had them since its first call need not say so.
 pub fn priority_changed() {
-    crate::thread::ranks_changed();
+    crate::thread::priorities_changed();
+}
+
+/// The calling thread's priority: as it was when it first asked, after the last
+/// [`priority_changed`].
+pub fn own_priority() -> SchedPriority {
+    priority::of_transaction(None)
 }
 
 impl Process {
@@ -116,13 +120,18 @@ impl Process {
         &self,
         handler: impl Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync + 'static,
     ) -> Object {
-        self.add_object_at(Least::default(), handler)
+        self.add_object_at(SchedPriority::default(), handler)
     }
 
-    /// The same, of an object that asks for a level at least at which it is served.
+    /// Like [`Process::add_object`], with a minimum priority at which the handler runs. A caller
+    /// that is more urgent is served at its own; a nice value of 0 asks for nothing.
+    ///
+    /// The thread that serves takes the priority over in its process's own right (RLIMIT_NICE and
+    /// RLIMIT_RTPRIO, or CAP_SYS_NICE), and has its own again afterwards. A thread without the
+    /// right stays as it is.
     pub fn add_object_at(
         &self,
-        least: Least,
+        minimum: SchedPriority,
         handler: impl Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync + 'static,
     ) -> Object {
         if self.inner.engine.is_inherited() {
@@ -130,7 +139,7 @@ impl Process {
         }
         let ptr = self.inner.engine.lock().next_number();
         self.inner.objects.lock().insert(ptr, Arc::new(Box::new(handler)));
-        Object { ptr, flags: FLAT_BINDER_FLAG_ACCEPTS_FDS | least.flags() }
+        Object { ptr, flags: FLAT_BINDER_FLAG_ACCEPTS_FDS | minimum.node_flags() }
     }
 
     /// Makes an object the one that others reach by [`Process::context_manager`]. `EBUSY` if the

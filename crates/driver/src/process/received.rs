@@ -2,7 +2,9 @@
 
 use super::{Handle, Inner, Object, Process};
 use crate::engine::fast::CopiedPayload;
+use crate::priority;
 use baton_abi::control::Strength;
+use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
 use baton_state::transaction::Incoming;
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -157,6 +159,17 @@ impl Request<'_> {
     /// The bytes.
     pub fn data(&self) -> &[u8] {
         self.received.data()
+    }
+
+    /// The priority at which this transaction is to be served: its caller's, its object's minimum,
+    /// or the serving thread's own, whichever is the most urgent. The thread may lack the right to
+    /// it. For the thread that serves.
+    pub fn priority(&self) -> SchedPriority {
+        match &self.received.place {
+            Place::Buffer(incoming) => priority::of_transaction(Some(incoming.wanted())),
+            // Such a transaction comes to a thread that has the right priority already.
+            Place::Here(_) => priority::of_transaction(None),
+        }
     }
 
     /// The caller's pid, 0 of a one-way transaction, and effective user id.

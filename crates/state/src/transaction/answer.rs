@@ -2,7 +2,6 @@
 
 use super::{Arrival, Incoming, LaneId, Received, Refusal, Room, Verdict};
 use crate::State;
-use crate::level::Level;
 use crate::thread::{Calling, Frame, Thread, Waiting};
 use crate::work::{Queue, Tid, Turn, Work};
 use baton_abi::control::{ChannelId, ProcessId};
@@ -33,7 +32,7 @@ impl State {
             sizes: (message.data_bytes as usize, message.offsets_bytes as usize),
             sender: (0, self.user_of(peer)),
             label: None,
-            least: Level::UNASKED,
+            min_priority: None,
             turn: Turn::default(),
             serving: None,
         };

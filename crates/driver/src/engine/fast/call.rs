@@ -281,7 +281,7 @@ impl Engine {
         }
         let node = reference.node;
         // A thread that has become a real-time one takes a lane of its own first.
-        if !self.is_served_by_rank(&channel, via.lane) || self.in_flight().is_none() {
+        if !self.is_served_at_priority(&channel, via.lane) || self.in_flight().is_none() {
             return;
         }
         let _ = local::with(self, |local| {

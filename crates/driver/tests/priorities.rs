@@ -8,10 +8,10 @@ mod support;
 
 use baton_abi::uapi::*;
 use baton_driver::observer::Observer;
-use baton_driver::process::{Handle, Least, Parcel, Process, priority_changed};
+use baton_driver::process::{Handle, Parcel, Process, SchedPriority, priority_changed};
 use bytemuck::Zeroable;
 use program::{Commands, Program};
-use scheduling::{may_be_real_time, rank};
+use scheduling::{may_be_real_time, sched_priority};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -28,7 +28,7 @@ fn none() -> Commands {
 
 /// A nice value, or a policy and a priority, as an answer.
 fn level() -> Vec<u8> {
-    let [policy, priority] = rank();
+    let [policy, priority] = sched_priority();
     let nice = rustix::process::getpriority_process(None).unwrap();
     let level = if policy == libc::SCHED_OTHER { [policy, nice] } else { [policy, priority] };
     scheduling::bytes(level)
@@ -59,7 +59,7 @@ fn may_be_nicer() -> bool {
 /// What a server asks for, by either front end.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    least: Least,
+    minimum: SchedPriority,
     flags: u32,
 }
 
@@ -67,10 +67,10 @@ const FIFO_25: u32 = (libc::SCHED_FIFO as u32) << FLAT_BINDER_FLAG_SCHED_POLICY_
 
 fn asked() -> [(&'static str, Asked); 4] {
     [
-        ("nothing", Asked { least: Least::default(), flags: 0 }),
-        ("its callers'", Asked { least: Least::callers(), flags: 0x7f }),
-        ("-7", Asked { least: Least::nice(-7), flags: 0xf9 }),
-        ("FIFO 25", Asked { least: Least::fifo(25), flags: FIFO_25 }),
+        ("nothing", Asked { minimum: SchedPriority::default(), flags: 0 }),
+        ("its callers'", Asked { minimum: SchedPriority::LEAST, flags: 0x7f }),
+        ("-7", Asked { minimum: SchedPriority::nice(-7), flags: 0xf9 }),
+        ("FIFO 25", Asked { minimum: SchedPriority::fifo(25), flags: FIFO_25 }),
     ]
 }
 
@@ -110,7 +110,7 @@ fn an_object_is_served_at_its_callers_level_or_its_own() {
     for (name, asked) in asked() {
         let broker = Broker::start();
         let server = Process::open("binder", &broker.socket).unwrap();
-        let object = server.add_object_at(asked.least, |_| Ok(Parcel::from(&level()[..])));
+        let object = server.add_object_at(asked.minimum, |_| Ok(Parcel::from(&level()[..])));
         server.become_context_manager(object).unwrap();
         let serving = server.clone();
         let looper = thread::spawn(move || {
@@ -194,7 +194,7 @@ fn a_nodes_priority_is_no_childs() {
             let returned = server.exchange(next).unwrap();
             next = none();
             for request in returned.messages {
-                assert_eq!(rank(), [libc::SCHED_FIFO, 25]);
+                assert_eq!(sched_priority(), [libc::SCHED_FIFO, 25]);
                 let child = thread::spawn(|| (level(), policy())).join().unwrap();
                 assert_eq!(child, (nice(0), libc::SCHED_OTHER), "of a child");
                 let reply = none().free(&request).reply(b"");
