@@ -6,9 +6,9 @@ mod program;
 mod scheduling;
 mod support;
 
+use baton::{Handle, Parcel, Process, SchedPriority, priority_changed};
 use baton_abi::uapi::*;
 use baton_driver::observer::Observer;
-use baton_driver::process::{Handle, Parcel, Process, SchedPriority, priority_changed};
 use bytemuck::Zeroable;
 use program::{Commands, Program};
 use scheduling::{may_be_real_time, sched_priority};
@@ -92,7 +92,7 @@ fn call_at_all(socket: &Path, asked: &'static str) {
             assert!(set_nice(caller));
             let manager = client.context_manager().unwrap();
             for _ in 0..CALLS {
-                let reply = client.call(&manager, 1, &Parcel::new()).unwrap();
+                let reply = manager.call(1, &Parcel::new()).unwrap();
                 assert_eq!(reply.data(), expected(asked, caller), "{asked}, {caller}");
             }
             assert_eq!(rustix::process::getpriority_process(None).unwrap(), caller, "its own");
@@ -110,7 +110,8 @@ fn an_object_is_served_at_its_callers_level_or_its_own() {
     for (name, asked) in asked() {
         let broker = Broker::start();
         let server = Process::open("binder", &broker.socket).unwrap();
-        let object = server.add_object_at(asked.minimum, |_| Ok(Parcel::from(&level()[..])));
+        let object =
+            server.object(|_| Ok(Parcel::from(&level()[..]))).min_priority(asked.minimum).add();
         server.become_context_manager(object).unwrap();
         let serving = server.clone();
         let looper = thread::spawn(move || {
@@ -206,7 +207,7 @@ fn a_nodes_priority_is_no_childs() {
     });
     let client = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
-    (0..2).for_each(|_| drop(client.call(&manager, 1, &Parcel::new()).unwrap()));
+    (0..2).for_each(|_| drop(manager.call(1, &Parcel::new()).unwrap()));
     assert_eq!(looper.join().unwrap(), [libc::SCHED_OTHER; 2], "once it has answered");
 }
 
@@ -227,9 +228,9 @@ fn a_one_way_transaction_is_served_at_its_nodes_level() {
     let client = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
     for _ in 0..CALLS {
-        client.one_way(&manager, 1, &Parcel::new()).unwrap();
+        manager.one_way(1, &Parcel::new()).unwrap();
         assert_eq!(levels.recv().unwrap(), nice(-7), "until it reads again");
-        let reply = client.call(&manager, 1, &Parcel::new()).unwrap();
+        let reply = manager.call(1, &Parcel::new()).unwrap();
         assert_eq!(reply.data(), nice(-7));
         assert_eq!(levels.recv().unwrap(), nice(0), "and not after");
     }
@@ -266,9 +267,9 @@ fn server_of(socket: &Path) -> u64 {
     processes.find(|process| !process.nodes.is_empty()).unwrap().process
 }
 
-fn call_at(client: &Process, manager: &Handle, value: i32, code: u32) {
+fn call_at(manager: &Handle, value: i32, code: u32) {
     assert!(set_nice(value));
-    client.call(manager, code, &Parcel::new()).unwrap();
+    manager.call(code, &Parcel::new()).unwrap();
 }
 
 /// Of the calls that wait for a looper, the best nice value comes first, and of the same the
@@ -287,10 +288,12 @@ fn the_best_nice_value_is_served_first() {
         go: Mutex::new(gone),
     });
     let serving = Arc::clone(&noting);
-    let object = server.add_object(move |request| {
-        serving.serve(request.code());
-        Ok(Parcel::new())
-    });
+    let object = server
+        .object(move |request| {
+            serving.serve(request.code());
+            Ok(Parcel::new())
+        })
+        .add();
     server.become_context_manager(object).unwrap();
     let looper = server.clone();
     thread::spawn(move || looper.serve());
@@ -298,7 +301,7 @@ fn the_best_nice_value_is_served_first() {
     let managers = clients.each_ref().map(|client| client.context_manager().unwrap());
     let number = server_of(&broker.socket);
     thread::scope(|scope| {
-        scope.spawn(|| call_at(&clients[0], &managers[0], 0, 0));
+        scope.spawn(|| call_at(&managers[0], 0, 0));
         // Taken in is not enough: a looper that has not begun to serve takes another one first.
         while !noting.holds.load(Ordering::Acquire) {
             thread::yield_now();
@@ -306,8 +309,8 @@ fn the_best_nice_value_is_served_first() {
         for (place, (value, code)) in
             [(10, 1), (0, 2), (-10, 3), (5, 4), (0, 5), (-10, 6)].into_iter().enumerate()
         {
-            let (client, manager) = (&clients[place % 2], &managers[place % 2]);
-            scope.spawn(move || call_at(client, manager, value, code));
+            let manager = &managers[place % 2];
+            scope.spawn(move || call_at(manager, value, code));
             // Of a looper that is busy the control thread takes it in.
             while taken_in(&broker.socket, number) != place as u32 + 2 {
                 thread::yield_now();

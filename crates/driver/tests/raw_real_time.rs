@@ -6,10 +6,10 @@ mod program;
 mod scheduling;
 mod support;
 
+use baton::{CallError, Handle, Parcel, Process, priority_changed};
 use baton_abi::control::ProcessReport;
 use baton_abi::uapi::*;
 use baton_driver::observer::Observer;
-use baton_driver::process::{CallError, Handle, Parcel, Process, priority_changed};
 use bytemuck::pod_read_unaligned;
 use program::{Commands, Message, Program};
 use rustix::io::Errno;
@@ -221,7 +221,7 @@ fn stage(max_threads: u32) -> Option<Stage> {
 
 impl Stage {
     fn call(&self, code: u32) -> Vec<u8> {
-        self.client.call(&self.manager, code, &Parcel::new()).unwrap().data().to_vec()
+        self.manager.call(code, &Parcel::new()).unwrap().data().to_vec()
     }
 
     fn call_until(&self, code: u32, expected: [i32; 2]) {
@@ -416,7 +416,7 @@ fn an_ordinary_caller_is_served_though_the_pool_has_no_looper_but_those_on_duty(
                     let held = scope.spawn(|| stage.call(HOLD));
                     stage.server.shared.await_waiting(1);
                     assert_eq!(stage.call(PRIORITY), bytes(ORDINARY));
-                    stage.client.one_way(&stage.manager, PRIORITY, &Parcel::new()).unwrap();
+                    stage.manager.one_way(PRIORITY, &Parcel::new()).unwrap();
                     stage.server.shared.await_one_ways(1);
                     stage.server.shared.set_open(true);
                     assert_eq!(held.join().unwrap(), bytes(ORDINARY));
@@ -445,14 +445,15 @@ fn whatever_a_real_time_caller_sends_arrives() {
     let Some(stage) = stage(1) else { return };
     stage.at(libc::SCHED_FIFO, 25, || {
         stage.call_until(PRIORITY, [libc::SCHED_FIFO, 25]);
-        let callback = stage.client.add_object(|_| Ok(Parcel::from(&bytes(sched_priority())[..])));
+        let callback =
+            stage.client.object(|_| Ok(Parcel::from(&bytes(sched_priority())[..]))).add();
         for length in [0, 4, 100, 5000, 70_000, 4] {
             let data = vec![7; length];
-            let reply = stage.client.call(&stage.manager, 99, &Parcel::from(&data[..])).unwrap();
+            let reply = stage.manager.call(99, &Parcel::from(&data[..])).unwrap();
             assert_eq!(reply.data(), data);
             let mut parcel = Parcel::new();
             parcel.write_object(callback);
-            let reply = stage.client.call(&stage.manager, CALL_BACK, &parcel).unwrap();
+            let reply = stage.manager.call(CALL_BACK, &parcel).unwrap();
             assert_eq!(
                 reply.data(),
                 bytes([libc::SCHED_FIFO, 25]),
@@ -513,7 +514,7 @@ fn a_frozen_server_refuses_and_serves_on_at_the_priority() {
     stage.at(libc::SCHED_FIFO, 30, || {
         stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
         freeze(1).unwrap();
-        let refused = stage.client.call(&stage.manager, PRIORITY, &Parcel::new());
+        let refused = stage.manager.call(PRIORITY, &Parcel::new());
         assert!(matches!(refused, Err(CallError::Frozen)));
         freeze(0).unwrap();
         stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);

@@ -4,7 +4,7 @@ use crate::call::Asked;
 use crate::desk::Desk;
 use crate::priority;
 use crate::slot::Next;
-use baton_driver::process::{CallError, Parcel, Process, SchedPriority};
+use baton::{CallError, Parcel, Process, SchedPriority};
 use baton_nucleus::variant::StrictPlus;
 use baton_nucleus::{Portable, SignalStack, ThreadId};
 use baton_shm::lock::Lock;
@@ -101,13 +101,13 @@ impl Directory {
         let (at, waiting) = WAITING.get();
         let occupied = if at == desk_address(desk) { waiting } else { 0 };
         if occupied >> service & 1 == 1 {
-            return Err(CallError::Failed(Errno::DEADLK));
+            return Err(CallError::Refused(Errno::DEADLK));
         }
         let is_real_time = caller.is_real_time();
         let number = desk.claim(is_real_time);
         if desk.is_closed() {
             desk.release(number);
-            return Err(CallError::Dead);
+            return Err(CallError::DeadObject);
         }
         let slot = desk.slot(number);
         // SAFETY: claimed, and `asked` is borrowed until this returns.

@@ -7,7 +7,7 @@
 //!     1        services, while nobody calls them
 //! ```
 
-use baton_driver::process::SchedPriority;
+use baton::SchedPriority;
 
 /// Who takes calls in.
 pub(crate) const RECEPTION: u8 = 255;

@@ -4,6 +4,7 @@ use super::fast::{PendingReturn, What};
 use super::{Device, Exchanged, Written};
 use crate::engine::fast::FastRead;
 use crate::engine::tid;
+use crate::engine::wait::Until;
 use crate::user;
 use baton_abi::uapi::*;
 use baton_shm::lock::Guard;
@@ -118,13 +119,14 @@ impl Device {
         let mut state = engine.lock();
         let via = state.thread(tid).calls_on().map(|calling| calling.via);
         let called = called.zip(via);
+        let until = if nonblocking { Until::Now } else { Until::News };
         loop {
             engine.end_dedication(&mut state, tid);
             if !nonblocking {
                 state = engine.become_dedicated(state, tid);
             }
             let process_work = state.takes_process_work(tid);
-            state = engine.await_work(state, tid, process_work, nonblocking, None)?;
+            state = engine.await_work(state, tid, process_work, until, None)?;
             while out.room() >= LARGEST_RETURN {
                 let Some(item) = state.next_return(tid, process_work) else { break };
                 let last = ends_read(&item);

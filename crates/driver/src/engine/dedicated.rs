@@ -67,7 +67,7 @@ impl std::fmt::Debug for DedicatedLoopers {
 
 /// One lane that is to have a looper of its own.
 #[derive(Debug)]
-pub(crate) struct DedicatedLooper {
+pub struct DedicatedLooper {
     /// Whose it is.
     pub channel: Arc<Channel>,
     /// Which lane.
@@ -130,10 +130,7 @@ impl DedicatedLooper {
 impl Engine {
     /// From now on `provider` is asked for a thread for each dedicated looper, for those that wait
     /// for one, and for one to wait.
-    pub(crate) fn provide(
-        &self,
-        provider: impl Fn(Option<Arc<DedicatedLooper>>) + Send + Sync + 'static,
-    ) {
+    pub fn provide(&self, provider: impl Fn(Option<Arc<DedicatedLooper>>) + Send + Sync + 'static) {
         if self.dedicated_loopers.provider.set(Box::new(provider)).is_ok() {
             self.publish_lane_loopers(&self.lock());
             let waiting = self.dedicated_loopers.all.lock().clone();
@@ -144,7 +141,7 @@ impl Engine {
     }
 
     /// Asks for a thread that waits for a lane.
-    pub(crate) fn provide_standby(&self) {
+    pub fn provide_standby(&self) {
         self.dedicated_loopers.provider.get().into_iter().for_each(|provider| provider(None));
     }
 
@@ -207,10 +204,10 @@ impl Engine {
         });
     }
 
-    /// The calling thread, at its caller's priority, alone takes what comes on the lane from now on.
-    /// What has come before is its own or somebody's. `None` if the thread is dedicated no longer;
-    /// else what it keeps until [`Engine::leave_dedicated`].
-    pub(crate) fn own_lane<'a>(&self, dedicated: &'a DedicatedLooper) -> Option<Guard<'a, ()>> {
+    /// The calling thread, at its caller's priority, alone takes what comes on the lane from now
+    /// on. What has come before is its own or somebody's. `None` if the thread is dedicated no
+    /// longer; else what it keeps until [`Engine::leave_dedicated`].
+    pub fn own_lane<'a>(&self, dedicated: &'a DedicatedLooper) -> Option<Guard<'a, ()>> {
         let (areas, tid) = (dedicated.areas().ok()?, tid());
         thread_settles();
         self.keep_lane(&dedicated.channel, dedicated.lane);
@@ -262,7 +259,7 @@ impl Engine {
 
     /// Waits until there is something for the thread dedicated that `serve`, which takes in what
     /// has been posted, leaves to the state. `None` once the thread is dedicated no longer.
-    pub(crate) fn await_dedicated<'a>(
+    pub fn await_dedicated<'a>(
         &'a self,
         mut state: Guard<'a, State>,
         dedicated: &DedicatedLooper,
@@ -361,12 +358,7 @@ impl Engine {
     }
 
     /// The thread's dedicated is over: what has come meanwhile is the pool's.
-    pub(crate) fn leave_dedicated(
-        &self,
-        dedicated: &DedicatedLooper,
-        tid: Tid,
-        lock: Guard<'_, ()>,
-    ) {
+    pub fn leave_dedicated(&self, dedicated: &DedicatedLooper, tid: Tid, lock: Guard<'_, ()>) {
         let mut state = self.lock();
         if let Ok(areas) = dedicated.areas() {
             dedicated.channel.release_ownership(areas, dedicated.lane, tid);

@@ -200,12 +200,7 @@ impl Engine {
 
     /// What the first call of a real-time thread by a handle would do beforehand: whether it has a
     /// looper of its own at the other end now, for which it waits for so long.
-    pub(crate) fn prepare_lane(
-        &self,
-        tid: Tid,
-        handle: u32,
-        longest: Duration,
-    ) -> Result<bool, Refusal> {
+    pub fn prepare_lane(&self, tid: Tid, handle: u32, longest: Duration) -> Result<bool, Refusal> {
         thread::refresh_priority();
         self.hear();
         let mut state = self.lock();

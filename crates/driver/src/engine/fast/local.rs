@@ -147,7 +147,7 @@ pub(super) fn is_serving() -> bool {
 
 /// Runs the program's code on a transaction.
 #[inline(always)]
-pub(crate) fn while_serving<T>(body: impl FnOnce() -> T) -> T {
+pub fn while_serving<T>(body: impl FnOnce() -> T) -> T {
     struct Back;
     impl Drop for Back {
         fn drop(&mut self) {

@@ -26,7 +26,7 @@ const NODES: usize = 8;
 
 /// What a looper knows of its clients, by the order of the channels at which it looks. It keeps no
 /// channel: a looper may be with its program for who knows how long.
-pub(crate) struct RouteCache<T> {
+pub struct RouteCache<T> {
     in_flight: Option<Arc<InFlight>>,
     /// Of everybody's revocation.
     epoch: u64,
