@@ -18,10 +18,11 @@
 //! (Birrell, Evers et al., "Distributed garbage collection for network objects", 1993).
 
 use crate::claim::Claim;
+use crate::sched_priority::SchedPriority;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// Largest packet, in bytes, that either side sends.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction, so that its ticket fits one packet.
@@ -49,24 +50,6 @@ pub struct ChannelId(pub u64);
 /// The references that one transaction carries. Zero is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TicketId(pub u64);
-
-/// The scheduling policies of real-time threads that a looper can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Policy {
-    /// SCHED_FIFO.
-    Fifo,
-    /// SCHED_RR.
-    RoundRobin,
-}
-
-/// A policy, and a priority from 1 to 99.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rank {
-    /// Which.
-    pub policy: Policy,
-    /// `sched_priority`.
-    pub priority: u32,
-}
 
 /// Whether a reference keeps its node strongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -329,9 +312,9 @@ pub enum Request {
         tid: u32,
     },
     /// This thread of the asker's waits to be the looper of the next real-time caller's lane: it is
-    /// given the rank, and then [`Event::RealTimeLane`] names it. An engine has one such thread; a
-    /// later one stands in for it.
-    /// `ESRCH` if there is no such thread. Answer: [`Reply::Done`].
+    /// given the priority, and then [`Event::RealTimeLane`] names it. An engine has one such
+    /// thread; a later one stands in for it. `ESRCH` if there is no such thread. Answer:
+    /// [`Reply::Done`].
     StandbyLooper {
         /// In the asker's pid namespace.
         tid: u32,
@@ -496,7 +479,7 @@ pub enum Event {
         /// Which.
         lane: u32,
         /// What its looper may have.
-        rank: Rank,
+        priority: SchedPriority,
         /// Who its looper is, if a [`Request::StandbyLooper`] is: else 0.
         /// [`crate::lane::tally::LANES`] tells that thread.
         looper: u32,
@@ -646,7 +629,7 @@ pub struct LaneReport {
     /// The caller's process.
     pub client: u64,
     /// What its looper may have.
-    pub rank: Rank,
+    pub priority: SchedPriority,
     /// Its looper, if it has one.
     pub looper: Option<LooperReport>,
 }

@@ -7,6 +7,7 @@
 //! - [`lane`]: the memory that two engines share.
 //! - [`place`]: where the broker listens.
 //! - [`quota`]: how users share what there is, in the broker and in an engine.
+//! - [`sched_priority`]: a scheduling policy and priority.
 //!
 //! Nothing here does I/O. Every type that foreign bytes become is valid for any bit pattern; what
 //! a value may be is checked by its reader.
@@ -17,4 +18,5 @@ pub mod control;
 pub mod lane;
 pub mod place;
 pub mod quota;
+pub mod sched_priority;
 pub mod uapi;

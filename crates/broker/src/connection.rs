@@ -47,20 +47,20 @@ pub(crate) struct Engine {
     pub outbox: Outbox,
     pub front: Front,
     /// Real-time lanes that it has asked for.
-    pub ranks_asked: Throttle,
+    pub priorities_asked: Throttle,
     /// The broker waits for room in the event socket.
     pub waits_for_room: bool,
 }
 
 impl Engine {
     /// Real-time lanes that it may ask for in a second: as many threads may start at once.
-    const MOST_RANKS: u32 = 256;
+    const MOST_PRIORITIES: u32 = 256;
     /// Of the broker's descriptors, besides its connection's: its event socket and its front page.
     pub const DESCRIPTORS: u64 = 2;
 
     pub fn new(process: ProcessId, outbox: Outbox, front: Front) -> Engine {
-        let ranks_asked = Throttle::of(Engine::MOST_RANKS);
-        Engine { process, outbox, front, ranks_asked, waits_for_room: false }
+        let priorities_asked = Throttle::of(Engine::MOST_PRIORITIES);
+        Engine { process, outbox, front, priorities_asked, waits_for_room: false }
     }
 }
 

@@ -70,12 +70,14 @@ impl Broker {
                             engine.front.set_frozen(frozen);
                         }
                     }
-                    Effect::Promote { place, thread, rank } => {
+                    Effect::Promote { place, thread, priority } => {
                         let mut more = Vec::new();
-                        let _ = self.promote(place, thread, rank, &mut more);
+                        let _ = self.promote(place, thread, priority, &mut more);
                         work.extend(more);
                     }
-                    Effect::SetRank { thread, rank } => Broker::set_rank(thread, rank),
+                    Effect::SetPriority { thread, priority } => {
+                        Broker::set_priority(thread, priority)
+                    }
                     Effect::Disconnect { process, why } => {
                         doomed.push_back((process, why.into()));
                     }

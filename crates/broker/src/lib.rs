@@ -13,6 +13,7 @@
 pub mod limits;
 pub mod state;
 
+mod client_thread;
 mod clock;
 mod close;
 mod connection;
@@ -27,7 +28,6 @@ mod packet;
 mod peer;
 mod policy;
 mod poll;
-mod rank;
 mod real_time;
 mod requests;
 mod restart_state;

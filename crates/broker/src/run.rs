@@ -215,7 +215,7 @@ pub(crate) struct Broker {
     pub complaints: Throttle,
     pub stamps: Stamps,
     pub real_time_limits: BTreeMap<u32, u32>,
-    pub warned_of_rank: bool,
+    pub warned_of_priority: bool,
     accepting: Accepting,
     /// A connection that was accepted when the system lacked what it takes to serve it.
     unwelcomed: Option<OwnedFd>,
@@ -265,7 +265,7 @@ impl Broker {
             had_client: false,
             complaints: Throttle::default(),
             real_time_limits: BTreeMap::new(),
-            warned_of_rank: false,
+            warned_of_priority: false,
             accepting: Accepting::Now,
             unwelcomed: None,
             settles: None,

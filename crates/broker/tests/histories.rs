@@ -13,6 +13,7 @@ mod model;
 use baton_abi::claim::{Claim, first_of};
 use baton_abi::control::*;
 use baton_abi::lane::LANES;
+use baton_abi::sched_priority::SchedPriority;
 use baton_broker::limits::{Limits, Rights, Usage};
 use baton_broker::state::{Effect, Newcomer, Rule, State, Thread};
 use core::{Core, OWNER, become_manager, handle, node, release, report_of, translate};
@@ -378,13 +379,13 @@ impl History {
         match dice.roll(4) {
             0 => self.core.state.set_spare(who, thread, tid),
             1 => {
-                if self.core.state.rank_of_lane(who, place).is_ok() {
+                if self.core.state.priority_of_lane(who, place).is_ok() {
                     self.promote(place, thread, &mut out);
                 }
             }
             _ => {
-                let rank = Rank { policy: Policy::Fifo, priority: 1 + dice.roll(3) as u32 };
-                let granted = self.core.state.grant_lane(who, place, rank, &mut out);
+                let priority = SchedPriority::fifo(1 + dice.roll(3) as u8);
+                let granted = self.core.state.grant_lane(who, place, priority, &mut out);
                 let is_own = self.engines[&who].books.channels.get(&channel);
                 let is_own = is_own.is_some_and(|(end, _)| *end == End::Client);
                 assert!(granted.is_err() || is_own, "a lane of another's channel");
@@ -444,10 +445,10 @@ impl History {
                     self.engines.get_mut(&process).expect("it is alive").frozen = frozen;
                 }
                 Effect::Promote { place, thread, .. } => self.promote(place, thread, &mut more),
-                Effect::SetRank { thread, rank: None } => {
+                Effect::SetPriority { thread, priority: None } => {
                     assert!(self.promoted.remove(&thread.tid), "demoted twice");
                 }
-                Effect::SetRank { .. } => {}
+                Effect::SetPriority { .. } => {}
                 Effect::Disconnect { process, why } => {
                     assert_eq!(Some(process), asker, "somebody else's fault: {why}");
                     let engine = &self.engines[&process];

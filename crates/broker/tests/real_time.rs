@@ -5,6 +5,7 @@ mod fake;
 
 use baton_abi::control::*;
 use baton_abi::lane::LANES;
+use baton_abi::sched_priority::SchedPriority;
 use baton_broker::limits::Limits;
 use baton_broker::state::{Effect, Thread};
 use core::{Core, OWNER};
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use std::sync::mpsc;
 use std::thread;
 
-const RANK: Rank = Rank { policy: Policy::Fifo, priority: 20 };
+const PRIORITY: SchedPriority = SchedPriority::fifo(20);
 
 /// Policy and priority of a thread, with whether its children have them.
 fn scheduled(tid: u32) -> (i32, i32) {
@@ -101,7 +102,7 @@ fn a_liar_is_refused_and_nobody_hears_of_it() {
 }
 
 #[test]
-fn a_looper_has_its_callers_rank_as_long_as_the_lane_is_a_real_time_one() {
+fn a_looper_has_its_callers_priority_as_long_as_the_lane_is_a_real_time_one() {
     let directory = Directory::new();
     let daemon = Running::start(Config::at(directory.socket())).unwrap();
     let (manager, client) = manager_and_client(daemon.socket());
@@ -111,7 +112,10 @@ fn a_looper_has_its_callers_rank_as_long_as_the_lane_is_a_real_time_one() {
     let promote = |tid| manager.ask(Request::RealTimeLooper { channel, lane: 3, tid });
     let ask = || client.ask(Request::RealTime { channel, lane: 3, tid: caller.tid });
     assert_eq!(ask(), Some(Reply::Done));
-    assert_eq!(manager.events(), [Event::RealTimeLane { channel, lane: 3, rank: RANK, looper: 0 }]);
+    assert_eq!(
+        manager.events(),
+        [Event::RealTimeLane { channel, lane: 3, priority: PRIORITY, looper: 0 }]
+    );
     assert_eq!(promote(1), refused(Errno::SRCH), "no thread of its own");
     let other = manager.ask(Request::RealTimeLooper { channel, lane: 4, tid: looper.tid });
     assert_eq!(other, refused(Errno::SRCH), "no such lane");
@@ -140,7 +144,7 @@ fn a_looper_has_its_callers_rank_as_long_as_the_lane_is_a_real_time_one() {
 }
 
 #[test]
-fn a_spare_looper_has_the_rank_before_its_engine_hears_of_the_lane() {
+fn a_spare_looper_has_the_priority_before_its_engine_hears_of_the_lane() {
     let directory = Directory::new();
     let daemon = Running::start(Config::at(directory.socket())).unwrap();
     let (manager, client) = manager_and_client(daemon.socket());
@@ -152,7 +156,8 @@ fn a_spare_looper_has_the_rank_before_its_engine_hears_of_the_lane() {
         assert_eq!(manager.ask(Request::StandbyLooper { tid: spare.tid }), Some(Reply::Done));
     }
     let ask = |lane| client.ask(Request::RealTime { channel, lane, tid: caller.tid });
-    let told = |lane, looper| vec![Event::RealTimeLane { channel, lane, rank: RANK, looper }];
+    let told =
+        |lane, looper| vec![Event::RealTimeLane { channel, lane, priority: PRIORITY, looper }];
     let promoted = (libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 20);
     assert_eq!(ask(0), Some(Reply::Done));
     assert_eq!(scheduled(spare.tid), promoted);
@@ -161,7 +166,7 @@ fn a_spare_looper_has_the_rank_before_its_engine_hears_of_the_lane() {
     // It waits no longer.
     assert_eq!(ask(1), Some(Reply::Done));
     assert_eq!(manager.events(), told(1, 0));
-    // Its engine has another lane for it, where it keeps its rank when somebody else takes the
+    // Its engine has another lane for it, where it keeps its priority when somebody else takes the
     // first one.
     let register = |lane, tid| manager.ask(Request::RealTimeLooper { channel, lane, tid });
     assert_eq!(register(1, spare.tid), Some(Reply::Done));
@@ -209,8 +214,8 @@ fn the_configuration_limits_a_users_priority() {
         let expected = if granted.is_some() { Some(Reply::Done) } else { refused(Errno::PERM) };
         assert_eq!(reply, expected, "limit {limit}");
         let event = |priority| {
-            let rank = Rank { priority, ..RANK };
-            Event::RealTimeLane { channel, lane: 0, rank, looper: 0 }
+            let priority = SchedPriority::fifo(priority);
+            Event::RealTimeLane { channel, lane: 0, priority, looper: 0 }
         };
         let expected: Vec<Event> = granted.map(event).into_iter().collect();
         assert_eq!(manager.events(), expected, "limit {limit}");
@@ -244,7 +249,8 @@ fn lanes_have_limits() {
     core.effects();
     let mut grant = |from, channel, lane| {
         let mut effects = Vec::new();
-        let granted = core.state.grant_lane(from, (ChannelId(channel), lane), RANK, &mut effects);
+        let granted =
+            core.state.grant_lane(from, (ChannelId(channel), lane), PRIORITY, &mut effects);
         assert_eq!(effects.len(), usize::from(granted.is_ok()));
         granted
     };
@@ -258,33 +264,33 @@ fn lanes_have_limits() {
     // What nobody has any more is another's.
     core.ask(one, Request::Ordinary { channel: ChannelId(1), lane: 0 });
     let mut effects = Vec::new();
-    assert_eq!(core.state.grant_lane(two, (ChannelId(2), 1), RANK, &mut effects), Ok(()));
+    assert_eq!(core.state.grant_lane(two, (ChannelId(2), 1), PRIORITY, &mut effects), Ok(()));
     let thread = Thread { pid: 10, tid: 12, started: 5 };
     core.state.set_looper((ChannelId(2), 1), thread, true, &mut effects);
     core.effects();
     core.gone(two);
-    assert!(core.effects().contains(&Effect::SetRank { thread, rank: None }));
+    assert!(core.effects().contains(&Effect::SetPriority { thread, priority: None }));
     core.gone(one);
     core.gone(manager);
     assert!(core.state.is_empty(), "{:?}", core.state);
 }
 
 #[test]
-fn a_looper_has_its_callers_new_rank_without_being_asked() {
+fn a_looper_has_its_callers_new_priority_without_being_asked() {
     let (mut core, manager, [client]) = Core::with_manager();
     let place = (ChannelId(1), 0);
     let thread = Thread { pid: 10, tid: 12, started: 5 };
     let mut effects = Vec::new();
-    core.state.grant_lane(client, place, RANK, &mut effects).unwrap();
-    assert_eq!(core.state.rank_of_lane(manager, place), Ok(RANK));
+    core.state.grant_lane(client, place, PRIORITY, &mut effects).unwrap();
+    assert_eq!(core.state.priority_of_lane(manager, place), Ok(PRIORITY));
     core.state.set_looper(place, thread, true, &mut effects);
     effects.clear();
-    let lower = Rank { priority: 3, ..RANK };
+    let lower = SchedPriority::fifo(3);
     core.state.grant_lane(client, place, lower, &mut effects).unwrap();
-    assert_eq!(effects[0], Effect::SetRank { thread, rank: Some(lower) });
+    assert_eq!(effects[0], Effect::SetPriority { thread, priority: Some(lower) });
     // One that could not be promoted again is demoted all the same.
     core.state.set_looper(place, thread, false, &mut effects);
     effects.clear();
     core.ask(client, Request::Ordinary { channel: place.0, lane: 0 });
-    assert!(core.effects().contains(&Effect::SetRank { thread, rank: None }));
+    assert!(core.effects().contains(&Effect::SetPriority { thread, priority: None }));
 }

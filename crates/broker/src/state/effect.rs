@@ -1,7 +1,8 @@
 //! What the runner has to do after [`super::State`] has decided.
 
 use super::Thread;
-use baton_abi::control::{ChannelId, Event, ProcessId, Rank};
+use baton_abi::control::{ChannelId, Event, ProcessId};
+use baton_abi::sched_priority::SchedPriority;
 
 /// One step for the runner, in the order in which it was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,22 +31,22 @@ pub enum Effect {
         /// What.
         frozen: bool,
     },
-    /// The looper of a lane has waited for it: it gets the rank, unless the system does not allow
-    /// that. [`State::set_looper`](super::State::set_looper) hears of it.
+    /// The looper of a lane has waited for it: it gets the priority, unless the system does not
+    /// allow that. [`State::set_looper`](super::State::set_looper) hears of it.
     Promote {
         /// The lane.
         place: (ChannelId, u32),
         /// Which thread.
         thread: Thread,
         /// What it is to have.
-        rank: Rank,
+        priority: SchedPriority,
     },
-    /// A thread that was given a caller's rank is to have another one, or none.
-    SetRank {
+    /// A thread that was given a caller's priority is to have another one, or none.
+    SetPriority {
         /// Which.
         thread: Thread,
         /// What.
-        rank: Option<Rank>,
+        priority: Option<SchedPriority>,
     },
     /// Close a process's connections, then call [`super::State::gone`] for it.
     Disconnect {

@@ -6,8 +6,9 @@
 //! **Invariant**: a thread that has been promoted is some lane's looper, or is demoted.
 
 use super::{Effect, State};
-use baton_abi::control::{ChannelId, Event, LaneReport, LooperReport, ProcessId, Rank};
+use baton_abi::control::{ChannelId, Event, LaneReport, LooperReport, ProcessId};
 use baton_abi::lane::LANES;
+use baton_abi::sched_priority::SchedPriority;
 use rustix::io::Errno;
 
 /// A channel and the number of a lane.
@@ -28,7 +29,7 @@ pub struct Thread {
 pub(super) struct Lane {
     client: ProcessId,
     server: ProcessId,
-    rank: Rank,
+    priority: SchedPriority,
     looper: Option<Looper>,
 }
 
@@ -49,18 +50,18 @@ pub(super) struct Spare {
 impl Lane {
     fn demote(&mut self, out: &mut Vec<Effect>) {
         if let Some(Looper { thread, promoted: true }) = self.looper.take() {
-            out.push(Effect::SetRank { thread, rank: None });
+            out.push(Effect::SetPriority { thread, priority: None });
         }
     }
 }
 
 impl State {
-    /// The caller that a process has on a lane of its own may have a looper of this rank.
+    /// The caller that a process has on a lane of its own may have a looper of this priority.
     pub fn grant_lane(
         &mut self,
         from: ProcessId,
         place: Place,
-        rank: Rank,
+        priority: SchedPriority,
         out: &mut Vec<Effect>,
     ) -> Result<(), Errno> {
         let (channel, lane) = place;
@@ -69,24 +70,24 @@ impl State {
         if !is_known {
             self.room_for_lane(from, server)?;
         }
-        let new = Lane { client: from, server, rank, looper: None };
+        let new = Lane { client: from, server, priority, looper: None };
         let lane_now = self.real_time.entry(place).or_insert(new);
-        let is_new_rank = std::mem::replace(&mut lane_now.rank, rank) != rank;
+        let is_new_priority = std::mem::replace(&mut lane_now.priority, priority) != priority;
         let mut looper = 0;
         match lane_now.looper {
-            Some(Looper { thread, promoted: true }) if is_new_rank => {
-                out.push(Effect::SetRank { thread, rank: Some(rank) });
+            Some(Looper { thread, promoted: true }) if is_new_priority => {
+                out.push(Effect::SetPriority { thread, priority: Some(priority) });
             }
             Some(_) => {}
             None => {
                 if let Some(Spare { thread, tid }) = self.spares.remove(&server) {
                     lane_now.looper = Some(Looper { thread, promoted: false });
-                    out.push(Effect::Promote { place, thread, rank });
+                    out.push(Effect::Promote { place, thread, priority });
                     looper = tid;
                 }
             }
         }
-        let event = Event::RealTimeLane { channel, lane, rank, looper };
+        let event = Event::RealTimeLane { channel, lane, priority, looper };
         out.push(Effect::Event { to: server, event });
         Ok(())
     }
@@ -123,12 +124,17 @@ impl State {
 
     /// What the looper of a lane may have. `ESRCH` if the lane is no real-time caller's, or is not
     /// served by the asker.
-    pub fn rank_of_lane(&self, server: ProcessId, place: Place) -> Result<Rank, Errno> {
+    pub fn priority_of_lane(
+        &self,
+        server: ProcessId,
+        place: Place,
+    ) -> Result<SchedPriority, Errno> {
         let lane = self.real_time.get(&place).filter(|lane| lane.server == server);
-        lane.map(|lane| lane.rank).ok_or(Errno::SRCH)
+        lane.map(|lane| lane.priority).ok_or(Errno::SRCH)
     }
 
-    /// A thread is the looper of a lane from now on, with the rank or without; whoever was is not.
+    /// A thread is the looper of a lane from now on, with the priority or without; whoever was is
+    /// not.
     pub fn set_looper(
         &mut self,
         place: Place,
@@ -201,7 +207,7 @@ impl State {
             channel: channel.0,
             lane: number,
             client: lane.client.0,
-            rank: lane.rank,
+            priority: lane.priority,
             looper: lane
                 .looper
                 .map(|looper| LooperReport { tid: looper.thread.tid, promoted: looper.promoted }),

@@ -6,11 +6,11 @@ use crate::channel::{Channel, lanes_of};
 use crate::clock::stamp_in_order;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::{AT_THE_DOOR, Kind, LANES, Message, RING_BYTES};
+use baton_abi::sched_priority::SchedPriority;
 use baton_shm::lane_owner::Owner;
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
 use baton_state::State;
-use baton_state::level::Level;
 use baton_state::transaction::Recipient;
 use rustix::io::Errno;
 use smallvec::SmallVec;
@@ -424,24 +424,24 @@ pub(super) enum Place {
 pub(super) struct Candidate {
     pub(super) channel: ChannelId,
     place: Place,
-    nice: Level,
+    nice: SchedPriority,
     stamp: u64,
 }
 
 impl Candidate {
     fn call(channel: &Channel, lane: usize, message: &Message) -> Candidate {
-        let (place, nice) = (Place::Lane(lane), Level::nice(message.param));
+        let (place, nice) = (Place::Lane(lane), SchedPriority::nice(message.param));
         Candidate { channel: channel.id, place, nice, stamp: message.stamp }
     }
 
     fn one_way(channel: &Channel, message: &Message) -> Candidate {
-        let (place, nice) = (Place::OneWay, Level::nice(0));
+        let (place, nice) = (Place::OneWay, SchedPriority::nice(0));
         Candidate { channel: channel.id, place, nice, stamp: message.stamp }
     }
 
     /// Of two of one kind the lesser comes first.
-    fn order(&self) -> (Level, u64) {
-        (self.nice, self.stamp)
+    fn order(&self) -> (Reverse<SchedPriority>, u64) {
+        (Reverse(self.nice), self.stamp)
     }
 }
 

@@ -4,7 +4,7 @@
 //! there:
 //!
 //! ```text
-//!   register   the broker gives the thread the caller's rank, unless it has: see `spare`
+//!   register   the broker gives the thread the caller's priority, unless it has: see `spare`
 //!   own        the thread owns the lane, and the mailbox says so to the client
 //!   serve      look, take in, answer, sleep on the lane's own word
 //!   leave      what has come meanwhile is the pool's
@@ -67,7 +67,7 @@ impl std::fmt::Debug for DedicatedLoopers {
 
 /// One lane that is to have a looper of its own.
 #[derive(Debug)]
-pub(crate) struct DedicatedLooper {
+pub struct DedicatedLooper {
     /// Whose it is.
     pub channel: Arc<Channel>,
     /// Which lane.
@@ -76,7 +76,7 @@ pub(crate) struct DedicatedLooper {
     is_given: AtomicBool,
     /// The lane is one like others again.
     is_over: AtomicBool,
-    /// The broker is to be told of the looper: its rank has changed, or the broker.
+    /// The broker is to be told of the looper: its priority has changed, or the broker.
     is_news: AtomicBool,
     /// Its looper has not its caller's priority, and is lent it.
     borrows: AtomicBool,
@@ -97,7 +97,7 @@ impl DedicatedLooper {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// The broker has given its looper the caller's rank.
+    /// The broker has given its looper the caller's priority.
     pub fn is_registered(&self) {
         self.is_news.store(false, Ordering::Release);
     }
@@ -130,10 +130,7 @@ impl DedicatedLooper {
 impl Engine {
     /// From now on `provider` is asked for a thread for each dedicated looper, for those that wait
     /// for one, and for one to wait.
-    pub(crate) fn provide(
-        &self,
-        provider: impl Fn(Option<Arc<DedicatedLooper>>) + Send + Sync + 'static,
-    ) {
+    pub fn provide(&self, provider: impl Fn(Option<Arc<DedicatedLooper>>) + Send + Sync + 'static) {
         if self.dedicated_loopers.provider.set(Box::new(provider)).is_ok() {
             self.publish_lane_loopers(&self.lock());
             let waiting = self.dedicated_loopers.all.lock().clone();
@@ -144,7 +141,7 @@ impl Engine {
     }
 
     /// Asks for a thread that waits for a lane.
-    pub(crate) fn provide_standby(&self) {
+    pub fn provide_standby(&self) {
         self.dedicated_loopers.provider.get().into_iter().for_each(|provider| provider(None));
     }
 
@@ -207,10 +204,10 @@ impl Engine {
         });
     }
 
-    /// The calling thread, at its caller's rank, alone takes what comes on the lane from now on.
-    /// What has come before is its own or somebody's. `None` if the thread is dedicated no longer;
-    /// else what it keeps until [`Engine::leave_dedicated`].
-    pub(crate) fn own_lane<'a>(&self, dedicated: &'a DedicatedLooper) -> Option<Guard<'a, ()>> {
+    /// The calling thread, at its caller's priority, alone takes what comes on the lane from now
+    /// on. What has come before is its own or somebody's. `None` if the thread is dedicated no
+    /// longer; else what it keeps until [`Engine::leave_dedicated`].
+    pub fn own_lane<'a>(&self, dedicated: &'a DedicatedLooper) -> Option<Guard<'a, ()>> {
         let (areas, tid) = (dedicated.areas().ok()?, tid());
         thread_settles();
         self.keep_lane(&dedicated.channel, dedicated.lane);
@@ -242,7 +239,7 @@ impl Engine {
         }
         let LaneId { channel, lane } = dedicated.via();
         let registered = self.broker.ask(&Request::RealTimeLooper { channel, lane, tid: tid() });
-        thread::rank_again();
+        thread::real_time_priority_again();
         let refused = registered == Err(Errno::PERM);
         // A thread of the program's goes where one that borrows must not stay.
         let borrows = refused && self.dedicated_loopers.provider.get().is_some();
@@ -262,7 +259,7 @@ impl Engine {
 
     /// Waits until there is something for the thread dedicated that `serve`, which takes in what
     /// has been posted, leaves to the state. `None` once the thread is dedicated no longer.
-    pub(crate) fn await_dedicated<'a>(
+    pub fn await_dedicated<'a>(
         &'a self,
         mut state: Guard<'a, State>,
         dedicated: &DedicatedLooper,
@@ -361,12 +358,7 @@ impl Engine {
     }
 
     /// The thread's dedicated is over: what has come meanwhile is the pool's.
-    pub(crate) fn leave_dedicated(
-        &self,
-        dedicated: &DedicatedLooper,
-        tid: Tid,
-        lock: Guard<'_, ()>,
-    ) {
+    pub fn leave_dedicated(&self, dedicated: &DedicatedLooper, tid: Tid, lock: Guard<'_, ()>) {
         let mut state = self.lock();
         if let Ok(areas) = dedicated.areas() {
             dedicated.channel.release_ownership(areas, dedicated.lane, tid);

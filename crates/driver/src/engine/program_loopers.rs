@@ -140,7 +140,7 @@ impl Engine {
             return state;
         }
         if !thread::is_ordinary() {
-            // A thread that was dedicated may have a rank that the broker is about to take back.
+            // A thread that was dedicated may have a priority that the broker is about to take back.
             let thread = state.thread(tid);
             let was_unsuited = thread.is_unsuited;
             thread.is_unsuited = !thread.was_dedicated;
@@ -277,8 +277,8 @@ impl Engine {
             channel.release_lane(lane);
         }
         self.broker.tell(&Request::LeaveRealTime { channel: id, lane });
-        // The broker is about to change the thread's rank.
-        thread::ranks_changed();
+        // The broker is about to change the thread's priority.
+        thread::priorities_changed();
         self.end_reservations(tid);
     }
 

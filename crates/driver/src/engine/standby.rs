@@ -2,8 +2,8 @@
 //! has to start one then.
 //!
 //! It is an ordinary thread, of which the broker knows. A lane that is granted gives it the
-//! caller's rank, and the broker wakes it by a word of the tally page: it takes the event itself,
-//! before any ordinary thread of the process runs.
+//! caller's priority, and the broker wakes it by a word of the tally page: it takes the event
+//! itself, before any ordinary thread of the process runs.
 //!
 //! **Invariant**: one thread at a time waits here, and has a lane that the broker meant for it.
 
@@ -31,9 +31,9 @@ struct Place {
 }
 
 impl Engine {
-    /// Waits until the broker has a lane for the calling thread, at its caller's rank if the system
+    /// Waits until the broker has a lane for the calling thread, at its caller's priority if the system
     /// allows that. `None` once the process has closed, or if another thread waits already.
-    pub(crate) fn await_lane(&self) -> Option<Arc<DedicatedLooper>> {
+    pub fn await_lane(&self) -> Option<Arc<DedicatedLooper>> {
         let tid = tid();
         {
             let mut place = self.standby.place.lock();
@@ -55,8 +55,8 @@ impl Engine {
             let mut place = self.standby.place.lock();
             if let Some(dedicated) = place.dedicated.take() {
                 place.waits = None;
-                // Without a rank it has to hear from the broker why.
-                thread::rank_again().inspect(|_| dedicated.is_registered());
+                // Without a priority it has to hear from the broker why.
+                thread::real_time_priority_again().inspect(|_| dedicated.is_registered());
                 return Some(dedicated);
             }
             drop(place);

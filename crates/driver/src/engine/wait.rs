@@ -19,29 +19,41 @@ use baton_state::work::Tid;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// How long a call may lie in its lane before the server's control thread is asked to look: all
 /// of the server's threads are busy, and there may be no room.
-const UNTAKEN: std::time::Duration = std::time::Duration::from_millis(1);
+const UNTAKEN: Duration = Duration::from_millis(1);
+
+/// How long a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Until there is something.
+    News,
+    /// Until there is something, or it is this late.
+    Deadline(Instant),
+    /// Not at all.
+    Now,
+}
 
 impl Engine {
     /// Waits until a read by this thread has something to return. `EAGAIN` if it would not wait,
-    /// `EINTR` after a signal. Meanwhile a looper's `server` may serve what the state need not know
+    /// `ETIMEDOUT` once the deadline has passed, `EINTR` after a signal. Meanwhile a looper's `server` may serve what the state need not know
     /// of.
-    pub(crate) fn await_work<'a>(
+    pub fn await_work<'a>(
         &'a self,
         mut state: Guard<'a, State>,
         tid: Tid,
         process_work: bool,
-        nonblocking: bool,
+        until: Until,
         mut server: Option<&mut dyn Server>,
     ) -> Result<Guard<'a, State>, Errno> {
         if !process_work && let Some(via) = state.idle_dedicated_to(tid) {
-            return self.await_dedicated_lane(state, (tid, via), nonblocking);
+            return self.await_dedicated_lane(state, (tid, via), until == Until::Now);
         }
         // What a server can take in by itself is not to come in by the state.
         if server.is_some() && process_work && !state.has_work(tid, true) && !self.is_closed() {
-            state = self.sleep(state, tid, process_work, &mut server)?;
+            state = self.sleep(state, tid, process_work, until, &mut server)?;
         }
         loop {
             if self.has_events() {
@@ -70,11 +82,17 @@ impl Engine {
                 state = self.catch_up(later, (!answered).then_some(tid));
                 continue;
             }
-            if nonblocking {
-                self.hurry(&mut state, tid);
-                return Err(Errno::AGAIN);
+            match until {
+                Until::Now => {
+                    self.hurry(&mut state, tid);
+                    return Err(Errno::AGAIN);
+                }
+                Until::Deadline(deadline) if deadline <= Instant::now() => {
+                    return Err(Errno::TIMEDOUT);
+                }
+                Until::News | Until::Deadline(_) => {}
             }
-            state = self.sleep(state, tid, process_work, &mut server)?;
+            state = self.sleep(state, tid, process_work, until, &mut server)?;
             if process_work && server.is_none() && state.wants_dedicated() {
                 // It may have been woken for that.
                 return Ok(state);
@@ -97,9 +115,14 @@ impl Engine {
         mut state: Guard<'a, State>,
         tid: Tid,
         process_work: bool,
+        until: Until,
         server: &mut Option<&mut dyn Server>,
     ) -> Result<Guard<'a, State>, Errno> {
         let innermost = state.thread(tid).calls_on().map(|calling| calling.via);
+        let deadline = match until {
+            Until::Deadline(deadline) => Some(deadline),
+            Until::News | Until::Now => None,
+        };
         let outcome = if let Some(via) = innermost {
             let Some(channel) = self.channel(via.channel) else { return Ok(state) };
             let lane = channel.lane(via.lane as usize)?;
@@ -110,7 +133,7 @@ impl Engine {
             let is_there = || (!lane.inbox().is_empty()).then_some(posted);
             match self.lets_by(&policy, &channel, via.lane, is_there) {
                 true => Ok(Seen::Message),
-                false => self.await_answer(&channel, via.lane, lane, &policy),
+                false => self.await_answer_by(&channel, via.lane, lane, &policy, deadline),
             }
         } else if process_work {
             state.set_waiting(tid, Waiting::Bell);
@@ -125,7 +148,7 @@ impl Engine {
             let word = self.own_word(tid);
             state.set_waiting(tid, Waiting::Own);
             drop(state);
-            Mailbox::new(&word).wait(None)
+            Mailbox::new(&word).wait(deadline.map(left_until))
         };
         state = self.lock();
         state.set_waiting(tid, Waiting::No);
@@ -136,6 +159,45 @@ impl Engine {
             }
             _ => Ok(state),
         }
+    }
+
+    /// Waits for something on the lane of a call, at most until the deadline if there is one.
+    #[inline(always)]
+    pub(super) fn await_answer_by(
+        &self,
+        channel: &Channel,
+        number: u32,
+        lane: Lane<'_>,
+        policy: &WaitPolicy,
+        deadline: Option<Instant>,
+    ) -> Result<Seen, Wait> {
+        match deadline {
+            None => self.await_answer(channel, number, lane, policy),
+            Some(deadline) => self.await_answer_until(channel, number, lane, policy, deadline),
+        }
+    }
+
+    /// Waits for something on the lane of a call until the deadline. A priority is not lent: the
+    /// lock by which that is done knows no time-out.
+    #[cold]
+    fn await_answer_until(
+        &self,
+        channel: &Channel,
+        number: u32,
+        lane: Lane<'_>,
+        policy: &WaitPolicy,
+        deadline: Instant,
+    ) -> Result<Seen, Wait> {
+        self.spin_or_sleep(channel, lane, policy, || {
+            // A looper that has been woken for it takes it.
+            if !channel.is_expected(number) && !lane.outbox().is_empty() {
+                match lane.inbox().wait(Some(UNTAKEN.min(left_until(deadline)))) {
+                    Err(Wait::TimedOut) => channel.hurry(number as usize),
+                    outcome => return outcome,
+                }
+            }
+            lane.inbox().wait(Some(left_until(deadline)))
+        })
     }
 
     /// Waits for something on the lane of a call.
@@ -150,6 +212,17 @@ impl Engine {
         if let Some(seen) = channel.lend(number, lane) {
             return Ok(seen);
         }
+        self.spin_or_sleep(channel, lane, policy, || sleep_for_answer(channel, number, lane))
+    }
+
+    #[inline(always)]
+    fn spin_or_sleep(
+        &self,
+        channel: &Channel,
+        lane: Lane<'_>,
+        policy: &WaitPolicy,
+        sleep: impl FnOnce() -> Result<Seen, Wait>,
+    ) -> Result<Seen, Wait> {
         let longest = self.settings.longest_spin_ns;
         let mut since = None;
         if policy.mode() == WaitMode::Spin {
@@ -160,7 +233,7 @@ impl Engine {
             }
         }
         policy.sleep();
-        let outcome = sleep_for_answer(channel, number, lane);
+        let outcome = sleep();
         if let Some(start) = since {
             channel.answers.learn(now_ns() - start, longest);
         }
@@ -331,6 +404,10 @@ impl Engine {
             || active.iter().any(|channel| channel.has_news());
         (!news).then(|| futex::wait_any_of(words))
     }
+}
+
+fn left_until(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
 }
 
 /// A futex word and what it is expected to hold.

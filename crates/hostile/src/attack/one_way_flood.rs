@@ -2,7 +2,7 @@
 
 use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::{Attacker, CONTEXT};
-use baton_driver::process::{Parcel, Process};
+use baton::{Parcel, Process};
 use std::io;
 
 const NAME: &str = "one_way_flood";
@@ -23,7 +23,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     attacker.holding("");
     while attacker.goes_on() {
         // That there is no room is what it wants.
-        if process.one_way(&manager, 1, &parcel).is_ok() {
+        if manager.one_way(1, &parcel).is_ok() {
             attacker.count(1);
         }
     }

@@ -139,7 +139,7 @@ impl Engine {
         if self.is_polling() || !self.lock().is_free(receiver.tid) {
             return Outcome::No;
         }
-        self.call_fast(handle, named, Payload::Program(source), receiver)
+        self.call_fast(handle, named, Payload::Program(source), None, receiver)
     }
 
     /// Frees a buffer, if it is one of which nothing comes but room. False if not.

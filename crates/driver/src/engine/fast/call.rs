@@ -21,9 +21,10 @@ use baton_state::thread::Waiting;
 use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 use bytemuck::bytes_of;
+use std::time::Instant;
 
 /// What became of a call.
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// It has been answered.
     Answered,
     /// It is the state's: wait for its answer there. With it how the wait for that has ended so
@@ -42,7 +43,7 @@ enum Made {
 }
 
 /// An answer of the one shape.
-pub(crate) struct Plain<'a> {
+pub struct Plain<'a> {
     inside: &'a Inside<'a>,
     pub message: &'a Message,
     /// Where it lies, its data behind the header.
@@ -82,19 +83,23 @@ fn leave(local: &mut Local, handle: u32, payload: Payload<'_>) {
 
 impl Engine {
     /// Calls by the way that the thread's last call by this handle went, and waits for the answer.
-    /// An answer of the one shape goes to `receiver`.
+    /// An answer of the one shape goes to `receiver`. Past the deadline the call is the state's,
+    /// which can give it up.
     #[inline(always)]
-    pub(crate) fn call_fast(
+    pub fn call_fast(
         &self,
         handle: u32,
         named: (u32, u32),
         payload: Payload<'_>,
+        deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
         if payload.bytes() > INLINE_BYTES || local::is_serving() {
             return Outcome::No;
         }
-        let call = |local: &mut Local| Some(self.call_by(local, handle, named, payload, receiver));
+        let call = |local: &mut Local| {
+            Some(self.call_by(local, handle, named, payload, deadline, receiver))
+        };
         local::with(self, call).unwrap_or(Outcome::No)
     }
 
@@ -105,11 +110,12 @@ impl Engine {
         handle: u32,
         named: (u32, u32),
         payload: Payload<'_>,
+        deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
         // A child of fork, which has no page of events, has no way either.
         let way = local.way(handle).filter(|_| !self.has_events());
-        let outcome = way.map(|way| self.call_on(way, named, payload, receiver));
+        let outcome = way.map(|way| self.call_on(way, named, payload, deadline, receiver));
         match outcome {
             Some(Outcome::Answered) => {}
             Some(Outcome::Adopted(_)) => leave(local, handle, payload),
@@ -125,6 +131,7 @@ impl Engine {
         (in_flight, route): (&InFlight, &Route),
         named: (u32, u32),
         payload: Payload<'_>,
+        deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
         let own = route.lane.via();
@@ -144,6 +151,7 @@ impl Engine {
                 token,
                 named,
                 payload,
+                deadline,
                 receiver,
             ),
             None => Made::NotAtAll,
@@ -175,6 +183,7 @@ impl Engine {
         token: u64,
         (code, flags): (u32, u32),
         payload: Payload<'_>,
+        deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Made {
         let (channel, own) = inside.channel();
@@ -211,7 +220,7 @@ impl Engine {
         channel.tell_of_request(number as usize, reader, false);
         let is_there = || (!lane.inbox().is_empty()).then_some(request.stamp);
         if !self.lets_by(policy, channel, number, is_there) {
-            let seen = self.await_answer(channel, number, lane, policy);
+            let seen = self.await_answer_by(channel, number, lane, policy, deadline);
             if seen != Ok(Seen::Message) {
                 return Made::Unanswered(seen);
             }
@@ -268,7 +277,7 @@ impl Engine {
     }
 
     /// Remembers the way of a call that has been answered. The state has not changed since.
-    pub(crate) fn learn_route(&self, state: &mut State, tid: Tid, handle: u32, via: LaneId) {
+    pub fn learn_route(&self, state: &mut State, tid: Tid, handle: u32, via: LaneId) {
         let outermost = state.thread(tid).stack.is_empty();
         let reference = state.references.get(handle).filter(|reference| !reference.dead);
         let (Some(reference), Some(channel)) = (reference, self.channel(via.channel)) else {
@@ -281,7 +290,7 @@ impl Engine {
         }
         let node = reference.node;
         // A thread that has become a real-time one takes a lane of its own first.
-        if !self.is_served_by_rank(&channel, via.lane) || self.in_flight().is_none() {
+        if !self.is_served_at_priority(&channel, via.lane) || self.in_flight().is_none() {
             return;
         }
         let _ = local::with(self, |local| {

@@ -22,7 +22,7 @@ const SHORT_BYTES: usize = 32;
 const LEAST_BYTES: usize = 128;
 
 /// One payload.
-pub(crate) struct CopiedPayload {
+pub struct CopiedPayload {
     short: [u8; SHORT_BYTES],
     /// Where it does not fit there.
     long: Option<Spare>,

@@ -15,7 +15,7 @@ use baton_state::transaction::Incoming;
 use std::sync::Arc;
 
 /// What such a thread knows of its client.
-pub(crate) struct LaneCache<T> {
+pub struct LaneCache<T> {
     in_flight: Option<Arc<InFlight>>,
     client: Option<Client<T>>,
 }

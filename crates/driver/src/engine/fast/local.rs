@@ -4,8 +4,8 @@ use super::in_flight::InFlight;
 use super::own_lane::OwnLane;
 use crate::channel::Channel;
 use crate::engine::{Engine, tid};
-use crate::level::nice;
-use crate::thread::rank_changes;
+use crate::priority::nice;
+use crate::thread::priority_changes;
 use baton_abi::control::NodeId;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -35,20 +35,20 @@ pub(super) struct Route {
     pub lane: Rc<OwnLane>,
     /// The thread's nice value.
     pub nice: i32,
-    /// [`rank_changes`]: a thread of another rank has other lanes.
-    ranks: u32,
+    /// [`priority_changes`]: a thread of another priority has other lanes.
+    priority_changes: u32,
 }
 
 impl Route {
-    /// Whether the thread's rank may be another than it was.
+    /// Whether the thread's priority may be another than it was.
     #[inline(always)]
-    fn is_of_other_rank(&self) -> bool {
-        self.ranks != rank_changes()
+    fn has_other_priority(&self) -> bool {
+        self.priority_changes != priority_changes()
     }
 
     /// Whether calls cannot go this way any more.
     fn is_stale(&self, engine: &Engine) -> bool {
-        self.lane.is_stale(engine) || self.is_of_other_rank()
+        self.lane.is_stale(engine) || self.has_other_priority()
     }
 }
 
@@ -65,7 +65,7 @@ impl Local {
     #[inline]
     pub fn way(&self, handle: u32) -> Option<(&InFlight, &Route)> {
         let route = self.routes[handle as usize % ROUTES].as_ref();
-        let route = route.filter(|route| route.handle == handle && !route.is_of_other_rank())?;
+        let route = route.filter(|route| route.handle == handle && !route.has_other_priority())?;
         Some((self.in_flight.as_deref()?, route))
     }
 
@@ -85,7 +85,7 @@ impl Local {
         channel: &Arc<Channel>,
         number: u32,
     ) {
-        let (epoch, ranks) = (engine.way(channel).epoch(), rank_changes());
+        let (epoch, priority_changes) = (engine.way(channel).epoch(), priority_changes());
         self.forget_stale(engine);
         let mut lanes = self.routes.iter().flatten().map(|route| &route.lane);
         let lane = match lanes.find(|lane| lane.is_on(channel)) {
@@ -96,7 +96,7 @@ impl Local {
             },
         };
         self.routes[handle as usize % ROUTES] =
-            Some(Route { handle, node, lane, nice: nice(), ranks });
+            Some(Route { handle, node, lane, nice: nice(), priority_changes });
     }
 
     /// The lane is the state's, with the call that is on it.
@@ -147,7 +147,7 @@ pub(super) fn is_serving() -> bool {
 
 /// Runs the program's code on a transaction.
 #[inline(always)]
-pub(crate) fn while_serving<T>(body: impl FnOnce() -> T) -> T {
+pub fn while_serving<T>(body: impl FnOnce() -> T) -> T {
     struct Back;
     impl Drop for Back {
         fn drop(&mut self) {

@@ -32,13 +32,13 @@ mod uapi_thread;
 
 pub(crate) use buffered::{Brought, Buffered};
 
-pub(crate) use call::{Outcome, Plain};
-pub(crate) use copied_payload::CopiedPayload;
-pub(crate) use lane_cache::LaneCache;
-pub(crate) use local::while_serving;
-pub(crate) use pinned::PinnedLooper;
-pub(crate) use route_cache::RouteCache;
-pub(crate) use serve::{ActiveSet, Answered, Posted, Served, Server, Taken};
+pub use call::{Outcome, Plain};
+pub use copied_payload::CopiedPayload;
+pub use lane_cache::LaneCache;
+pub use local::while_serving;
+pub use pinned::PinnedLooper;
+pub use route_cache::RouteCache;
+pub use serve::{ActiveSet, Answered, Posted, Served, Server, Taken};
 pub(crate) use uapi_thread::{FastRead, Subject};
 
 use crate::channel::Channel;
@@ -57,7 +57,7 @@ pub const INLINE_BYTES: usize = 64 << 10;
 
 /// Where plain messages go: to memory of the thread's own, or to the receive buffer. Either makes
 /// the message the thread's, and is false if it leaves it where it is.
-pub(crate) trait Receiver {
+pub trait Receiver {
     /// Whether there is a place for it.
     #[inline(always)]
     fn fits(&self, message: &Message) -> bool {
@@ -92,7 +92,7 @@ impl Engine {
     /// Revokes all entries, and makes everything that is under way known to the state. To be
     /// called before the state looks at other threads' calls, or changes what calls were checked
     /// by.
-    pub(crate) fn revoke(&self, state: &mut State) {
+    pub fn revoke(&self, state: &mut State) {
         self.fast.revocation.revoke();
         self.take_over_if(state, |_| true);
         state.take_over_slots_of(None);

@@ -32,7 +32,7 @@ use baton_shm::sync::Ordering;
 use std::cell::Cell;
 
 /// A lane at which the calling looper is pinned until this is dropped.
-pub(crate) struct PinnedLooper<'a, T> {
+pub struct PinnedLooper<'a, T> {
     engine: &'a Engine,
     at: Taken<'a>,
     client: &'a Client<T>,

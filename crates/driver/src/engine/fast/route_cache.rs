@@ -5,19 +5,20 @@ use super::serve::{ActiveSet, Posted, Served, Taken};
 use super::{PinnedLooper, Receiver, is_plain};
 use crate::channel::{Channel, OneWay, lanes_of};
 use crate::engine::Engine;
-use crate::level;
+use crate::priority;
 use baton_abi::control::{ChannelId, NodeId};
 use baton_abi::lane::{ChainEntry, Kind, LANES, Message};
+use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::{TF_CLEAR_BUF, TF_ONE_WAY};
 use baton_shm::lane_owner::Owner;
 use baton_shm::sync::Ordering;
 use baton_state::State;
-use baton_state::level::Level;
 use baton_state::node::Node;
 use baton_state::transaction::Incoming;
 use bytemuck::bytes_of_mut;
 use rustc_hash::FxHashMap;
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::sync::{Arc, Weak};
 
 /// How many nodes a client can call in turn.
@@ -25,7 +26,7 @@ const NODES: usize = 8;
 
 /// What a looper knows of its clients, by the order of the channels at which it looks. It keeps no
 /// channel: a looper may be with its program for who knows how long.
-pub(crate) struct RouteCache<T> {
+pub struct RouteCache<T> {
     in_flight: Option<Arc<InFlight>>,
     /// Of everybody's revocation.
     epoch: u64,
@@ -54,9 +55,9 @@ pub(super) struct Known<T> {
     node: NodeId,
     /// What serves it.
     object: T,
-    /// The least at which.
-    least: Level,
-    /// A caller at this nice value is served at the level at which the looper is.
+    /// The minimum priority that the node asks for.
+    min_priority: Option<SchedPriority>,
+    /// A caller at this nice value is served at the priority at which the looper runs.
     nice: i32,
 }
 
@@ -86,10 +87,11 @@ impl<T> Client<T> {
         let nodes = [const { None }; NODES];
         cache.take_if(|client| client.epoch != epoch);
         let client = cache.get_or_insert(Client { channel, epoch, sender, nodes });
-        let least = state.nodes.get(node).map_or(Level::nice(0), Node::level);
-        let nice = Some(incoming.turn.nice()).filter(|nice| level::is_served_here(*nice, least));
+        let min_priority = state.nodes.get(node).and_then(Node::min_priority);
+        let nice =
+            Some(incoming.turn.nice()).filter(|nice| priority::is_served_here(*nice, min_priority));
         let nice = nice.unwrap_or(NO_NICE);
-        client.nodes[node.0 as usize % NODES] = Some(Known { node, object, least, nice });
+        client.nodes[node.0 as usize % NODES] = Some(Known { node, object, min_priority, nice });
     }
 
     /// At which this was learnt.
@@ -331,8 +333,8 @@ impl<T: Clone> RouteCache<T> {
             if in_turn { self.by_turn.get() } else { self.last.map_or(0, |last| index(last) + 1) };
         let lanes = active.len() * LANES;
         let key = |place: usize, number: u32| {
-            let nice = if in_turn { Level::UNASKED } else { active[place].nice(number as usize) };
-            (nice, (index((place, number)) + lanes - next % lanes) % lanes)
+            let nice = (!in_turn).then(|| active[place].nice(number as usize));
+            (Reverse(nice), (index((place, number)) + lanes - next % lanes) % lanes)
         };
         let ours = last.map(|(place, number)| Chosen { place, number, ours: true });
         let others = active.iter().enumerate().flat_map(|(place, channel)| {
@@ -391,7 +393,7 @@ impl<T> Client<T> {
             return None;
         }
         let known = known(message.node)?;
-        if message.param != known.nice && !known.is_level_of(message.param) {
+        if message.param != known.nice && !known.is_served_here(message.param) {
             return None;
         }
         let mut caller = ChainEntry::default();
@@ -408,10 +410,10 @@ impl<T> Known<T> {
         self.node.0 == node
     }
 
-    /// Whether a caller at this nice value is served at the level at which the looper is.
+    /// Whether a caller at this nice value is served at the priority at which the looper runs.
     #[cold]
-    fn is_level_of(&self, nice: i32) -> bool {
-        level::is_served_here(nice, self.least)
+    fn is_served_here(&self, nice: i32) -> bool {
+        priority::is_served_here(nice, self.min_priority)
     }
 }
 

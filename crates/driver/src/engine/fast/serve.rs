@@ -12,10 +12,10 @@ use baton_state::transaction::LaneId;
 use std::sync::Arc;
 
 /// The channels at which loopers look.
-pub(crate) type ActiveSet = Arc<Vec<Arc<Channel>>>;
+pub type ActiveSet = Arc<Vec<Arc<Channel>>>;
 
 /// What serves: the front end's part.
-pub(crate) trait Server {
+pub trait Server {
     /// Before a sleep: what it knows of clients no longer holds if entries have been revoked. It
     /// looks at these channels from now on.
     fn forget_stale(&mut self, active: &ActiveSet);
@@ -34,7 +34,7 @@ pub(crate) trait Server {
 
 /// What a looper does after a look at what has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Served {
+pub enum Served {
     /// It has served, and waits for more.
     Wait,
     /// It goes away with what it has taken in.
@@ -44,7 +44,7 @@ pub(crate) enum Served {
 }
 
 /// A request of the one shape that lies in its lane.
-pub(crate) struct Posted<'a> {
+pub struct Posted<'a> {
     /// What it will be.
     pub(super) taken: Taken<'a>,
     pub(super) epoch: u64,
@@ -60,7 +60,7 @@ pub(super) const DATA_AT: usize = size_of::<Message>() + size_of::<ChainEntry>()
 
 /// A transaction that has been taken in past the state.
 #[derive(Clone, Copy)]
-pub(crate) struct Taken<'a> {
+pub struct Taken<'a> {
     pub(super) in_flight: &'a InFlight,
     pub(super) channel: &'a Channel,
     pub(super) lane: Lane<'a>,
@@ -69,7 +69,7 @@ pub(crate) struct Taken<'a> {
 
 /// What became of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answered {
+pub enum Answered {
     /// It is with the caller.
     Yes,
     /// The transaction is the state's now: answer it there.
