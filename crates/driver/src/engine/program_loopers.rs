@@ -140,7 +140,8 @@ impl Engine {
             return state;
         }
         if !thread::is_ordinary() {
-            // A thread that was dedicated may have a priority that the broker is about to take back.
+            // A thread that was dedicated may have a priority that the broker is about to take
+            // back.
             let thread = state.thread(tid);
             let was_unsuited = thread.is_unsuited;
             thread.is_unsuited = !thread.was_dedicated;

@@ -31,8 +31,8 @@ struct Place {
 }
 
 impl Engine {
-    /// Waits until the broker has a lane for the calling thread, at its caller's priority if the system
-    /// allows that. `None` once the process has closed, or if another thread waits already.
+    /// Waits until the broker has a lane for the calling thread, at its caller's priority if the
+    /// system allows that. `None` once the process has closed, or if another thread waits already.
     pub fn await_lane(&self) -> Option<Arc<DedicatedLooper>> {
         let tid = tid();
         {

@@ -38,8 +38,8 @@ pub enum Until {
 
 impl Engine {
     /// Waits until a read by this thread has something to return. `EAGAIN` if it would not wait,
-    /// `ETIMEDOUT` once the deadline has passed, `EINTR` after a signal. Meanwhile a looper's `server` may serve what the state need not know
-    /// of.
+    /// `ETIMEDOUT` once the deadline has passed, `EINTR` after a signal. Meanwhile a looper's
+    /// `server` may serve what the state need not know of.
     pub fn await_work<'a>(
         &'a self,
         mut state: Guard<'a, State>,
