@@ -52,8 +52,8 @@ impl<T: Clone> LaneCache<T> {
         self.in_flight.as_deref()
     }
 
-    /// Takes in the request on this lane, if it is a plain one to a known node, and finds the node's
-    /// object. The payload goes to `receiver`.
+    /// Takes in the request on this lane, if it is a plain one to a known node, and finds the
+    /// node's object. The payload goes to `receiver`.
     #[inline(always)]
     pub fn take<'a>(
         &'a mut self,
