@@ -10,7 +10,7 @@ use baton_shm::sync::{AtomicU32, Ordering};
 use bytemuck::bytes_of;
 use rustix::io::Errno;
 
-/// How often a sleeper that was missed is rung for again.
+/// How often a client rings again for a sleeper that it has missed.
 const MISSES: u32 = 2;
 
 impl Channel {
@@ -22,7 +22,7 @@ impl Channel {
         }
         let others = self.still_dedicated();
         loop {
-            // Relaxed: a lane is reserved by whoever has it.
+            // Relaxed: only the thread that has a lane reserves it.
             let free = self.free.load(Ordering::Relaxed) & !self.reserved.load(Ordering::Relaxed);
             let own = if free & !others == 0 { free } else { free & !others };
             let lane = own.trailing_zeros() as usize;
@@ -35,8 +35,9 @@ impl Channel {
         }
     }
 
-    /// Lanes whose real-time caller has gone, but whose looper has not left yet: it would serve the
-    /// next caller at the last one's priority, or be taken by that one for its own.
+    /// Lanes whose real-time caller has gone, but whose dedicated looper has not left yet. It would
+    /// serve the next caller at the last one's priority, or a real-time caller would take it for
+    /// its own.
     fn still_dedicated(&self) -> u64 {
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 {
@@ -56,12 +57,12 @@ impl Channel {
         self.free.fetch_and(!(1 << lane), Ordering::Acquire) >> lane & 1 == 1
     }
 
-    /// The lane is kept for one thread from now on, which has it at this moment.
+    /// Reserves the lane for the thread that has it at this moment.
     pub fn reserve(&self, lane: u32) {
         self.reserved.fetch_or(1 << lane, Ordering::Relaxed);
     }
 
-    /// The lane is anybody's.
+    /// The lane is reserved no longer.
     pub fn unreserve(&self, lane: u32) {
         self.left.fetch_or(1 << lane, Ordering::Relaxed);
         self.reserved.fetch_and(!(1 << lane), Ordering::Relaxed);
@@ -81,12 +82,12 @@ impl Channel {
         Ok(())
     }
 
-    /// A call on this lane is over.
+    /// Frees the lane: the call on it is over.
     pub fn give_lane(&self, lane: u32) {
         self.free.fetch_or(1 << lane, Ordering::Release);
     }
 
-    /// Neither end's thread has anything open on this lane any more.
+    /// Frees a lane on which neither end has anything open any more, with empty mailboxes.
     pub fn renew_lane(&self, lane: u32) {
         if let Ok(areas) = self.lane(lane as usize) {
             areas.inbox().reset();
@@ -95,7 +96,7 @@ impl Channel {
         }
     }
 
-    /// The caller has left, and the server has not: the lane is free when it gives it back.
+    /// The caller has left, and the server has not: the lane is free when the server gives it back.
     pub fn abandon_lane(&self, lane: u32) {
         self.ends().abandoned |= 1 << lane;
     }
@@ -105,9 +106,10 @@ impl Channel {
         self.front.as_ref().map_or(0, |front| front.word(offset).load(Ordering::Acquire))
     }
 
-    /// Tells the server of a lane's new request or of a new one-way record. `must_look`: nobody
-    /// of the pool may come by for it.
-    /// True if one has been woken for it.
+    /// Announces a new request or one-way record to the server: wakes a looper, or rings the
+    /// doorbell.
+    /// `must_look`: rings it also if loopers are busy, because none of the pool may come by. True
+    /// if a looper has been woken.
     #[inline(always)]
     pub fn announce(&self, must_look: bool) -> bool {
         let Some(front) = &self.front else { return false };
@@ -124,8 +126,8 @@ impl Channel {
         false
     }
 
-    /// A looper that is just about to sleep is given the time for it: to wake it then is cheaper
-    /// than the doorbell.
+    /// Rings the bell, again for a looper that is just about to sleep: to wake that is cheaper than
+    /// the doorbell.
     fn ring(&self, elsewhere: &AtomicU32) -> Ring {
         let Some(bell) = self.bell() else { return Ring::Nobody };
         let mut ring = bell.ring(elsewhere);
@@ -139,7 +141,7 @@ impl Channel {
         ring
     }
 
-    /// How far the call on this lane has come.
+    /// Notes how far the call on this lane has come.
     pub fn set_progress(&self, lane: usize, progress: Progress) {
         // Release pairs with the acquire in `was_taken`: a message that counts as posted is.
         self.progress[lane % LANES].store(progress as u8, Ordering::Release);
@@ -147,7 +149,7 @@ impl Channel {
 
     /// Whether a looper was woken for the call on this lane.
     pub fn is_expected(&self, lane: u32) -> bool {
-        // Only the lane's caller asks.
+        // Relaxed: only the lane's caller asks.
         self.progress[lane as usize].load(Ordering::Relaxed) == Progress::Expected as u8
     }
 
@@ -157,16 +159,16 @@ impl Channel {
             && self.lane(lane as usize).is_ok_and(|lane| lane.outbox().is_empty())
     }
 
-    /// Where the real-time caller that keeps the lane is bound, if it is bound to one processor.
+    /// Shows the server to which processor the lane's real-time caller is bound, if it is.
     pub fn show_bound(&self, lane: u32, processor: Option<u32>) {
         let shown = processor.map_or(0, |processor| processor + 1);
         self.head.word(header::BOUND + 4 * lane as usize).store(shown, Ordering::Relaxed);
     }
 
-    /// The nice value of the caller whose request is about to be posted on the lane.
+    /// Shows the server the nice value of the request that is about to be posted on the lane.
     #[inline(always)]
     pub fn show_nice(&self, lane: usize, nice: i32) {
-        // Relaxed: a lane's bit is changed by whoever has the lane, and READY is set after it.
+        // Relaxed: only the thread that has the lane changes its bit, and READY is set after it.
         let niced = self.niced.load(Ordering::Relaxed);
         if niced | nice as u64 != 0 {
             self.change_niced(niced, 1 << lane, nice != 0);
@@ -182,8 +184,8 @@ impl Channel {
         self.head.double_word(header::NICED).fetch_xor(lanes, Ordering::Release);
     }
 
-    /// A request has been posted on the lane: the server hears of it, unless a thread of its own
-    /// has its eyes on the lane. `must_look` as in [`Channel::announce`].
+    /// After a request has been posted on the lane: announces it, unless its reader looks at the
+    /// mailbox itself. `must_look` as in [`Channel::announce`].
     #[inline(always)]
     pub fn tell_of_request(&self, lane: usize, reader: Reader, must_look: bool) {
         let expected = match reader {
@@ -199,8 +201,8 @@ impl Channel {
         self.set_progress(lane, if expected { Progress::Expected } else { Progress::Posted });
     }
 
-    /// Nobody has taken the lane's request in yet: the server's control thread can tell whether it
-    /// will be taken at all.
+    /// Announces a request that has not been taken in yet by the doorbell: the server's control
+    /// thread finds out whether it will be.
     pub fn hurry(&self, lane: usize) {
         if self.lane(lane).is_ok_and(|lane| !lane.outbox().is_empty()) {
             self.set_ready(lane);
@@ -208,8 +210,7 @@ impl Channel {
         }
     }
 
-    /// Bytes of the receive buffer that one-way records of this client will take, the ones it has
-    /// taken, and how many those are.
+    /// The one-way records of this client: those in the ring, and those in the receive buffer.
     pub fn one_way_account(&self, ends: &mut Ends) -> OneWayAccount {
         let head = self.head.double_word(header::RING_HEAD).load(Ordering::Acquire);
         while ends.pending.front().is_some_and(|&(end, _)| end <= head) {

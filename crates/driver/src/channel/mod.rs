@@ -1,6 +1,6 @@
 //! Channels: the memory and the socket that this process shares with one other.
 //!
-//! Of the peer's bytes nothing is used but copies that have been checked.
+//! Code here copies the peer's bytes, checks the copy, and uses nothing but the copy.
 
 mod client;
 mod lend;
@@ -31,7 +31,7 @@ use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use std::sync::{Arc, OnceLock};
 
-/// Most numbers of descriptor messages that are kept here; the others wait in the socket.
+/// How many descriptor messages an end keeps at most; further ones wait in the socket.
 const MAX_STASHED: usize = 1024;
 
 /// Size of a lane's two areas.
@@ -40,52 +40,51 @@ const LANE_BYTES: usize = 2 * AREA_BYTES;
 /// One channel, at one of its ends.
 #[derive(Debug)]
 pub struct Channel {
-    /// Its name.
+    /// The channel's number, which the broker gives.
     pub id: ChannelId,
     /// This process's end.
     pub end: End,
-    /// Who has the other.
+    /// The process at the other end.
     pub peer: ProcessId,
-    /// Shut for plain calls on this channel alone: see [`crate::engine::fast`].
+    /// The revocation of plain calls on this channel alone: see [`crate::engine::fast`].
     pub revocation: Arc<Revocation>,
     file: OwnedFd,
     socket: OwnedFd,
-    /// Server: its place among its user's.
+    /// Server: the channel's share of what its user may have.
     _place: Option<Held>,
     /// Header and ring.
     head: Mapping<LANES_AT>,
     lanes: [OnceLock<Mapping<LANE_BYTES>>; LANES],
     /// The server's front page, at the client's end.
     front: Option<Mapping<FRONT_BYTES>>,
-    /// Where the server's loopers sleep. Nothing until the client's end has heard of it, or if
-    /// there were no descriptors for it: then the doorbell does.
+    /// The page with the bell on which the server's loopers sleep. Unset until the client's end has
+    /// received it, or for good if there was no descriptor for it: then clients ring the doorbell.
     bell: OnceLock<Mapping<BELL_BYTES>>,
     /// Server: loopers that sleep on the bell, or are about to.
     asleep: AtomicU32,
-    /// Server: loopers do not look here.
+    /// Server: the channel is not in the active set.
     inactive: AtomicBool,
     /// Server: no looper looks here, and the doorbell wakes nobody.
     muted: AtomicBool,
-    /// Server: how often that has become so.
+    /// Server: how often the channel has been unmuted.
     times_muted: AtomicU32,
-    /// Server: looks here that have come to nothing, less what requests have made up for.
+    /// Server: looks here that found nothing, less those that requests have made up for.
     fruitless: AtomicU32,
-    /// The processor on which this end last said that it runs, and one.
+    /// The processor that this end has shown last, plus one.
     shown_processor: AtomicU32,
-    /// Server: which of the process's requests was this client's last.
+    /// Server: the number of this client's last request among the process's requests.
     wanted_at: AtomicU64,
     /// Client: how long answers take.
     pub answers: SpinBudget,
-    /// Whether to let the other end's thread by, on each lane.
+    /// Whether a wait on each lane yields first.
     yields_first: [YieldFirst; LANES],
-    /// How far the call on each lane has come, at its caller's end: [`Progress`].
+    /// Client: how far the call on each lane has come, a [`Progress`].
     progress: [AtomicU8; LANES],
     /// Client: lanes not in use.
     free: AtomicU64,
-    /// Client: lanes that are kept for a real-time thread, in use or not.
+    /// Client: lanes that are reserved for a real-time thread, in use or not.
     reserved: AtomicU64,
-    /// Client: lanes that a thread keeps no longer, of which no other has seen yet that their
-    /// looper has left.
+    /// Client: lanes that are no longer reserved, and whose dedicated looper may not have left yet.
     left: AtomicU64,
     /// Client: lanes whose last request had another nice value than 0.
     niced: AtomicU64,
@@ -97,19 +96,19 @@ pub struct Channel {
     dedicated_locks: [Lock<()>; LANES],
     /// Lanes whose callers lend their loopers their priority.
     lending: AtomicU64,
-    /// Client: to whom that is.
+    /// Client: the threads to which they lend it.
     loopers: [AtomicU32; LANES],
     /// Server: the oldest one-way record waits for room in the receive buffer.
     pub full: AtomicBool,
-    /// Server: where the one-way ring has been read up to.
+    /// Server: the position up to which the one-way ring has been read.
     one_way_read: AtomicU64,
-    /// Client: the server has the channel, as it says by its first message on the socket.
+    /// Client: the server has taken the channel up, and has said so on the socket.
     taken_up: AtomicBool,
-    /// Server: one for each lane that is mapped. Held while one is.
+    /// Server: the shares of the lanes that are mapped. Locked while one is being mapped.
     mapped: Lock<Vec<Held>>,
     stash: Lock<socket::Stash>,
     sent: Lock<socket::Sent>,
-    /// Of the peer's user, with this process.
+    /// The account of the peer's user.
     account: Account,
     work: Lock<Ends>,
 }
@@ -117,11 +116,11 @@ pub struct Channel {
 /// The processors of a channel's two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// Either has not said.
+    /// One of them has not shown its processor.
     Unknown,
-    /// They are one.
+    /// Both run on one processor.
     Together,
-    /// They are two.
+    /// They run on two processors.
     Apart,
 }
 
@@ -131,38 +130,39 @@ pub enum Placed {
 pub enum Progress {
     /// It may not be posted yet.
     Departed,
-    /// It is.
+    /// It has been posted.
     Posted,
-    /// It is, and a looper was woken for it.
+    /// It has been posted, and a looper was woken for it.
     Expected,
 }
 
-/// What either end keeps for itself. Taken under the state's lock, never the other way round.
+/// The part of a channel under its own lock, which is taken under the state's lock, never the other
+/// way round.
 #[derive(Debug)]
 pub struct Ends {
-    /// Client: lanes whose caller has left, and that the server has not given back.
+    /// Client: lanes whose caller has left, and which the server has not given back.
     pub abandoned: u64,
     /// Client: the one-way ring.
     pub producer: Producer,
     /// Client: one-way records not yet taken: position after each, and its size when allocated.
     pub pending: std::collections::VecDeque<(u64, usize)>,
-    /// Client: the target's flood warning has been passed on since there was room.
+    /// Client: the program has been told of the target's flood warning, since there was room.
     pub spam_told: bool,
     /// Client: number of the last descriptor message.
     pub fds_number: u32,
-    /// Server: lanes with a request that was seen and could not be taken yet.
+    /// Server: lanes with a request that a look has found and not taken.
     pub ready: u64,
-    /// Server: those of which the client has told since the last look at them.
+    /// Server: lanes that the client has announced since the last look at them.
     pub announced: u64,
     /// Server: the one-way ring.
     pub consumer: Consumer,
-    /// It has ended: the peer is gone or has broken the protocol.
+    /// The channel has ended: the peer is gone or has broken the protocol.
     pub dead: bool,
 }
 
 impl Channel {
     /// Takes over what the broker sent: memory, socket and, at the client's end, the front page.
-    /// `account` is the peer's user's; `EDQUOT` if that has as many channels as it may.
+    /// `account` is that of the peer's user; `EDQUOT` if the user has as many channels as it may.
     pub fn new(
         id: ChannelId,
         end: End,
@@ -244,13 +244,13 @@ impl Channel {
         })
     }
 
-    /// Whether the server has ever had its end. If not, whoever calls on a channel that has ended
-    /// has called nobody.
+    /// Whether the server has ever had its end. If not, no call on the channel has reached it.
     pub fn was_taken_up(&self) -> bool {
         self.taken_up.load(Ordering::Relaxed)
     }
 
-    /// Why a call on the channel fails once that has ended.
+    /// The error of a call on the channel once it has ended: dead, or `EMFILE` if the server has
+    /// never taken it up.
     pub fn ended(&self) -> Refusal {
         match self.was_taken_up() {
             true => Refusal::dead(),
@@ -258,17 +258,17 @@ impl Channel {
         }
     }
 
-    /// What this end keeps.
+    /// Locks the part of this end that is under a lock.
     pub fn ends(&self) -> Guard<'_, Ends> {
         self.work.lock()
     }
 
-    /// A lane by its name.
+    /// A lane's name.
     pub fn via(&self, lane: usize) -> LaneId {
         LaneId { channel: self.id, lane: lane as u32 }
     }
 
-    /// The calling thread runs here, for the other end to see.
+    /// Shows the other end on which processor the calling thread runs.
     #[inline(always)]
     pub fn show_processor(&self) {
         let ours = match self.end {
@@ -282,7 +282,7 @@ impl Channel {
         }
     }
 
-    /// Where the two ends' threads last ran, as both have said.
+    /// Where the two ends' threads last ran, as both have shown.
     #[inline(always)]
     pub fn placed(&self) -> Placed {
         match self.shown_by_peer() {
@@ -292,13 +292,13 @@ impl Channel {
         }
     }
 
-    /// Whether to let the other end's thread by, on a lane.
+    /// Whether a wait on the lane yields first.
     #[inline(always)]
     pub fn yield_first(&self, lane: u32) -> &YieldFirst {
         &self.yields_first[lane as usize % LANES]
     }
 
-    /// The processor on which the other end's thread last ran, as it has said.
+    /// The processor on which the other end's thread last ran, as that end has shown.
     #[inline]
     pub fn peers_processor(&self) -> Option<u32> {
         self.shown_by_peer().checked_sub(1)
@@ -354,7 +354,7 @@ impl Channel {
         Ok(self.lanes[lane].get_or_init(|| map))
     }
 
-    /// Whether something lies on a lane for this end, announced or not.
+    /// Whether a message for this end lies on a lane, announced or not.
     pub fn has_mail(&self) -> bool {
         let mut used = (0..LANES).filter(|&lane| self.lanes[lane].get().is_some());
         used.any(|lane| self.lane(lane).is_ok_and(|areas| !areas.inbox().is_empty()))
@@ -369,7 +369,7 @@ impl Channel {
         self.bell.get().map_or(Ok(()), |bell| bell.view().keep(0, BELL_BYTES))
     }
 
-    /// The lane's request area holds a request.
+    /// Announces that the lane's request area holds a request.
     pub fn set_ready(&self, lane: usize) {
         // SeqCst: before the look at the sleepers in `announce`; see `bell`.
         self.head.double_word(header::READY).fetch_or(1 << lane, Ordering::SeqCst);
@@ -402,31 +402,31 @@ pub struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// Where messages come in.
+    /// The area in which messages come in.
     #[inline(always)]
     pub fn incoming(self) -> View<'a> {
         self.incoming.view()
     }
 
-    /// Where messages go out.
+    /// The area in which messages go out.
     #[inline(always)]
     pub fn outgoing(self) -> View<'a> {
         self.outgoing.view()
     }
 
-    /// The mailbox of what comes in.
+    /// The mailbox of incoming messages.
     #[inline]
     pub fn inbox(self) -> Mailbox<'a> {
         Mailbox::new(self.incoming().word(0))
     }
 
-    /// The mailbox of what goes out.
+    /// The mailbox of outgoing messages.
     #[inline(always)]
     pub fn outbox(self) -> Mailbox<'a> {
         Mailbox::new(self.outgoing().word(0))
     }
 
-    /// Copies the header of what has come in.
+    /// Copies the header of the message that has come in.
     #[inline(always)]
     pub fn header(self) -> Message {
         let mut message = Message::default();
@@ -434,7 +434,7 @@ impl<'a> Lane<'a> {
         message
     }
 
-    /// When what has come in was sent, in its sender's word. `None` if nothing has.
+    /// The stamp of the message that has come in, which is its sender's word. `None` if none has.
     #[inline]
     pub fn arrived(self) -> Option<u64> {
         let stamp = self.incoming().double_word(std::mem::offset_of!(Message, stamp));
@@ -442,7 +442,7 @@ impl<'a> Lane<'a> {
         (!self.inbox().is_empty()).then(|| stamp.load(Ordering::Relaxed))
     }
 
-    /// The header of what went out last. The peer may have changed it since.
+    /// The header of the message that went out last. The peer may have changed it since.
     pub fn sent(self) -> Message {
         let mut message = Message::default();
         self.outgoing().read(0, bytes_of_mut(&mut message));

@@ -1,4 +1,4 @@
-//! A channel at the server's end: what has come, and what the client is told.
+//! A channel at the server's end: announced lanes, their owners, the one-way ring, muting.
 
 use super::{Channel, Ends, Lane, lanes_of};
 use crate::engine::mute::FORGIVEN;
@@ -14,15 +14,15 @@ use baton_shm::sync::{AtomicU64, Ordering, fence_after_update};
 use baton_state::work::Tid;
 use bytemuck::bytes_of_mut;
 
-/// Requests of others after which nobody waits for a silent client any more: each makes a wait
-/// slower, and a client that comes back has the doorbell.
+/// After so many requests of others no looper waits on a silent client's bell any more: each bell
+/// makes a wait slower, and a client that comes back rings the doorbell.
 pub const RECENT_REQUESTS: u64 = 64;
 
-/// Requests of others after which nobody looks for a silent client's any more: a look is 5 ns, and
-/// a client that comes back rings the doorbell once.
+/// After so many requests of others no looper looks at a silent client's channel any more: a look
+/// takes 5 ns, and a client that comes back rings the doorbell once.
 pub const ACTIVE_REQUESTS: u64 = 1024;
 
-/// There is a one-way transaction to look at.
+/// A one-way transaction waits in the ring.
 pub struct OneWay;
 
 impl Channel {
@@ -126,46 +126,46 @@ impl Channel {
         areas.inspect(|areas| areas.inbox().nudge()).is_some()
     }
 
-    /// To which processor the lane's real-time caller says that it is bound.
+    /// The processor to which the lane's real-time caller says that it is bound.
     #[inline]
     pub fn callers_processor(&self, lane: u32) -> Option<u32> {
         self.head.word(header::BOUND + 4 * lane as usize).load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Lanes with a new request, if there is nothing else.
+    /// The lanes that have been announced; `Err` if a one-way transaction waits.
     #[inline]
     pub fn new_lanes(&self) -> Result<u64, OneWay> {
         let ready = self.head.double_word(header::READY).load(Ordering::SeqCst);
         if self.has_one_way() { Err(OneWay) } else { Ok(ready) }
     }
 
-    /// Those of these lanes that say to have a request with another nice value than 0.
+    /// The lanes among these whose client says that their request has a nice value other than 0.
     #[inline]
     pub fn niced(&self, lanes: u64) -> u64 {
         self.head.double_word(header::NICED).load(Ordering::Relaxed) & lanes
     }
 
-    /// The nice value that the request on a lane says to have.
+    /// The nice value of the request on a lane, by the client's word.
     pub fn nice(&self, lane: usize) -> SchedPriority {
         SchedPriority::nice(self.lane(lane).map_or(0, |areas| areas.header().param))
     }
 
-    /// Takes one lane's new request away from all others who look.
+    /// Claims an announced lane: no other looper finds it announced. False if another has claimed
+    /// it.
     pub fn claim_ready(&self, lane: usize) -> bool {
         let word = self.head.double_word(header::READY);
         word.fetch_and(!(1 << lane), Ordering::SeqCst) >> lane & 1 == 1
     }
 
-    /// A request stays where it is: whoever looks next finds it. `announced`: its client had told
-    /// of it, and the caller has claimed it.
+    /// Leaves a request for the next look. `announced`: the caller has claimed its announcement.
     pub fn leave_ready(&self, lane: usize, announced: bool) {
         let mut ends = self.ends();
         ends.ready |= 1 << lane;
         ends.announced |= u64::from(announced) << lane;
     }
 
-    /// There is nothing to take in on these lanes, or no more. How many of them the client had
-    /// announced.
+    /// Forgets the announcements of these lanes, which have no request. How many the client had
+    /// made.
     pub fn clear_ready(&self, lanes: u64) -> u32 {
         let mut ends = self.ends();
         let announced = ends.announced & lanes;
@@ -198,32 +198,32 @@ impl Channel {
         self.ring_tail().load(Ordering::Acquire) != read && !self.full.load(Ordering::Relaxed)
     }
 
-    /// How far the one-way ring has been read.
+    /// The position up to which the one-way ring has been read.
     pub fn one_way_read(&self) -> u64 {
         self.one_way_read.load(Ordering::Relaxed)
     }
 
-    /// The client has wanted something: that makes up for some looks for nothing.
+    /// Counts a request of the client: it makes up for some fruitless looks.
     #[inline]
     pub fn count_fruitful(&self) {
-        // Relaxed: what is lost between two threads does not matter.
+        // Relaxed: a count that is lost between two threads does not matter.
         let fruitless = self.fruitless.load(Ordering::Relaxed);
         if fruitless != 0 {
             self.fruitless.store(fruitless.saturating_sub(FORGIVEN), Ordering::Relaxed);
         }
     }
 
-    /// Looks here that have come to nothing, with these.
+    /// Counts looks here that found nothing, and returns how many there are.
     pub fn count_fruitless(&self, times: u32) -> u32 {
         self.fruitless.fetch_add(times, Ordering::Relaxed).saturating_add(times)
     }
 
-    /// Likewise.
+    /// How many looks here found nothing, less those that requests have made up for.
     pub fn fruitless(&self) -> u32 {
         self.fruitless.load(Ordering::Relaxed)
     }
 
-    /// They count no longer.
+    /// Forgets the fruitless looks.
     pub fn forgive(&self) {
         self.fruitless.store(0, Ordering::Relaxed);
     }
@@ -233,54 +233,55 @@ impl Channel {
         self.muted.load(Ordering::Relaxed)
     }
 
-    /// From now on that is so. False if it was already.
+    /// Mutes the channel. False if it was muted already.
     pub fn mute(&self) -> bool {
         let mutes = !self.muted.swap(true, Ordering::SeqCst);
         if mutes {
             self.inactive.store(true, Ordering::SeqCst);
-            // Whatever is there: rounds are made.
+            // Also with a message there: rounds look at muted channels.
             let _ = self.own_bell().map(|bell| bell.deactivate(|| false));
         }
         mutes
     }
 
-    /// Loopers look at the channel again.
+    /// Unmutes the channel.
     pub fn unmute(&self) {
         self.times_muted.fetch_add(1, Ordering::Relaxed);
         self.muted.store(false, Ordering::SeqCst);
     }
 
-    /// How often it has been so and is so no longer.
+    /// How often the channel has been unmuted.
     pub fn times_muted(&self) -> u32 {
         self.times_muted.load(Ordering::Relaxed)
     }
 
-    /// The client has wanted something, as the process's request with this number.
+    /// Notes that the process's request with this number was this client's.
     pub fn wanted(&self, request: u64) {
         self.wanted_at.store(request, Ordering::Relaxed);
     }
 
-    /// Whether the client wanted something within the last [`RECENT_REQUESTS`].
+    /// Whether one of the last [`RECENT_REQUESTS`] requests was this client's.
     pub fn is_recent(&self, requests: u64) -> bool {
         requests.wrapping_sub(self.wanted_at.load(Ordering::Relaxed)) <= RECENT_REQUESTS
     }
 
-    /// Whether loopers look here no more.
+    /// Whether the channel is not in the active set.
     pub fn is_inactive(&self) -> bool {
         self.inactive.load(Ordering::Relaxed)
     }
 
-    /// For how many requests of others the client has wanted nothing.
+    /// How many requests of others have come since the client's last one.
     pub fn silence(&self, requests: u64) -> u64 {
         requests.wrapping_sub(self.wanted_at.load(Ordering::Relaxed))
     }
 
-    /// Loopers look here no more, if there is nothing: from now on the client always rings the
-    /// doorbell. True if it is so.
+    /// Makes the channel inactive, unless there is something to look for: from now on the client
+    /// always rings the doorbell. True if it is inactive.
     pub fn deactivate(&self) -> bool {
         // A client without a bell rings the doorbell anyway.
         let bell = self.own_bell();
-        // Before the look: whoever leaves something here afterwards sees it, by the ends' lock.
+        // Before the look: a thread that leaves a request here afterwards sees it, by the ends'
+        // lock.
         self.inactive.store(true, Ordering::Relaxed);
         let inactive = match bell {
             Some(bell) => bell.deactivate(|| self.is_wanted()),
@@ -297,18 +298,18 @@ impl Channel {
         self.owners.iter().any(is_owned) || self.has_message()
     }
 
-    /// Whether there is a message, new or not, or one that waits for room, as far as is announced.
+    /// Whether a message has been announced, new or not, or a one-way record waits for room.
     pub fn has_message(&self) -> bool {
         self.has_news() || self.full.load(Ordering::Relaxed) || self.ends().ready != 0
     }
 
-    /// Loopers look here again.
+    /// Makes the channel active.
     pub fn reactivate(&self) {
         self.inactive.store(false, Ordering::Relaxed);
         self.own_bell().inspect(|bell| bell.reactivate());
     }
 
-    /// The oldest one-way record, if there is one, and where it lies.
+    /// The header of the oldest one-way record, and its offset.
     pub fn first_one_way(&self, ends: &mut Ends) -> Result<Option<(Message, usize)>, Corrupt> {
         loop {
             let available = ends.consumer.available(self.ring_tail())?;
@@ -338,7 +339,7 @@ impl Channel {
         }
     }
 
-    /// The oldest one-way record has been copied.
+    /// Gives the oldest one-way record back, which has been copied.
     pub fn release_one_way(&self, ends: &mut Ends, message: &Message) {
         self.release(ends, message.word as usize);
     }
@@ -348,7 +349,7 @@ impl Channel {
         self.one_way_read.store(ends.consumer.release(head, bytes), Ordering::Relaxed);
     }
 
-    /// Whether anything new has come since the last look, as far as can be seen without a lock.
+    /// Whether the client has announced anything since the last look. Takes no lock.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.head.double_word(header::READY).load(Ordering::SeqCst) != 0 || self.has_one_way()
@@ -358,7 +359,7 @@ impl Channel {
         self.head.double_word(header::RING_TAIL)
     }
 
-    /// Publishes what the client has in the receive buffer.
+    /// Shows the client how many bytes and buffers its one-way transactions have taken.
     pub fn publish_account(&self, (bytes, buffers): (usize, usize)) {
         self.head.word(header::ONE_WAY_BYTES).store(bytes as u32, Ordering::Release);
         self.head.word(header::ONE_WAY_BUFFERS).store(buffers as u32, Ordering::Release);
