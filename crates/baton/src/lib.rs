@@ -6,8 +6,8 @@
 //! - [`Parcel`]: what is sent; [`Loan`]: bytes that are written where their receiver reads them;
 //!   [`Received`]: what came back; [`Request`]: what a handler is asked.
 //! - [`ServiceManager`]: services by their names. [`android`]: the form of Android's parcels.
-//! - [`CallError`], [`OpenError`], [`NameError`]: what went wrong. [`SchedPriority`]: how urgent a caller or an
-//!   object is.
+//! - [`CallError`], [`OpenError`], [`NameError`]: what went wrong. [`SchedPriority`]: how urgent a
+//!   caller or an object is.
 //!
 //! ```
 //! # let directory = tempfile::tempdir()?;
