@@ -148,11 +148,7 @@ impl Driver {
         if !parcel.is_of(self) {
             return Err(CallError::ForeignHandle);
         }
-        match parcel.data.len() {
-            bytes @ ..=MAX_PAYLOAD_BYTES => _ = bytes,
-            bytes => return Err(CallError::TooLarge { bytes }),
-        }
-        Ok(())
+        if parcel.data.len() > MAX_PAYLOAD_BYTES { Err(CallError::TooLarge) } else { Ok(()) }
     }
 
     /// The calling thread is about to use the engine.

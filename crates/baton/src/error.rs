@@ -18,11 +18,8 @@ pub enum CallError {
     #[error("the object's process is frozen")]
     Frozen,
     /// No transaction carries so many bytes: 4 MiB are the most.
-    #[error("{bytes} bytes are more than a transaction carries")]
-    TooLarge {
-        /// How many there are.
-        bytes: usize,
-    },
+    #[error("there are more bytes than a transaction carries")]
+    TooLarge,
     /// The process that serves the object has no room for the transaction, or this one none for
     /// the answer.
     #[error("there is no room for the transaction")]
@@ -55,7 +52,7 @@ impl CallError {
             CallError::DeadObject => Errno::PIPE,
             CallError::NoManager => Errno::SRCH,
             CallError::Frozen => Errno::AGAIN,
-            CallError::TooLarge { .. } => Errno::MSGSIZE,
+            CallError::TooLarge => Errno::MSGSIZE,
             CallError::NoRoom => Errno::NOSPC,
             CallError::TimedOut => Errno::TIMEDOUT,
             CallError::BrokerGone => Errno::CONNREFUSED,

@@ -5,8 +5,9 @@
 //! - [`Handle`]: a reference to an object of another process, which is called by it.
 //! - [`Parcel`]: what is sent; [`Loan`]: bytes that are written where their receiver reads them;
 //!   [`Received`]: what came back; [`Request`]: what a handler is asked.
-//! - [`CallError`], [`OpenError`]: what went wrong. [`SchedPriority`]: how urgent a caller or an
-//!   object is.
+//! - [`ServiceManager`]: services by their names. [`android`]: the form of Android's parcels.
+//! - [`CallError`], [`OpenError`], [`NameError`]: what went wrong. [`SchedPriority`]: how urgent a
+//!   caller or an object is.
 //!
 //! ```
 //! # let directory = tempfile::tempdir()?;
@@ -39,6 +40,7 @@
 //!
 //! Its lower layer is the crate `baton-driver`, nothing of which is in sight here.
 
+pub mod android;
 mod call;
 mod driver;
 mod error;
@@ -51,6 +53,7 @@ mod options;
 mod parcel;
 mod process;
 mod received;
+pub mod service_manager;
 
 pub use baton_abi::place::socket_path;
 pub use baton_abi::sched_priority::{NotAPriority, SchedPolicy, SchedPriority};
@@ -64,3 +67,4 @@ pub use parcel::Parcel;
 pub use process::{Process, own_priority, priority_changed};
 pub use received::{Received, Request};
 pub use rustix::io::Errno;
+pub use service_manager::{NameError, ServiceManager};

@@ -34,7 +34,7 @@ impl Handle {
     pub fn loan(&self, bytes: usize) -> Result<Loan<'_>, CallError> {
         self.check_open()?;
         if bytes > MAX_PAYLOAD_BYTES {
-            return Err(CallError::TooLarge { bytes });
+            return Err(CallError::TooLarge);
         }
         let lane = self.driver.engine.loan_lane(tid(), self.number, bytes);
         let lane = lane.map_err(|refusal| {

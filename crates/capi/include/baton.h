@@ -13,8 +13,11 @@
 //   -ENOENT          baton_open: no such context, or no such socket.
 //                    baton_received_*: no object of this kind at this index
 //   -ECONNREFUSED    no broker listens at the socket, or the broker is gone
-//   -EPIPE           the target's process is dead, or the context has no manager
+//   -EPIPE           the target's process is dead
+//   -ESRCH           the context has no manager
+//   -ETIMEDOUT       baton_call_within: no answer came in time
 //   -EAGAIN          the target's process is frozen
+//   -EMSGSIZE        there are more bytes than a transaction carries
 //   -ENOSPC          the transaction is too large for the target's receive buffer, or one-way
 //                    transactions have used up their half of it
 //   -EBADF           a descriptor that is not open, or the process has been shut down
@@ -59,6 +62,18 @@ typedef struct baton_received baton_received;
 // it returns, and are not to be freed. It must return: no longjmp, no exception.
 typedef int (*baton_handler)(const baton_received *request, baton_parcel *reply, void *user);
 
+// What an object asks for. All zero is what `baton_add_object` takes.
+typedef struct {
+  // The minimum priority at which its handler runs, whoever calls: SCHED_OTHER with a nice value
+  // of -20 to 19, SCHED_FIFO or SCHED_RR with a priority of 1 to 99. SCHED_OTHER at 0 asks for
+  // nothing. Else `-EINVAL`.
+  int min_policy;
+  // The nice value or priority.
+  int min_priority;
+  // Not 0: calls with descriptors are refused.
+  int refuses_descriptors;
+} baton_object_options;
+
 // Told once of a death, on a thread that serves. It must return: no longjmp, no exception.
 typedef void (*baton_recipient)(void *user);
 
@@ -73,8 +88,7 @@ extern "C" {
 // `context` is a C string, `socket` is null or one, `out` is valid.
 int baton_open(const char *context, const char *socket, baton_process **out);
 
-// Ends the process's part: calls under way are `-EPIPE`, new ones `-EBADF`, threads that serve
-// return, others see it die. Everything stays valid until it is freed. May be called from a
+// Ends the process's part: calls under way and new ones are `-EBADF`, threads that serve return, others see it die. Everything stays valid until it is freed. May be called from a
 // handler. A child of fork does not have what its parent has opened: `-EBADF` from whatever it
 // does with that, but for freeing it.
 //
@@ -89,8 +103,8 @@ int baton_shut_down(const baton_process *process);
 // `process` is null or from `baton_open`, and used by nobody from now on.
 void baton_close(baton_process *process);
 
-// Adds an object that `handler` serves. It lives as long as the process, whether or not the name
-// `*out` is freed; `user` must stay valid as long.
+// Adds an object that `handler` serves. It lives until the process is shut down, whether or not
+// the name `*out` is freed; `user` must stay valid until the process is freed.
 //
 // Requires:
 // `process` is null or from `baton_open`, `out` is valid, and `handler` is what its type says.
@@ -98,6 +112,17 @@ int baton_add_object(const baton_process *process,
                      baton_handler handler,
                      void *user,
                      baton_object **out);
+
+// Like `baton_add_object`, with what the object asks for.
+//
+// Requires:
+// `process` is null or from `baton_open`, `options` is null or valid, `out` is valid, and
+// `handler` is what its type says.
+int baton_add_object_with(const baton_process *process,
+                          const baton_object_options *options,
+                          baton_handler handler,
+                          void *user,
+                          baton_object **out);
 
 // Frees the name of an object. The object stays.
 //
@@ -111,7 +136,22 @@ void baton_object_free(baton_object *object);
 // `object` is null or from this library.
 int baton_become_context_manager(const baton_object *object);
 
-// A handle to the context manager's object; `-EPIPE` if the context has none, `-EINVAL` if it is
+// Publishes an object under a name at its context's service manager, which may be one of Android 9
+// to 14 or 16. `-ESRCH` if the context has no manager, `-EACCES` if the manager refuses, `-EPROTO`
+// if it is no service manager.
+//
+// Requires:
+// `object` is null or from this library, `name` is null or a C string.
+int baton_publish(const baton_object *object, const char *name);
+
+// A handle to the service of a name. `-ENOENT` if the service manager knows none that is a Binder
+// object; else errors as of `baton_publish`.
+//
+// Requires:
+// `process` is null or from `baton_open`, `name` is null or a C string, `out` is valid.
+int baton_find(const baton_process *process, const char *name, baton_handle **out);
+
+// A handle to the context manager's object; `-ESRCH` if the context has none, `-EINVAL` if it is
 // this process.
 //
 // Requires:
@@ -139,6 +179,18 @@ int baton_call(const baton_handle *handle,
                uint32_t code,
                const baton_parcel *parcel,
                baton_received **out);
+
+// Like `baton_call`, for at most so many nanoseconds: then `-ETIMEDOUT`. The object may still
+// serve the transaction; its answer is dropped when it comes. A process keeps at most 64 calls to
+// another one open, those that were given up included.
+//
+// Requires:
+// `handle` and `parcel` are null or from this library, `out` is valid.
+int baton_call_within(const baton_handle *handle,
+                      uint32_t code,
+                      const baton_parcel *parcel,
+                      uint64_t longest_ns,
+                      baton_received **out);
 
 // A one-way transaction: returns when the target has it or will have it, without an answer.
 //

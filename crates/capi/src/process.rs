@@ -4,12 +4,15 @@ use crate::parcel::baton_parcel;
 use crate::received::baton_received;
 use crate::{give, given, given_mut, guard, guard_or, take_back};
 use baton::socket_path;
-use baton::{CallError, Handle, Object, Process};
+use baton::{
+    CallError, Handle, NameError, Object, Process, Received, SchedPriority, ServiceManager,
+};
 use rustix::io::Errno;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// An opened context: one party that calls and is called.
 pub struct baton_process {
@@ -98,10 +101,10 @@ pub unsafe extern "C" fn baton_open(
     })
 }
 
-/// Ends the process's part: calls under way are `-EPIPE`, new ones `-EBADF`, threads that serve
-/// return, others see it die. Everything stays valid until it is freed. May be called from a
-/// handler. A child of fork does not have what its parent has opened: `-EBADF` from whatever it
-/// does with that, but for freeing it.
+/// Ends the process's part: calls under way and new ones are `-EBADF`, threads that serve return,
+/// others see it die. Everything stays valid until it is freed. May be called from a handler. A
+/// child of fork does not have what its parent has opened: `-EBADF` from whatever it does with
+/// that, but for freeing it.
 ///
 /// # Safety
 /// `process` is null or from `baton_open`.
@@ -130,8 +133,33 @@ pub unsafe extern "C" fn baton_close(process: *mut baton_process) {
     }
 }
 
-/// Adds an object that `handler` serves. It lives as long as the process, whether or not the name
-/// `*out` is freed; `user` must stay valid as long.
+/// What an object asks for. All zero is what `baton_add_object` takes.
+#[repr(C)]
+pub struct baton_object_options {
+    /// The minimum priority at which its handler runs, whoever calls: SCHED_OTHER with a nice value
+    /// of -20 to 19, SCHED_FIFO or SCHED_RR with a priority of 1 to 99. SCHED_OTHER at 0 asks for
+    /// nothing. Else `-EINVAL`.
+    pub min_policy: c_int,
+    /// The nice value or priority.
+    pub min_priority: c_int,
+    /// Not 0: calls with descriptors are refused.
+    pub refuses_descriptors: c_int,
+}
+
+impl baton_object_options {
+    fn min_priority(&self) -> Result<SchedPriority, Errno> {
+        let text = match self.min_policy {
+            0 => format!("nice:{}", self.min_priority),
+            1 => format!("fifo:{}", self.min_priority),
+            2 => format!("rr:{}", self.min_priority),
+            _ => return Err(Errno::INVAL),
+        };
+        text.parse().map_err(|_| Errno::INVAL)
+    }
+}
+
+/// Adds an object that `handler` serves. It lives until the process is shut down, whether or not
+/// the name `*out` is freed; `user` must stay valid until the process is freed.
 ///
 /// # Safety
 /// `process` is null or from `baton_open`, `out` is valid, and `handler` is what its type says.
@@ -142,9 +170,30 @@ pub unsafe extern "C" fn baton_add_object(
     user: *mut c_void,
     out: *mut *mut baton_object,
 ) -> c_int {
+    let options = baton_object_options { min_policy: 0, min_priority: 0, refuses_descriptors: 0 };
+    // SAFETY: by this function's contract.
+    unsafe { baton_add_object_with(process, &options, handler, user, out) }
+}
+
+/// Like `baton_add_object`, with what the object asks for.
+///
+/// # Safety
+/// `process` is null or from `baton_open`, `options` is null or valid, `out` is valid, and
+/// `handler` is what its type says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_add_object_with(
+    process: *const baton_process,
+    options: *const baton_object_options,
+    handler: baton_handler,
+    user: *mut c_void,
+    out: *mut *mut baton_object,
+) -> c_int {
     guard(|| {
         // SAFETY: by this function's contract.
         let (process, out) = unsafe { (&given(process)?.process, given_mut(out)?) };
+        // SAFETY: by this function's contract.
+        let options = unsafe { given(options)? };
+        let (priority, refuses) = (options.min_priority()?, options.refuses_descriptors != 0);
         let handler = handler.ok_or(Errno::INVAL)?;
         here(process)?;
         let user = User(user);
@@ -163,6 +212,8 @@ pub unsafe extern "C" fn baton_add_object(
                     _ => Err(Errno::PROTO),
                 }
             })
+            .min_priority(priority)
+            .accepts_descriptors(!refuses)
             .add();
         Ok(give(out, baton_object { object, process: Arc::clone(process) }))
     })
@@ -191,7 +242,64 @@ pub unsafe extern "C" fn baton_become_context_manager(object: *const baton_objec
     })
 }
 
-/// A handle to the context manager's object; `-EPIPE` if the context has none, `-EINVAL` if it is
+/// Publishes an object under a name at its context's service manager, which may be one of Android 9
+/// to 14 or 16. `-ESRCH` if the context has no manager, `-EACCES` if the manager refuses, `-EPROTO`
+/// if it is no service manager.
+///
+/// # Safety
+/// `object` is null or from this library, `name` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_publish(object: *const baton_object, name: *const c_char) -> c_int {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let (object, name) = unsafe { (given(object)?, text(name)?) };
+        let manager = ServiceManager::find(&object.process).map_err(name_errno)?;
+        manager.publish(name, object.object).map(|()| 0).map_err(name_errno)
+    })
+}
+
+/// A handle to the service of a name. `-ENOENT` if the service manager knows none that is a Binder
+/// object; else errors as of `baton_publish`.
+///
+/// # Safety
+/// `process` is null or from `baton_open`, `name` is null or a C string, `out` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_find(
+    process: *const baton_process,
+    name: *const c_char,
+    out: *mut *mut baton_handle,
+) -> c_int {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let (process, name, out) =
+            unsafe { (&given(process)?.process, text(name)?, given_mut(out)?) };
+        let manager = ServiceManager::find(process).map_err(name_errno)?;
+        let handle = manager.service(name).map_err(name_errno)?.ok_or(Errno::NOENT)?;
+        Ok(give(out, baton_handle { handle, process: Arc::clone(process) }))
+    })
+}
+
+fn name_errno(error: NameError) -> Errno {
+    match error {
+        NameError::Call(error) => error.errno(),
+        NameError::Refused { .. } => Errno::ACCESS,
+        _ => Errno::PROTO,
+    }
+}
+
+/// The text that a pointer points to; `EINVAL` if it is null or not UTF-8.
+///
+/// # Safety
+/// It is null or a C string, for as long as the result is used.
+unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Errno> {
+    if text.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: a C string, by this function's contract.
+    unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| Errno::INVAL)
+}
+
+/// A handle to the context manager's object; `-ESRCH` if the context has none, `-EINVAL` if it is
 /// this process.
 ///
 /// # Safety
@@ -252,13 +360,41 @@ pub unsafe extern "C" fn baton_call(
     guard(|| {
         // SAFETY: by this function's contract.
         let (to, parcel, out) = unsafe { (given(handle)?, given(parcel)?, given_mut(out)?) };
-        let process = Arc::clone(&to.process);
-        let parcel = parcel.for_process(&process)?;
-        let received = to.handle.call(code, parcel).map_err(call_errno)?;
-        // SAFETY: borrowed from `process`, which is handed over with it.
-        let received = unsafe { baton_received::of_reply(received, &process) };
-        Ok(give(out, received))
+        let parcel = parcel.for_process(&to.process)?;
+        Ok(give_reply(out, to, to.handle.call(code, parcel).map_err(call_errno)?))
     })
+}
+
+/// Like `baton_call`, for at most so many nanoseconds: then `-ETIMEDOUT`. The object may still
+/// serve the transaction; its answer is dropped when it comes. A process keeps at most 64 calls to
+/// another one open, those that were given up included.
+///
+/// # Safety
+/// `handle` and `parcel` are null or from this library, `out` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_call_within(
+    handle: *const baton_handle,
+    code: u32,
+    parcel: *const baton_parcel,
+    longest_ns: u64,
+    out: *mut *mut baton_received,
+) -> c_int {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let (to, parcel, out) = unsafe { (given(handle)?, given(parcel)?, given_mut(out)?) };
+        let parcel = parcel.for_process(&to.process)?;
+        let longest = Duration::from_nanos(longest_ns);
+        let received = to.handle.call_within(code, parcel, longest).map_err(call_errno)?;
+        Ok(give_reply(out, to, received))
+    })
+}
+
+fn give_reply(out: &mut *mut baton_received, to: &baton_handle, received: Received<'_>) -> c_int {
+    // The handle may be freed before the answer.
+    let received = received.borrowed_from(&to.process);
+    // SAFETY: borrowed from the process, which is handed over with it.
+    let received = unsafe { baton_received::of_reply(received, &to.process) };
+    give(out, received)
 }
 
 /// A one-way transaction: returns when the target has it or will have it, without an answer.

@@ -4,13 +4,17 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ECHO = 1, CALL_BACK, PIPE, REFUSE, COUNT, COME_HOME, STOP };
+static sem_t released;
+
+enum { ECHO = 1, CALL_BACK, PIPE, REFUSE, COUNT, COME_HOME, HOLD, RELEASE, STOP };
 
 #define CHECK(condition)                                                             \
     do {                                                                             \
@@ -93,6 +97,10 @@ static int answer(const baton_received *request, baton_parcel *reply, void *user
         return baton_parcel_write(reply, &count, sizeof count);
     case COME_HOME:
         return come_home(request, reply);
+    case HOLD:
+        return sem_wait(&released);
+    case RELEASE:
+        return sem_post(&released);
     case STOP:
         return baton_shut_down(server->process);
     default:
@@ -101,6 +109,7 @@ static int answer(const baton_received *request, baton_parcel *reply, void *user
 }
 
 static void run_server(const char *socket) {
+    CHECK(sem_init(&released, 0, 0) == 0);
     struct server server = {0};
     baton_object *object;
     pthread_t thread;
@@ -130,6 +139,46 @@ static int echo(const baton_received *request, baton_parcel *reply, void *user) 
 
 static void mourn(void *pipe_end) {
     CHECK(write(*(int *)pipe_end, "x", 1) == 1);
+}
+
+static void check_time_out(baton_handle *manager) {
+    baton_parcel *parcel = baton_parcel_new();
+    baton_received *reply = NULL;
+    baton_handle *handle;
+    CHECK(baton_call_within(manager, HOLD, parcel, 1000000, &reply) == -ETIMEDOUT);
+    CHECK(reply == NULL);
+    CHECK(baton_call(manager, RELEASE, parcel, &reply) == 0);
+    baton_received_free(reply);
+    // An answer outlives the handle that it came by.
+    CHECK(baton_handle_clone(manager, &handle) == 0);
+    CHECK(baton_parcel_write(parcel, "word", 4) == 0);
+    CHECK(baton_call_within(handle, ECHO, parcel, UINT64_MAX, &reply) == 0);
+    baton_handle_free(handle);
+    CHECK(baton_received_size(reply) == 4);
+    CHECK(memcmp(baton_received_data(reply), "word", 4) == 0);
+    baton_received_free(reply);
+    baton_parcel_free(parcel);
+}
+
+static void check_options(baton_process *process) {
+    baton_object *object = NULL;
+    baton_object_options options = {.min_policy = SCHED_FIFO, .min_priority = 100};
+    CHECK(baton_add_object_with(process, &options, echo, &caller, &object) == -EINVAL);
+    CHECK(baton_add_object_with(process, NULL, echo, &caller, &object) == -EINVAL);
+    CHECK(object == NULL);
+    options = (baton_object_options){.min_policy = SCHED_OTHER, .min_priority = 5};
+    CHECK(baton_add_object_with(process, &options, echo, &caller, &object) == 0);
+    CHECK(baton_publish(object, NULL) == -EINVAL);
+    CHECK(baton_find(process, NULL, &(baton_handle *){NULL}) == -EINVAL);
+    baton_object_free(object);
+    // A context without a manager has no names.
+    baton_process *other;
+    CHECK(baton_open("hwbinder", NULL, &other) == 0);
+    CHECK(baton_add_object(other, echo, &caller, &object) == 0);
+    CHECK(baton_publish(object, "name") == -ESRCH);
+    CHECK(baton_find(other, "name", &(baton_handle *){NULL}) == -ESRCH);
+    baton_object_free(object);
+    baton_close(other);
 }
 
 static void check_errors(baton_process *process, baton_handle *manager) {
@@ -307,6 +356,8 @@ static void run_client(const char *socket) {
     check_objects(manager, object);
     check_descriptor(manager);
     check_one_way(manager);
+    check_time_out(manager);
+    check_options(process);
 
     CHECK(pipe(death) == 0);
     CHECK(baton_link_to_death(manager, mourn, &death[1]) == 0);

@@ -128,7 +128,9 @@ fn explain(tried: &str, socket: &Path, error: &HostError) -> Failure {
 fn refused(name: &str, context: &str, error: &AddError) -> Failure {
     let tried = format!("register the service {name:?}");
     match error {
-        AddError::Call(CallError::DeadObject) => Failure::no_manager(tried, context),
+        AddError::Call(CallError::NoManager | CallError::DeadObject) => {
+            Failure::no_manager(tried, context)
+        }
         _ => Failure::new(tried, error),
     }
 }

@@ -4,10 +4,11 @@
 //! ([`manager`](crate::manager)).
 
 use crate::failure::{Failure, Kind};
-use crate::manager::{Found, Manager, transport_status};
+use crate::manager::Manager;
 use crate::show;
 use baton::Parcel;
-use baton_host::format::{Write, dump};
+use baton::android::{Write, dump};
+use baton::service_manager::{Found, transport_status};
 use clap::{Args, Parser};
 use rustix::fd::AsFd;
 use std::fs::File;

@@ -7,8 +7,8 @@ mod program;
 #[path = "../../host/tests/support/mod.rs"]
 mod support;
 
+use baton::android::Reader;
 use baton_abi::uapi::*;
-use baton_host::format::Reader;
 use bytemuck::{Zeroable, bytes_of};
 use program::{Commands, Message, Program};
 use std::process::{Command, Output};

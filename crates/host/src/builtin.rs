@@ -8,9 +8,9 @@
 //! | `properties` | `baton.IProperties` | `get`, `set` and `list` of strings |
 
 use crate::call::Call;
-use crate::format::{Reader, Write};
 use crate::service::{Service, Stays};
 use baton::Parcel;
+use baton::android::{Reader, Write};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;

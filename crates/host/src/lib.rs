@@ -16,7 +16,7 @@
 //! - `threads`: the kernel's threads. `words`: messages between them. `priority`: of what is how
 //!   high.
 //! - [`builtin`]: services that come with it; [`plugin`]: from shared objects.
-//! - [`manager`]: Android's service manager. [`format`](mod@format): its parcels.
+//! - [`manager`]: Android's service manager.
 //!
 //! **Invariant**: nobody who has a real-time caller waits for a lock of std's or for memory: what
 //! such a call meets here is one slot, and the kernel's OS thread at that caller's priority.
@@ -25,7 +25,6 @@ pub mod builtin;
 pub mod call;
 mod desk;
 mod directory;
-pub mod format;
 pub mod host;
 pub mod manager;
 pub mod plugin;

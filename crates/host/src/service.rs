@@ -1,7 +1,7 @@
 //! What a service is, hosted or not.
 
 use crate::call::{Asked, Call};
-use crate::format::Write;
+use baton::android::Write;
 use baton::{Object, Parcel, Process};
 use baton_shm::lock::Lock;
 use rustix::io::Errno;

@@ -1,9 +1,9 @@
 //! A broker of the test's own, and a service manager.
 #![allow(dead_code)]
 
+use baton::android::{Reader, Write};
 use baton::{Handle, Parcel, Process, Request};
 use baton_broker::{Config, Running};
-use baton_host::format::{Reader, Write};
 use baton_host::manager;
 use rustix::io::Errno;
 use std::collections::HashMap;

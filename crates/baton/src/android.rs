@@ -1,10 +1,10 @@
-//! Android's parcel format, as far as services of a host and the tools that call them need it.
+//! Android's parcel format, as far as services without AIDL and the tools that call them need it.
 //!
 //! Everything is a multiple of four bytes. Strings are UTF-16 with their length in front and a
 //! zero after. A request begins with what its receiver checks: the caller's strict-mode policy and
 //! work source, a mark, and the interface's descriptor. An AIDL reply begins with a status.
 
-use baton::Parcel;
+use crate::Parcel;
 use baton_abi::uapi::{BINDER_TYPE_BINDER, FlatObject};
 
 /// `Parcel::writeInterfaceToken`: gather violations, of no policy.
@@ -16,7 +16,7 @@ const HEADER: i32 = i32::from_be_bytes(*b"SYST");
 /// A status that has a header of its own before it, as strict-mode reports do.
 const HAS_REPLY_HEADER: i32 = -128;
 
-/// What this format writes, on the driver's parcel.
+/// What this format writes, on a [`Parcel`].
 pub trait Write {
     /// The beginning of a request.
     fn write_token(&mut self, descriptor: &str);

@@ -1,0 +1,299 @@
+//! Names: services of a context, by its service manager at handle 0, in the protocol of the
+//! manager's release of Android.
+//!
+//! | release | a request begins with | list | check | add | a reply begins with |
+//! |---|---|---|---|---|---|
+//! | up to 9 | policy, descriptor | 4: the number of one | 2 | 3 | what was asked for |
+//! | 10 | policy, work source, descriptor | 4: the number of one | 2 | 3 | what was asked for |
+//! | 11 to 14 | policy, work source, mark, descriptor | 4: all | 2 | 3 | a status |
+//! | 16 | policy, work source, mark, descriptor | 6: all | 4: a union | 5 | a status |
+//!
+//! The protocol of a manager is found by questions to which every other manager answers with a
+//! status of the transport and nothing else: numbers change from release to release, and a request
+//! with the wrong one may do something else. A question for a list has a number where others expect
+//! a string, so that they find the request malformed. A question for a check asks for a name, and
+//! comes last, when the manager has refused both lists.
+//!
+//! Source: `IServiceManager.aidl` of Android 11 to 16; `service_manager.c` of Android 9 and 10.
+
+use crate::android::{Exception, Reader, Write};
+use crate::{CallError, Handle, Object, Parcel, Process, Received};
+
+/// The descriptor of a service manager's interface.
+pub const INTERFACE: &str = "android.os.IServiceManager";
+/// `checkService2` of Android 16: a union of a service with metadata, and an accessor of one
+/// elsewhere.
+pub const CHECK: u32 = 4;
+/// `addService` of Android 16.
+pub const ADD: u32 = 5;
+/// `listServices` of Android 16.
+pub const LIST: u32 = 6;
+/// Which member of the union follows.
+pub const SERVICE_WITH_METADATA: i32 = 0;
+
+/// The same methods of Android 14 and older.
+const OLD_LIST: u32 = 4;
+const OLD_CHECK: u32 = 2;
+const OLD_ADD: u32 = 3;
+/// DUMP_FLAG_PRIORITY_ALL.
+const EVERY_PRIORITY: i32 = 15;
+/// DUMP_FLAG_PRIORITY_DEFAULT.
+const DUMP_PRIORITY: i32 = 1 << 3;
+/// Of a service of the system: callers of the same version of it may pass the object on.
+const STABILITY: i32 = 0b00_1100;
+/// The caller's strict-mode policy: none.
+const STRICT_MODE: i32 = i32::MIN;
+/// Nobody else's work.
+const NO_WORK_SOURCE: i32 = -1;
+/// Flag of a reply that is a status of the transport, in place of data.
+const TF_STATUS_CODE: u32 = 0x08;
+/// More services than this are no list: a manager that names one after the other might never end.
+const MOST_SERVICES: i32 = 1 << 16;
+
+/// The protocol of a service manager, by the releases of Android that have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Up to Android 9.
+    Android9,
+    /// Android 10.
+    Android10,
+    /// Android 11 to 14.
+    Android11,
+    /// Android 16.
+    Android16,
+}
+
+/// The service manager of a context: services are published and found there by their names.
+///
+/// A context whose manager is no service manager has no names; its manager's object is
+/// [`Process::context_manager`].
+///
+/// ```no_run
+/// # let socket = baton::socket_path(1000);
+/// use baton::{Parcel, Process, ServiceManager};
+///
+/// let process = Process::open("binder", &socket)?;
+/// let names = ServiceManager::find(&process)?;
+/// let echo = process.object(|request| Ok(Parcel::from(request.data())));
+/// names.publish("echo", echo.add())?;
+/// if let Some(service) = names.service("another")? {
+///     service.call(1, &Parcel::new())?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ServiceManager {
+    handle: Handle,
+    protocol: Protocol,
+}
+
+/// What a service manager says of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// There is one.
+    Service(Handle),
+    /// To be reached in a way that is no Binder call.
+    Elsewhere,
+    /// There is none.
+    Nothing,
+}
+
+/// Why a service manager did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// The call to it has failed; [`CallError::NoManager`] if the context has no manager.
+    #[error("the service manager: {0}")]
+    Call(#[from] CallError),
+    /// It does not want that.
+    #[error("the service manager refuses: {message} (exception {code})")]
+    Refused {
+        /// `EX_*`, or a status.
+        code: i32,
+        /// The manager's words.
+        message: String,
+    },
+    /// It speaks another protocol, or is no service manager.
+    #[error("the service manager answers with {0}")]
+    Misunderstood(String),
+}
+
+impl Protocol {
+    /// The beginning of a request to an interface.
+    pub fn request(self, descriptor: &str) -> Parcel {
+        let mut parcel = Parcel::new();
+        match self {
+            Protocol::Android11 | Protocol::Android16 => parcel.write_token(descriptor),
+            Protocol::Android9 | Protocol::Android10 => {
+                parcel.write_i32(STRICT_MODE);
+                if self == Protocol::Android10 {
+                    parcel.write_i32(NO_WORK_SOURCE);
+                }
+                parcel.write_string(descriptor);
+            }
+        }
+        parcel
+    }
+
+    fn has_status(self) -> bool {
+        matches!(self, Protocol::Android11 | Protocol::Android16)
+    }
+}
+
+impl ServiceManager {
+    /// The manager of a process's context, and the protocol that it speaks, which is found by one
+    /// to four calls.
+    pub fn find(process: &Process) -> Result<ServiceManager, NameError> {
+        let mut manager = ServiceManager::speaking(process, Protocol::Android16)?;
+        for (protocol, code) in [
+            (Protocol::Android16, LIST),
+            (Protocol::Android11, OLD_LIST),
+            (Protocol::Android10, OLD_CHECK),
+            (Protocol::Android9, OLD_CHECK),
+        ] {
+            manager.protocol = protocol;
+            let mut request = protocol.request(INTERFACE);
+            match code {
+                OLD_CHECK => request.write_string("manager"),
+                _ => request.write_i32(EVERY_PRIORITY),
+            }
+            let answered = manager.call(code, &request)?.map(|answer| answer.data().len());
+            match answered {
+                // No protocol's answer is empty.
+                Ok(0) => return Err(misunderstood("nothing")),
+                Ok(_) => return Ok(manager),
+                Err(_) => {}
+            }
+        }
+        Err(misunderstood("a status to each protocol"))
+    }
+
+    /// The manager of a process's context, which is known to speak this protocol.
+    pub fn speaking(process: &Process, protocol: Protocol) -> Result<ServiceManager, NameError> {
+        Ok(ServiceManager { handle: process.context_manager()?, protocol })
+    }
+
+    /// What it speaks. Its services are called in the same form.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// The manager's answer, or a status in its place.
+    fn call(&self, code: u32, parcel: &Parcel) -> Result<Result<Received<'_>, i32>, CallError> {
+        let answer = match self.handle.call(code, parcel) {
+            Ok(answer) => answer,
+            Err(CallError::Refused(errno)) => return Ok(Err(-errno.raw_os_error())),
+            Err(error) => return Err(error),
+        };
+        Ok(match transport_status(&answer) {
+            Some(status) => Err(status),
+            None => Ok(answer),
+        })
+    }
+
+    fn answer(&self, code: u32, parcel: &Parcel) -> Result<Received<'_>, NameError> {
+        self.call(code, parcel)?.map_err(|status| misunderstood(&format!("status {status}")))
+    }
+
+    /// Publishes an object of the process under a name. A name that is taken goes to the new one,
+    /// if the manager lets it.
+    pub fn publish(&self, name: &str, object: Object) -> Result<(), NameError> {
+        let mut request = self.protocol.request(INTERFACE);
+        request.write_string(name);
+        request.write_object(object);
+        if self.protocol.has_status() {
+            request.write_i32(STABILITY);
+        }
+        let is_for_isolated_processes = 0;
+        request.write_i32(is_for_isolated_processes);
+        request.write_i32(DUMP_PRIORITY);
+        let code = if self.protocol == Protocol::Android16 { ADD } else { OLD_ADD };
+        let answer = match self.call(code, &request)? {
+            Ok(answer) => answer,
+            Err(code) => {
+                return Err(NameError::Refused { code, message: "the request failed".to_owned() });
+            }
+        };
+        let mut reader = Reader::new(answer.data());
+        match (self.protocol.has_status(), reader.clone().i32()) {
+            (true, _) => granted(reader.status()),
+            (false, Some(0)) => Ok(()),
+            (false, _) => Err(misunderstood("a reply of another form")),
+        }
+    }
+
+    /// The services' names.
+    pub fn list(&self) -> Result<Vec<String>, NameError> {
+        let code = match self.protocol {
+            Protocol::Android16 => LIST,
+            Protocol::Android11 => OLD_LIST,
+            Protocol::Android9 | Protocol::Android10 => return self.list_one_by_one(),
+        };
+        let mut request = self.protocol.request(INTERFACE);
+        request.write_i32(EVERY_PRIORITY);
+        let answer = self.answer(code, &request)?;
+        let mut reader = Reader::new(answer.data());
+        granted(reader.status())?;
+        reader.strings().ok_or_else(|| misunderstood("a reply of another form"))
+    }
+
+    /// The manager names one at a time, by its place, and answers with a status behind the last.
+    fn list_one_by_one(&self) -> Result<Vec<String>, NameError> {
+        let mut names = Vec::new();
+        for place in 0..MOST_SERVICES {
+            let mut request = self.protocol.request(INTERFACE);
+            request.write_i32(place);
+            request.write_i32(EVERY_PRIORITY);
+            let Ok(answer) = self.call(OLD_LIST, &request)? else { break };
+            let name = Reader::new(answer.data()).string();
+            names.push(name.ok_or_else(|| misunderstood("a reply of another form"))?);
+        }
+        Ok(names)
+    }
+
+    /// What the manager knows of a name. It starts no service and waits for none.
+    pub fn check(&self, name: &str) -> Result<Found, NameError> {
+        let mut request = self.protocol.request(INTERFACE);
+        request.write_string(name);
+        let code = if self.protocol == Protocol::Android16 { CHECK } else { OLD_CHECK };
+        let answer = self.answer(code, &request)?;
+        let mut reader = Reader::new(answer.data());
+        if self.protocol.has_status() {
+            granted(reader.status())?;
+        }
+        if self.protocol == Protocol::Android16 {
+            match (reader.i32(), reader.i32()) {
+                (Some(1), Some(SERVICE_WITH_METADATA)) => {}
+                (Some(1), Some(_)) => return Ok(Found::Elsewhere),
+                _ => return Err(misunderstood("a reply of another form")),
+            }
+        }
+        Ok(answer.handle(0).map_or(Found::Nothing, Found::Service))
+    }
+
+    /// The service of a name; `None` if the manager knows none that is a Binder object.
+    pub fn service(&self, name: &str) -> Result<Option<Handle>, NameError> {
+        Ok(match self.check(name)? {
+            Found::Service(handle) => Some(handle),
+            Found::Elsewhere | Found::Nothing => None,
+        })
+    }
+}
+
+/// The status that an answer is, in place of data.
+pub fn transport_status(answer: &Received<'_>) -> Option<i32> {
+    let is_status = answer.flags() & TF_STATUS_CODE != 0;
+    is_status.then(|| Reader::new(answer.data()).i32().unwrap_or(0)).filter(|status| *status != 0)
+}
+
+fn misunderstood(how: &str) -> NameError {
+    NameError::Misunderstood(how.to_owned())
+}
+
+fn granted(status: Option<Result<(), Exception>>) -> Result<(), NameError> {
+    match status {
+        Some(Ok(())) => Ok(()),
+        Some(Err(Exception { code, message })) => Err(NameError::Refused { code, message }),
+        None => Err(misunderstood("nothing")),
+    }
+}
