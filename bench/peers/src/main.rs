@@ -23,34 +23,21 @@ use baton_bench::rt::role::{self, RoleArgs};
 use baton_bench::system::{Accept, Client, System, ready};
 #[cfg(feature = "others")]
 use bus::Kind;
-use clap::{Parser, Subcommand};
+use clap::Parser;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 #[derive(Parser)]
-struct Words {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
 enum Command {
-    #[command(subcommand)]
-    Bench(Bench),
-}
-
-#[derive(Subcommand)]
-enum Bench {
     Endpoint(EndpointArgs),
     RtRole(RoleArgs),
 }
 
 fn main() -> ExitCode {
-    let Command::Bench(bench) = Words::parse().command;
-    let args = match bench {
-        Bench::Endpoint(args) => args,
-        Bench::RtRole(args) => return role::play(&args, rsbinder_rt::ENDS),
+    let args = match Command::parse() {
+        Command::Endpoint(args) => args,
+        Command::RtRole(args) => return role::play(&args, rsbinder_rt::ENDS),
     };
     match play(&args) {
         Ok(()) => ExitCode::SUCCESS,

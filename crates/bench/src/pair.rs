@@ -168,7 +168,7 @@ impl Endpoint {
     pub fn start(part: &Part<'_>) -> Result<Endpoint, PairError> {
         let Part { system, side, place, n_clients } = *part;
         let mut command = command(system, place.broker)?;
-        command.args(["bench", "endpoint", system.name(), side.name()]).arg(place.directory);
+        command.args(["endpoint", system.name(), side.name()]).arg(place.directory);
         command.arg("--broker").arg(place.broker);
         command.arg("--starter").arg(std::process::id().to_string());
         // Programs of peers know the words that a pair needs, and no more.

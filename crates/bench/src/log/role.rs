@@ -61,7 +61,7 @@ impl Role {
     /// Starts it, and waits until it is at it.
     pub fn start(self, place: &Path, threads: usize) -> io::Result<Actor> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["bench", "log-role", self.name()]).arg(place);
+        command.args(["log-role", self.name()]).arg(place);
         command.args(["--threads", &threads.to_string()]);
         command.args(["--starter", &std::process::id().to_string()]);
         let mut actor = Actor::start(&mut command)?;

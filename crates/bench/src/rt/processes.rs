@@ -55,7 +55,7 @@ impl RtProcesses<'_> {
     pub fn add(&mut self, role: Role, words: &[String]) -> io::Result<Member> {
         let place = self.stage.place(Service::Echo);
         let mut command = self.way.command(place.broker).map_err(io::Error::other)?;
-        command.args(["bench", "rt-role", self.way.name(), role.name()]);
+        command.args(["rt-role", self.way.name(), role.name()]);
         command.arg(place.directory).arg(place.broker).args(words);
         command.arg("--starter").arg(std::process::id().to_string());
         self.members.push((role, Actor::start(&mut command)?));
