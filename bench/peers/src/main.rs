@@ -37,24 +37,13 @@ enum Command {
 fn main() -> ExitCode {
     let args = match Command::parse() {
         Command::Endpoint(args) => args,
-        Command::RtRole(args) => return role::play(&args, rsbinder_rt::ENDS),
+        Command::RtRole(args) => return role::run_with(&args, rsbinder_rt::ENDS),
     };
-    match play(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{}, {:?}: {error}", args.system.name(), args.side);
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn play(args: &EndpointArgs) -> io::Result<()> {
-    endpoint::end_with(args.starter)?;
-    match args.side {
+    endpoint::run_with(&args, || match args.side {
         Side::Client => endpoint::calls(connect(args.system, &args.directory)?),
         Side::Server => endpoint::serves(listen(args.system, &args.directory)?),
         Side::Idlers => Err(elsewhere()),
-    }
+    })
 }
 
 fn connect(system: System, directory: &Path) -> io::Result<Box<dyn Client>> {
