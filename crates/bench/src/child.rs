@@ -132,8 +132,8 @@ fn timespec(duration: Duration) -> Timespec {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        drop(self.orders.take());
         if !self.farewell.is_zero() {
+            drop(self.orders.take());
             let output = PollFd::new(self.lines.get_ref(), PollFlags::empty());
             let _ = poll(&mut [output], Some(&timespec(self.farewell)));
         }
