@@ -129,8 +129,8 @@ fn run(experiment: &Experiment, args: &ExperimentArgs) -> Result<Finding, BenchE
 }
 
 impl ExperimentArgs {
-    /// Iterations, all rounds together. Those with a sleep take long, and are no more than a run has
-    /// by default.
+    /// Iterations, all rounds together. Those with a sleep take long, and are no more than a run
+    /// has by default.
     fn n_calls(&self, delay_us: u64) -> u32 {
         let most = if self.form.quick { 1_000 } else { 10_000 };
         let n_calls = self.calls.unwrap_or(10_000);

@@ -9,6 +9,7 @@ use crate::systems::typed::{self, failed};
 use baton::{Handle, Parcel, Process};
 use baton_abi::control::{ChannelId, End, Request as Control};
 use baton_abi::lane::{LANES, area_at};
+use clap::ValueEnum;
 use rustix::mm::{MremapFlags, mremap, munmap};
 use rustix::process::getpid;
 use std::collections::{BTreeSet, VecDeque};
@@ -29,7 +30,7 @@ const PAGE_BYTES: usize = 4096;
 
 /// What a process does to others.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, IntoStaticStr, VariantArray,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, IntoStaticStr, VariantArray,
 )]
 #[strum(serialize_all = "kebab-case")]
 pub enum Misuse {

@@ -5,6 +5,7 @@ use crate::rt::request::{BYTES, Request};
 use crate::rt::results::Bound;
 use crate::rt::{ends, mqueue};
 use crate::system::System;
+use clap::ValueEnum;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ use strum::{IntoStaticStr, VariantArray};
 
 /// One way.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, IntoStaticStr, VariantArray,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, IntoStaticStr, VariantArray,
 )]
 #[strum(serialize_all = "kebab-case")]
 pub enum Way {
