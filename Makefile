@@ -2,6 +2,7 @@
 
 CARGO ?= cargo
 BATON := target/release/baton
+BATON_BENCH := target/release/baton-bench
 GUEST_TARGET := $(shell uname -m)-unknown-linux-gnu
 RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
@@ -174,9 +175,9 @@ bench-guest: build $(BENCHES:%=bench-guest-%)
 
 .PHONY: $(BENCHES:%=bench-guest-%)
 $(BENCHES:%=bench-guest-%): bench-guest-%: build
-	@$(IN_GUEST) --kernel $(or $(KERNEL),generic) $(GUEST_OPTIONS_$*) $(BATON) bench $* $(GUEST_WORDS_$*)
+	@$(IN_GUEST) --kernel $(or $(KERNEL),generic) $(GUEST_OPTIONS_$*) $(BATON_BENCH) $* $(GUEST_WORDS_$*)
 
 # At a real-time priority nobody is asked whose turn it is: a call costs the same each time.
 bench-guest-instructions: build
-	@$(IN_GUEST) --kernel $(or $(KERNEL),rt) --instructions --file $(BATON):/prog/baton \
-		/usr/bin/chrt -f 50 /prog/baton bench rpc --quick --instructions --check --peers $(GUEST_PEERS)
+	@$(IN_GUEST) --kernel $(or $(KERNEL),rt) --instructions --file $(BATON_BENCH):/prog/baton-bench \
+		/usr/bin/chrt -f 50 /prog/baton-bench rpc --quick --instructions --check --peers $(GUEST_PEERS)

@@ -23,51 +23,27 @@ use baton_bench::rt::role::{self, RoleArgs};
 use baton_bench::system::{Accept, Client, System, ready};
 #[cfg(feature = "others")]
 use bus::Kind;
-use clap::{Parser, Subcommand};
+use clap::Parser;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 #[derive(Parser)]
-struct Words {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
 enum Command {
-    #[command(subcommand)]
-    Bench(Bench),
-}
-
-#[derive(Subcommand)]
-enum Bench {
     Endpoint(EndpointArgs),
     RtRole(RoleArgs),
 }
 
 fn main() -> ExitCode {
-    let Command::Bench(bench) = Words::parse().command;
-    let args = match bench {
-        Bench::Endpoint(args) => args,
-        Bench::RtRole(args) => return role::play(&args, rsbinder_rt::ENDS),
+    let args = match Command::parse() {
+        Command::Endpoint(args) => args,
+        Command::RtRole(args) => return role::run_with(&args, rsbinder_rt::ENDS),
     };
-    match play(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{}, {:?}: {error}", args.system.name(), args.side);
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn play(args: &EndpointArgs) -> io::Result<()> {
-    endpoint::end_with(args.starter)?;
-    match args.side {
+    endpoint::run_with(&args, || match args.side {
         Side::Client => endpoint::calls(connect(args.system, &args.directory)?),
         Side::Server => endpoint::serves(listen(args.system, &args.directory)?),
         Side::Idlers => Err(elsewhere()),
-    }
+    })
 }
 
 fn connect(system: System, directory: &Path) -> io::Result<Box<dyn Client>> {

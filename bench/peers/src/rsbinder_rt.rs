@@ -2,7 +2,7 @@
 //! each.
 
 use crate::rsbinder_rpc::{connect, listen_for};
-use baton_bench::endpoint::say;
+use baton_bench::say;
 use baton_bench::rt::request::{BYTES, answer};
 use baton_bench::rt::way::{Call, Ends, Place};
 use std::{io, thread};

@@ -39,7 +39,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "baton-log",
             "baton-logcat",
             "baton-rt",
-            "baton-bench",
         ],
     ),
     ("baton-conformance", &["baton-abi"]),

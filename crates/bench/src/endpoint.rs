@@ -9,19 +9,21 @@
 //!
 //! A client whose order names a gate says "ready" once it is warm, and waits there.
 
+use crate::child::{self, say, tell};
 use crate::gate;
 use crate::processors;
 use crate::server_pool;
 use crate::service::{Service, now_ns};
 use crate::system::{Accept, Client, System};
-use crate::systems::typed;
+use crate::systems::typed::{self, CONTEXT};
 use baton_rt::schedule::set_priority;
 use baton_rt::{SchedPriority, memory};
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use strum::IntoStaticStr;
 
 /// Which end of what.
 #[derive(Debug, clap::Args)]
@@ -41,7 +43,7 @@ pub struct EndpointArgs {
     /// What the server does
     #[arg(long, default_value = "echo")]
     pub service: Service,
-    /// SchedPriority of all its threads, whose memory stays in place then
+    /// Priority of all its threads, whose memory stays in place then
     #[arg(long)]
     pub priority: Option<SchedPriority>,
     /// How many clients the server has
@@ -50,7 +52,8 @@ pub struct EndpointArgs {
 }
 
 /// An end of a system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Side {
     /// Calls.
     Client,
@@ -63,17 +66,13 @@ pub enum Side {
 impl Side {
     /// As the command line has it.
     pub fn name(self) -> &'static str {
-        match self {
-            Side::Client => "client",
-            Side::Server => "server",
-            Side::Idlers => "idlers",
-        }
+        self.into()
     }
 }
 
 /// What both ends are to do.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Order {
+pub(crate) struct Order {
     /// Where: a processor's number; `None` for wherever the kernel likes.
     pub cpu: Option<usize>,
     /// Bytes that a call carries.
@@ -92,7 +91,7 @@ pub struct Order {
 
 /// What a client has found.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// For each point on a call's way, and each call, how long after its beginning it was there,
     /// in nanoseconds. The last point is the call's end.
     pub points: Vec<Vec<u64>>,
@@ -100,25 +99,25 @@ pub struct Measured {
     pub span_ns: [u64; 2],
 }
 
-/// Plays the part until it is told no more.
-pub fn play(args: &EndpointArgs) -> ExitCode {
-    let prepared = end_with(args.starter).and_then(|()| args.priority.map_or(Ok(()), hurry));
-    let done = prepared.and_then(|()| match args.side {
-        Side::Client => {
-            let service = args.system.service(args.service);
-            calls_for(args.system.connect(&args.directory, &args.broker)?, service)
+/// Does what the end has to do until it is told no more.
+pub(crate) fn run(args: &EndpointArgs) -> ExitCode {
+    let EndpointArgs { system, directory, broker, .. } = args;
+    child::run_part(format!("{}, {}", system.name(), args.side.name()), args.starter, || {
+        args.priority.map_or(Ok(()), hurry)?;
+        match args.side {
+            Side::Client => {
+                calls_for(system.connect(directory, broker)?, system.service(args.service))
+            }
+            Side::Server if args.clients > 1 => server_pool::serves(args),
+            Side::Server => serves(system.listen(directory, broker, args.service)?),
+            Side::Idlers => idles(args),
         }
-        Side::Server if args.clients > 1 => server_pool::serves(args),
-        Side::Server => serves(args.system.listen(&args.directory, &args.broker, args.service)?),
-        Side::Idlers => idles(args),
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{}, {:?}: {error}", args.system.name(), args.side);
-            ExitCode::FAILURE
-        }
-    }
+    })
+}
+
+/// Ends this process with `args.starter`, and names the end if it fails.
+pub fn run_with(args: &EndpointArgs, part: impl FnOnce() -> io::Result<()>) -> ExitCode {
+    child::run_part(format!("{}, {}", args.system.name(), args.side.name()), args.starter, part)
 }
 
 /// Before there are threads: those to come inherit it.
@@ -128,27 +127,11 @@ fn hurry(priority: SchedPriority) -> io::Result<()> {
     set_priority(priority, None).map_err(io::Error::other)
 }
 
-/// Has this process killed when the one that started it ends; a party may spin, and would not see
-/// the end of its input.
-pub fn end_with(starter: u32) -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    // It may have ended before.
-    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32);
-    if parent == starter { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
-}
-
-/// Tells a line to who started this process.
-pub fn say(line: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}")?;
-    out.flush()
-}
-
 pub(crate) fn orders() -> impl Iterator<Item = io::Result<Order>> {
-    io::stdin().lock().lines().map(|line| Ok(serde_json::from_str(&line?)?))
+    child::orders().map(|line| Ok(serde_json::from_str(&line?)?))
 }
 
-/// Plays a server.
+/// Serves.
 pub fn serves(accept: Accept) -> io::Result<()> {
     let mut listening = Some(accept);
     let mut server = None;
@@ -167,7 +150,7 @@ pub fn serves(accept: Accept) -> io::Result<()> {
     Ok(())
 }
 
-/// Plays a client of a server that echoes.
+/// Calls a server that echoes.
 pub fn calls(client: Box<dyn Client>) -> io::Result<()> {
     calls_for(client, Service::Echo)
 }
@@ -178,16 +161,16 @@ fn calls_for(mut client: Box<dyn Client>, service: Service) -> io::Result<()> {
         let order = order?;
         processors::go_to(order.cpu)?;
         let found = measure(client.as_mut(), service, &order)?;
-        say(&serde_json::to_string(&found)?)?;
+        tell(&found)?;
     }
     Ok(())
 }
 
-/// Plays clients that have called once and then have nothing to do.
+/// Keeps clients that have called once and then have nothing to do.
 fn idles(args: &EndpointArgs) -> io::Result<()> {
     let mut clients = Vec::new();
     for number in 0..args.clients {
-        let mut client = typed::connect(&args.broker)?;
+        let mut client = typed::connect(&args.broker, CONTEXT)?;
         call(&mut client, Service::Echo, &mut [0; 4], number as u32)?;
         clients.push(client);
     }

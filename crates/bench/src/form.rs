@@ -3,6 +3,7 @@
 use crate::report::Report;
 use crate::table;
 use baton_broker::RunError;
+use clap::builder::RangedI64ValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::io::Errno;
 use std::io::{self, Write};
@@ -40,21 +41,12 @@ pub enum BenchError {
     Directory(io::Error),
     /// What was found could not be written.
     #[error("cannot write {path}: {error}")]
-    Output {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Output { path: PathBuf, error: io::Error },
 }
 
-/// What a benchmark has found.
 pub struct Finding {
-    /// In figures.
     pub report: Report,
-    /// The report's tables.
     pub tables: String,
-    /// The report's charts.
     pub page: String,
 }
 
@@ -100,6 +92,28 @@ pub fn or_without<T>(bench: &str, had: Result<T, baton_rt::Error>) -> Option<T> 
         }
     })
     .ok()
+}
+
+/// Numbers on the command line, from one on.
+pub fn positive() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..)
+}
+
+/// Peers by their names, or all or none.
+pub fn parse_peers<T: Copy>(
+    text: &str,
+    all: impl Iterator<Item = T> + Clone,
+    name: fn(T) -> &'static str,
+) -> Result<Vec<T>, String> {
+    let find = |wanted| all.clone().find(|&peer| name(peer) == wanted);
+    match text {
+        "all" => Ok(all.collect()),
+        "none" => Ok(Vec::new()),
+        _ => text.split(',').map(find).collect::<Option<_>>().ok_or_else(|| {
+            let names: Vec<&str> = all.clone().map(name).collect();
+            format!("neither all nor none nor of {}", names.join(","))
+        }),
+    }
 }
 
 /// On standard error, and only where a person looks at it.

@@ -39,7 +39,6 @@ impl Gate {
         futex::wake(word, i32::MAX as u32);
     }
 
-    /// The number that the next opening makes.
     pub fn next(&self) -> u32 {
         self.map.word(0).load(Ordering::Relaxed).wrapping_add(1)
     }

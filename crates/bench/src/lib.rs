@@ -1,63 +1,60 @@
 //! Benchmarks: Baton beside its peers, in one run and one form.
 //!
 //! - [`rpc`]: a call and its answer; [`ratios`]: what it must hold. Its parts: [`throughput`] of
-//!   many clients, a call among idle [`lanes`], and loopers that [`follow`].
-//! - [`tester`] and [`add_ints`]: two experiments of others, each an [`experiment`].
+//!   many clients, a call among idle [`lanes`], and the looper's [`affinity`].
+//! - [`experiment`]: `tester` and `add-ints`, two experiments of others.
 //! - [`latency`]: how late threads wake up, and where a call's time goes.
 //! - [`rt`]: real-time callers among ordinary ones, with a directory of its own.
 //! - [`nucleus`]: Greenaway's experiments, on the kernels of the nucleus.
 //! - [`log`]: what a record costs, with a directory of its own.
-//! - [`pages`]: what superpages would gain; [`memory`], [`scene`]: what it plays with.
+//! - [`pages`]: what superpages would gain; [`memory`] on them, and the [`drawing`] of a frame.
 //! - [`system`]: what can be measured, with one file each in `systems`; [`service`]: what a server
 //!   does; [`payload`]: what an echo carries.
-//! - [`actor`]: a process that a run has started; [`pair`]: two that play one system, as the run
-//!   sees them; [`crowd`]: one server and many clients, which wait at a [`gate`]; [`endpoint`]: as
-//!   they see themselves, `server_pool`: a server of many; [`processors`]: where they run;
-//!   [`stage`]: what they need around them.
-//! - [`form`]: what every benchmark takes and prints; [`distribution`]: what came of it;
-//!   [`report`]: in JSON, [`table`]: for a person, [`html`]: as a page of [`curve`]s and of
-//!   [`load`]; [`machine`]: where all this was true;
-//!   `perf`: what the kernel counts of other processes.
+//! - [`child`]: a process that a run has started, both ends of it; [`pair`]: a server and its
+//!   clients, as the run sees them; [`endpoint`]: as they see themselves; [`server_pool`]: a server
+//!   of many, which wait at a [`gate`]; [`processors`]: where they run; [`testbed`]: what they need
+//!   around them.
+//! - [`form`]: what every benchmark takes and prints; [`distribution`], [`results`]: what came of
+//!   it; [`report`]: in JSON, [`table`]: for a person, [`chart`]: as a page; [`machine`]: where all
+//!   this was true; [`perf`]: what the kernel counts of other processes.
 //!
-//! **Invariant**: at any instant one pair or crowd at most is measured, and everything else sleeps.
+//! **Invariant**: at any instant one server and its clients at most are measured, and everything
+//! else sleeps.
 
-pub mod actor;
-pub mod add_ints;
-pub mod crowd;
-pub mod curve;
+mod affinity;
+mod chart;
+mod child;
 pub mod distribution;
+mod drawing;
 pub mod endpoint;
-pub mod experiment;
-pub mod follow;
-pub mod form;
-pub mod gate;
-pub mod html;
-pub mod lanes;
-pub mod latency;
-pub mod load;
+mod experiment;
+mod form;
+mod gate;
+mod lanes;
+mod latency;
 pub mod log;
 pub mod machine;
-pub mod memory;
-pub mod nucleus;
-pub mod pages;
-pub mod pair;
+mod memory;
+mod nucleus;
+mod pages;
+mod pair;
 pub mod payload;
 mod perf;
-pub mod processors;
-pub mod ratios;
+mod processors;
+mod ratios;
 pub mod report;
-pub mod rpc;
+mod results;
+mod rpc;
 pub mod rt;
-pub mod scene;
 mod server_pool;
-pub mod service;
-pub mod stage;
+mod service;
 pub mod system;
 mod systems;
-pub mod table;
-pub mod tester;
-pub mod throughput;
+mod table;
+mod testbed;
+mod throughput;
 
+pub use child::{end_with, say};
 use clap::Subcommand;
 use std::process::ExitCode;
 
@@ -97,8 +94,8 @@ impl Bench {
     pub fn run(self) -> ExitCode {
         match self {
             Bench::Rpc(args) => rpc::rpc(&args),
-            Bench::Tester(args) => tester::tester(&args),
-            Bench::AddInts(args) => add_ints::add_ints(&args),
+            Bench::Tester(args) => experiment::tester(&args),
+            Bench::AddInts(args) => experiment::add_ints(&args),
             Bench::Pages(args) => pages::pages(&args),
             Bench::Nucleus(args) => nucleus::nucleus(&args),
             Bench::Latency(args) => latency::latency(&args),
@@ -106,7 +103,7 @@ impl Bench {
             Bench::Log(args) => log::log(&args),
             Bench::LogRole(args) => log::role::role(&args),
             Bench::RtRole(args) => rt::role::role(&args),
-            Bench::Endpoint(args) => endpoint::play(&args),
+            Bench::Endpoint(args) => endpoint::run(&args),
         }
     }
 }

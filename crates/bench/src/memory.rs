@@ -10,24 +10,21 @@ use std::ptr::NonNull;
 pub const SUPERPAGE_BYTES: usize = 2 << 20;
 
 /// The pages that memory lies on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 pub enum Pages {
     /// 4 KiB.
+    #[strum(serialize = "pages-4k")]
     Small,
     /// 2 MiB.
+    #[strum(serialize = "pages-2m")]
     Super,
 }
 
 impl Pages {
-    /// Both.
     pub const ALL: [Pages; 2] = [Pages::Small, Pages::Super];
 
-    /// As rows name them.
     pub fn name(self) -> &'static str {
-        match self {
-            Pages::Small => "pages-4k",
-            Pages::Super => "pages-2m",
-        }
+        self.into()
     }
 }
 
@@ -90,7 +87,6 @@ impl Memory {
         Ok(memory)
     }
 
-    /// All of it.
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: mapped as long as this value is, initialised, and nobody else's.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }

@@ -5,18 +5,18 @@
 //! Beside it a large parcel: written into shared memory, announced by a typed call, and copied out
 //! by who serves that, which is what a loan does. Everything runs on one processor, in turns.
 
-use crate::distribution::Distribution;
+use crate::chart;
+use crate::drawing::{self, WINDOW_BYTES};
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
-use crate::html;
 use crate::memory::{Memory, Pages};
 use crate::payload;
 use crate::processors::{self, Placement};
-use crate::report::{Figures, Outcome, Quoted, Ratio, Row};
-use crate::scene::{self, WINDOW_BYTES};
+use crate::report::{Outcome, Ratio, Row};
+use crate::results::Results;
 use crate::service::{Service, now_ns};
-use crate::stage::{Setting, Stage};
 use crate::systems::typed::{self, Owner};
 use crate::table;
+use crate::testbed::{Setting, Testbed};
 use baton::{Handle, Parcel, Process};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -38,27 +38,21 @@ pub struct PagesArgs {
     #[command(flatten)]
     pub form: FormArgs,
     /// Rounds
-    #[arg(
-        long, value_name = "N", default_value = "7",
-        value_parser = clap::value_parser!(u32).range(1..)
-    )]
+    #[arg(long, value_name = "N", default_value = "7", value_parser = form::positive())]
     pub rounds: u32,
     /// Frames or parcels of a round [default: 1000, quick 200]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = form::positive())]
     pub calls: Option<u32>,
 }
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Case {
-    /// A frame is drawn.
     Draw,
-    /// So many bytes are sent.
     Parcel(usize),
 }
 
 const CASES: [Case; 3] = [Case::Draw, Case::Parcel(1 << 20), Case::Parcel(4 << 20)];
-/// The largest of them.
 const MOST_BYTES: usize = 4 << 20;
 /// The thesis's table 5.2: a frame's mean with 4 KiB pages, and with 64 KiB for the two buffers.
 const THESIS: [(&str, f64); 2] = [("thesis-4k", 4_255_000.0), ("thesis-64k", 4_153_000.0)];
@@ -101,13 +95,13 @@ impl Drawing {
         let (mut background, window) =
             (Memory::new(WINDOW_BYTES, pages)?, Memory::new(WINDOW_BYTES, pages)?);
         payload::fill(&mut background.bytes()[..WINDOW_BYTES], 1);
-        Ok(Drawing { background, window, screen: vec![0; WINDOW_BYTES], ship: scene::ship() })
+        Ok(Drawing { background, window, screen: vec![0; WINDOW_BYTES], ship: drawing::ship() })
     }
 
     fn frame(&mut self, number: u32) -> u64 {
         let (background, window) = (self.background.bytes(), self.window.bytes());
         let start_ns = now_ns();
-        scene::draw(background, window, &self.ship, number as usize);
+        drawing::draw(background, window, &self.ship, number as usize);
         let time_ns = now_ns() - start_ns;
         // As in the thesis, the window is shown between measurements.
         self.screen.copy_from_slice(&window[..WINDOW_BYTES]);
@@ -116,12 +110,15 @@ impl Drawing {
 }
 
 /// Two programs of one process, with memory between them on pages of one size.
-struct Mail {
+struct ParcelPair {
     object: Handle,
     shared: Arc<Mutex<Memory>>,
     request: Vec<u8>,
     _owner: Owner,
 }
+
+/// By case, and the pages that memory lies on.
+type Measured = Results<(Case, Pages)>;
 
 fn receive(request: &[u8], shared: &Mutex<Memory>, copy: &Mutex<Memory>) -> Result<Parcel, Errno> {
     let bytes = request.try_into().map(u32::from_ne_bytes).map_err(|_| Errno::BADMSG)? as usize;
@@ -133,8 +130,8 @@ fn receive(request: &[u8], shared: &Mutex<Memory>, copy: &Mutex<Memory>) -> Resu
     Ok(Parcel::from(&*number))
 }
 
-impl Mail {
-    fn new(pages: Pages, broker: &Path) -> io::Result<Mail> {
+impl ParcelPair {
+    fn new(pages: Pages, broker: &Path) -> io::Result<ParcelPair> {
         let shared = Arc::new(Mutex::new(Memory::new(MOST_BYTES, pages)?));
         let copy = Mutex::new(Memory::new(MOST_BYTES, pages)?);
         let server = Process::open(typed::CONTEXT, broker).map_err(typed::opened)?;
@@ -142,7 +139,7 @@ impl Mail {
         let object = server.object(move |request| receive(request.data(), &theirs, &copy)).add();
         let owner = typed::serve(server, object, 1)?;
         let (_, object) = typed::reach(broker, typed::CONTEXT)?;
-        Ok(Mail { object, shared, request: vec![0; MOST_BYTES], _owner: owner })
+        Ok(ParcelPair { object, shared, request: vec![0; MOST_BYTES], _owner: owner })
     }
 
     fn send(&mut self, bytes: usize, number: u32) -> io::Result<u64> {
@@ -165,38 +162,31 @@ impl Mail {
 }
 
 /// All that is done with pages of one size.
-struct Player {
+struct OnPages {
     drawing: Drawing,
-    mail: Mail,
-    _stage: Stage,
+    parcels: ParcelPair,
+    _testbed: Testbed,
 }
 
-impl Player {
-    fn new(pages: Pages) -> Result<io::Result<Player>, BenchError> {
-        let stage = Stage::set()?;
-        let mail = Mail::new(pages, stage.place(Service::Number).broker);
+impl OnPages {
+    fn new(pages: Pages) -> Result<io::Result<OnPages>, BenchError> {
+        let testbed = Testbed::start()?;
+        let parcels = ParcelPair::new(pages, testbed.place(Service::Number).broker);
         let drawing = Drawing::new(pages).map_err(io::Error::from);
-        let player = |(mail, drawing)| Player { drawing, mail, _stage: stage };
-        Ok(mail.and_then(|mail| Ok((mail, drawing?))).map(player))
+        let on_pages = |(parcels, drawing)| OnPages { drawing, parcels, _testbed: testbed };
+        Ok(parcels.and_then(|parcels| Ok((parcels, drawing?))).map(on_pages))
     }
 
-    fn play(&mut self, case: Case, n_times: u32) -> io::Result<Vec<u64>> {
+    fn measure(&mut self, case: Case, n_times: u32) -> io::Result<Vec<u64>> {
         let once = |number| match case {
             Case::Draw => Ok(self.drawing.frame(number)),
-            Case::Parcel(bytes) => self.mail.send(bytes, number),
+            Case::Parcel(bytes) => self.parcels.send(bytes, number),
         };
         let mut times_ns = (0..n_times + n_times / 10).map(once).collect::<io::Result<Vec<_>>>()?;
         Ok(times_ns.split_off(n_times as usize / 10))
     }
 }
 
-#[derive(Default)]
-struct Results {
-    measured: BTreeMap<(Case, Pages), Distribution>,
-    missing: BTreeMap<Pages, String>,
-}
-
-/// Runs it and prints what it found.
 pub fn pages(args: &PagesArgs) -> ExitCode {
     form::finish("pages", &args.form, run(args))
 }
@@ -204,92 +194,53 @@ pub fn pages(args: &PagesArgs) -> ExitCode {
 fn run(args: &PagesArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let n_times = args.calls.unwrap_or(if args.form.quick { 200 } else { 1000 });
-    let mut results = Results::default();
-    let mut players = BTreeMap::new();
+    let mut found = Measured::default();
+    let mut all = BTreeMap::new();
     for pages in Pages::ALL {
-        match Player::new(pages)? {
-            Ok(player) => drop(players.insert(pages, player)),
-            Err(why) => drop(results.missing.insert(pages, format!("not granted: {why}"))),
-        }
+        let on_pages = OnPages::new(pages)?.map_err(|why| format!("not granted: {why}"));
+        all.extend(found.ok(pages.name(), on_pages).map(|it| (pages, it)));
     }
     processors::go_to(Some(setting.processors.client)).map_err(BenchError::Processors)?;
     let progress = progress(CASES.len() * args.rounds as usize);
     for case in CASES {
         for _ in 0..args.rounds {
-            players.retain(|&pages, player| {
-                results.add_round(case, pages, player.play(case, n_times))
+            all.retain(|&pages, it| {
+                found.add_times((case, pages), pages.name(), it.measure(case, n_times))
             });
             progress.inc(1);
         }
     }
     progress.finish_and_clear();
-    Ok(finding(setting, args.rounds, &results))
-}
-
-impl Results {
-    fn add_round(&mut self, case: Case, pages: Pages, round: io::Result<Vec<u64>>) -> bool {
-        match round {
-            Ok(times_ns) => {
-                self.measured.entry((case, pages)).or_default().add_round(&times_ns);
-                true
-            }
-            Err(why) => {
-                self.missing.insert(pages, why.to_string());
-                false
-            }
-        }
-    }
-
-    fn rows(&self) -> Vec<Row> {
-        let row = |system, case: &'static str, payload_bytes, outcome| Row {
-            system,
-            case,
-            payload_bytes,
-            placement: Some(Placement::Same),
-            detail: None,
-            outcome,
-        };
-        let measured = self.measured.iter().filter_map(|(&(case, pages), distribution)| {
-            let outcome = Outcome::Measured(Figures::of(distribution)?);
-            Some(row(pages.name(), case.name(), Some(case.bytes()), outcome))
-        });
-        let missing = self.missing.iter().map(|(pages, why)| {
-            row(pages.name(), "all", None, Outcome::Missing { why: why.clone() })
-        });
-        let quoted = THESIS.iter().map(|&(system, mean_ns)| {
-            let quoted =
-                Quoted { source: SOURCE, mean_ns: Some(mean_ns), min_ns: None, max_ns: None };
-            row(system, Case::Draw.name(), Some(WINDOW_BYTES), Outcome::Quoted(quoted))
-        });
-        measured.chain(missing).chain(quoted).collect()
-    }
-
-    fn ratio(&self, case: Case) -> Ratio {
-        let find = |pages: Pages| {
-            let why = || self.missing.get(&pages).cloned().unwrap_or_else(|| "not measured".into());
-            self.measured.get(&(case, pages)).ok_or_else(why)
-        };
-        let value = find(Pages::Small)
-            .and_then(|small| Ok(Distribution::ratio(small, find(Pages::Super)?)));
-        Ratio::new(case.ratio(), value, None)
-    }
-}
-
-fn finding(setting: Setting, rounds: u32, results: &Results) -> Finding {
-    let mut report = setting.report("pages", rounds, results.rows());
-    report.ratios = CASES.map(|case| results.ratio(case)).into();
+    let mut report = setting.report("pages", args.rounds, rows(&found));
+    report.ratios = CASES.map(|case| ratio(&found, case)).into();
     let tables = table::of_calls(&report) + &of_thesis();
     let lead = "Time to draw a frame, and to send a parcel, with the large buffers on pages of 4 \
-        KiB and \
-                of 2 MiB: how many are not longer.";
-    let charts = CASES.map(|case| {
-        let of_case = results.measured.iter().filter(|((other, _), _)| *other == case);
+                KiB and of 2 MiB: how many are not longer.";
+    let charts = CASES.into_iter().filter_map(|case| {
+        let of_case = found.measured.iter().filter(|((other, _), _)| *other == case);
         let title = format!("{}, {} bytes", case.name(), case.bytes());
-        html::chart(&title, of_case.map(|(&(_, pages), times)| (pages.name(), times)))
+        chart::percentiles(title, of_case.map(|(&(_, pages), times)| (pages.name(), times)))
     });
-    let names = Pages::ALL.map(Pages::name);
-    let page = html::frame(&report, lead, &names, &charts.concat(), &tables);
-    Finding { report, tables, page }
+    let charts: Vec<_> = charts.collect();
+    let page = chart::page(&report, lead, &Pages::ALL.map(Pages::name), &charts, &tables);
+    Ok(Finding { report, tables, page })
+}
+
+fn rows(found: &Measured) -> Vec<Row> {
+    let measured = found.measured.iter().filter_map(|(&(case, pages), times)| {
+        let row = Row::new(pages.name(), case.name(), Outcome::of(times)?);
+        Some(row.bytes(case.bytes()))
+    });
+    let quoted = THESIS.iter().map(|&(system, mean_ns)| {
+        Row::new(system, Case::Draw.name(), Outcome::mean(SOURCE, mean_ns)).bytes(WINDOW_BYTES)
+    });
+    let rows = measured.chain(found.missing_rows("all")).chain(quoted);
+    rows.map(|row| row.at(Placement::Same)).collect()
+}
+
+fn ratio(found: &Measured, case: Case) -> Ratio {
+    let [small, large] = Pages::ALL.map(|pages| found.find(&(case, pages), pages.name()));
+    Ratio::of(case.ratio(), small, large, None)
 }
 
 fn of_thesis() -> String {

@@ -1,8 +1,14 @@
-//! Two processes that play one system.
+//! The processes of one system, as the run sees them: a server, and a client or many.
+//!
+//! All are started once, and sleep while others are measured. Many clients warm up, wait at a gate,
+//! and go together.
 
-use crate::actor::{Actor, PATIENCE, Silence};
+use crate::child::{ChildError, ChildProcess};
+use crate::distribution::Spread;
 use crate::endpoint::{Measured, Order, Side};
+use crate::gate::Gate;
 use crate::processors::{Placement, Processors};
+use crate::server_pool;
 use crate::service::Service;
 use crate::system::System;
 use baton_rt::SchedPriority;
@@ -15,115 +21,96 @@ use std::time::Duration;
 /// For an end in good order, in which some peers take away what they have put into the system.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The two ends. Dropped, they end.
-pub struct Pair {
-    client: Endpoint,
-    server: Endpoint,
-}
-
 /// Why a system could not be measured.
 #[derive(Debug, thiserror::Error)]
-pub enum PairError {
-    /// A part of it is not there.
-    #[error("{what} is not there: {advice}")]
-    NotInstalled {
-        /// The file.
-        what: &'static str,
-        /// What to do.
-        advice: &'static str,
-    },
+pub(crate) enum PairError {
+    #[error("{0} is not there: {1}")]
+    NotInstalled(&'static str, &'static str),
     /// This machine or this program cannot have it.
-    #[error("{what} is not there: {why}")]
-    NotHere {
-        /// The file.
-        what: &'static str,
-        /// Why it cannot be.
-        why: &'static str,
-    },
-    /// A process could not be started.
-    #[error("start {0}: {1}")]
-    Start(PathBuf, io::Error),
-    /// A system call failed.
+    #[error("{0} is not there: {1}")]
+    NotHere(&'static str, &'static str),
     #[error("{0}: {1}")]
     System(&'static str, io::Error),
-    /// One of the two has ended; it has said why.
-    #[error("the {0:?} has ended")]
-    Ended(Side),
-    /// One of the two has said nothing for a minute.
-    #[error("the {0:?} has got stuck")]
-    Stuck(Side),
-    /// One of the two has said something else than was agreed.
-    #[error("the {0:?} says something else")]
-    Garbled(Side),
+    #[error(transparent)]
+    Child(#[from] ChildError),
 }
 
-/// What every pair needs to be started.
+impl From<PairError> for io::Error {
+    fn from(error: PairError) -> io::Error {
+        io::Error::other(error)
+    }
+}
+
+/// What every process needs to be started.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
-    /// The broker's socket.
+pub(crate) struct Place<'a> {
     pub broker: &'a Path,
-    /// Where the pair may have a directory of its own.
+    /// Where the processes may have a directory of their own.
     pub directory: &'a Path,
-    /// What the server does.
     pub service: Service,
-    /// What both have in their environment beside this program's.
+    /// Of all processes, beside this program's environment.
     pub environment: &'a [(&'a str, &'a str)],
-    /// The priority of both; `None` for that of this process.
+    /// `None` for the priority of this process.
     pub priority: Option<SchedPriority>,
 }
 
-/// What a pair is to measure, at once.
+/// What is measured at once.
 #[derive(Clone, Copy, Debug)]
-pub struct Chunk {
-    /// How the two lie to each other; `None` for wherever the kernel puts them.
+pub(crate) struct Chunk {
+    /// `None` for wherever the kernel likes.
     pub placement: Option<Placement>,
     /// Bytes there and, of an echo, back.
     pub payload_bytes: usize,
-    /// Calls whose times are forgotten.
     pub n_warm_up: u32,
-    /// Calls whose times count.
     pub n_calls: u32,
     /// Sleep between two calls, in microseconds.
     pub delay_us: u64,
 }
 
-/// What is to be played.
-pub(crate) struct Part<'a> {
-    /// By whom.
-    pub system: System,
-    /// Which end.
-    pub side: Side,
-    /// With whom, and doing what.
-    pub place: Place<'a>,
-    /// How many clients the server has.
-    pub n_clients: usize,
+impl Chunk {
+    pub fn new(
+        placement: impl Into<Option<Placement>>,
+        payload_bytes: usize,
+        n_warm_up: u32,
+        n_calls: u32,
+    ) -> Chunk {
+        Chunk { placement: placement.into(), payload_bytes, n_warm_up, n_calls, delay_us: 0 }
+    }
+
+    fn order(&self, cpu: Option<usize>) -> Order {
+        let &Chunk { payload_bytes, n_warm_up, n_calls, delay_us, .. } = self;
+        let (n_clients, gate) = (1, None);
+        Order { cpu, payload_bytes, n_warm_up, n_calls, delay_us, n_clients, gate }
+    }
+}
+
+pub(crate) struct Pair {
+    client: Endpoint,
+    server: Endpoint,
 }
 
 impl Pair {
-    /// Starts both ends.
     pub fn start(system: System, place: Place<'_>) -> Result<Pair, PairError> {
         let directory = place.directory.join(system.name());
-        std::fs::create_dir(&directory).map_err(|error| PairError::System("mkdir", error))?;
+        std::fs::create_dir(&directory).map_err(made("mkdir"))?;
         let place = Place { directory: &directory, ..place };
-        let start = |side| Endpoint::start(&Part { system, side, place, n_clients: 1 });
-        let server = start(Side::Server)?;
-        Ok(Pair { server, client: start(Side::Client)? })
+        let server = Endpoint::start(system, Side::Server, place, 1)?;
+        Ok(Pair { server, client: Endpoint::start(system, Side::Client, place, 1)? })
     }
 
-    /// Measures: the time of each call, in nanoseconds.
+    /// The time of each call, in nanoseconds.
     pub fn measure(&mut self, chunk: &Chunk, at: &Processors) -> Result<Vec<u64>, PairError> {
         self.find(chunk, at).map(|mut points| points.pop().unwrap_or_default())
     }
 
-    /// Measures: the time of each call at each point, in nanoseconds; the last is the end.
+    /// The time of each call at each point, in nanoseconds; the last is the end.
     pub fn find(&mut self, chunk: &Chunk, at: &Processors) -> Result<Vec<Vec<u64>>, PairError> {
         let server = |placement| at.server(placement).expect("only what exists is measured");
-        let (client, server) = (chunk.placement.map(|_| at.client), chunk.placement.map(server));
-        self.find_at(chunk, client, server)
+        self.find_at(chunk, chunk.placement.map(|_| at.client), chunk.placement.map(server))
     }
 
-    /// Measures with the client on its processor, and the server wherever the kernel puts it: the
-    /// time of each call, in nanoseconds.
+    /// With the client on its processor, and the server wherever the kernel puts it: the time of
+    /// each call, in nanoseconds.
     pub fn measure_free_server(
         &mut self,
         chunk: &Chunk,
@@ -139,38 +126,106 @@ impl Pair {
         client: Option<usize>,
         server: Option<usize>,
     ) -> Result<Vec<Vec<u64>>, PairError> {
-        let Chunk { payload_bytes, n_warm_up, n_calls, delay_us, .. } = *chunk;
-        let order = |cpu| Order {
-            cpu,
-            payload_bytes,
-            n_warm_up,
-            n_calls,
-            delay_us,
-            n_clients: 1,
-            gate: None,
-        };
-        self.server.order(&order(server))?;
-        self.server.is_ready()?;
-        self.client.order(&order(client))?;
-        let found = self.client.hear_found()?;
-        self.server.is_ready()?;
+        self.server.order(&chunk.order(server))?;
+        self.server.0.is_ready()?;
+        self.client.order(&chunk.order(client))?;
+        let found = self.client.found()?;
+        self.server.0.is_ready()?;
         Ok(found.points)
     }
 }
 
-/// One end.
-pub(crate) struct Endpoint {
-    side: Side,
-    actor: Actor,
+/// A server and all its clients.
+pub(crate) struct ClientGroup {
+    clients: Vec<Endpoint>,
+    server: Endpoint,
+    gate: Gate,
 }
 
+/// What clients have found that called together.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Together {
+    /// Of every client, its calls' times in nanoseconds.
+    pub times_ns: Vec<Vec<u64>>,
+    /// From the first call's beginning to the last one's end.
+    pub duration_ns: u64,
+}
+
+fn made(what: &'static str) -> impl Fn(io::Error) -> PairError {
+    move |error| PairError::System(what, error)
+}
+
+impl ClientGroup {
+    pub fn start(
+        system: System,
+        n_clients: usize,
+        place: Place<'_>,
+    ) -> Result<ClientGroup, PairError> {
+        let directory = place.directory.join(system.name());
+        for client in 0..n_clients {
+            let directory = server_pool::place(&directory, client);
+            std::fs::create_dir_all(directory).map_err(made("mkdir"))?;
+        }
+        let place = Place { directory: &directory, ..place };
+        let server = Endpoint::start(system, Side::Server, place, n_clients)?;
+        let client = |client| {
+            let place = Place { directory: &server_pool::place(&directory, client), ..place };
+            Endpoint::start(system, Side::Client, place, 1)
+        };
+        let clients = (0..n_clients).map(client).collect::<Result<_, _>>()?;
+        Ok(ClientGroup { clients, server, gate: Gate::new().map_err(made("make a gate"))? })
+    }
+
+    /// Lets the first `n_clients` call, each as often as the chunk says, wherever the kernel puts
+    /// them.
+    pub fn measure(&mut self, n_clients: usize, chunk: &Chunk) -> Result<Together, PairError> {
+        let gate = Some((self.gate.place(), self.gate.next()));
+        let order = Order { n_clients, gate, ..chunk.order(None) };
+        let clients = &mut self.clients[..n_clients];
+        self.server.order(&order)?;
+        self.server.0.is_ready()?;
+        clients.iter_mut().try_for_each(|client| client.order(&order))?;
+        clients.iter_mut().try_for_each(|client| client.0.is_ready())?;
+        self.gate.open();
+        let found = clients.iter_mut().map(Endpoint::found).collect::<Result<Vec<_>, _>>()?;
+        self.server.0.is_ready()?;
+        Ok(Together::of(found))
+    }
+}
+
+impl Together {
+    fn of(found: Vec<Measured>) -> Together {
+        let begin_ns = found.iter().map(|found| found.span_ns[0]).min().unwrap_or(0);
+        let end_ns = found.iter().map(|found| found.span_ns[1]).max().unwrap_or(0);
+        let times_ns = found.into_iter().filter_map(|mut found| found.points.pop());
+        Together { times_ns: times_ns.collect(), duration_ns: end_ns.saturating_sub(begin_ns) }
+    }
+
+    /// Calls a second, of all clients together.
+    pub fn calls_per_second(&self) -> f64 {
+        let n_calls: usize = self.times_ns.iter().map(Vec::len).sum();
+        n_calls as f64 * 1e9 / self.duration_ns.max(1) as f64
+    }
+
+    /// The clients' own medians, in nanoseconds.
+    pub fn medians_ns(&self) -> Option<Spread> {
+        let median = |times_ns: &Vec<u64>| Spread::of(times_ns.iter().map(|&time| time as f64));
+        Spread::of(self.times_ns.iter().filter_map(median).map(|times| times.median))
+    }
+}
+
+pub(crate) struct Endpoint(ChildProcess);
+
 impl Endpoint {
-    pub fn start(part: &Part<'_>) -> Result<Endpoint, PairError> {
-        let Part { system, side, place, n_clients } = *part;
+    pub fn start(
+        system: System,
+        side: Side,
+        place: Place<'_>,
+        n_clients: usize,
+    ) -> Result<Endpoint, PairError> {
         let mut command = command(system, place.broker)?;
-        command.args(["bench", "endpoint", system.name(), side.name()]).arg(place.directory);
-        command.arg("--broker").arg(place.broker);
-        command.arg("--starter").arg(std::process::id().to_string());
+        command.args(["endpoint", system.name(), side.name()]).arg(place.directory);
+        command.arg("--broker").arg(place.broker).envs(place.environment.iter().copied());
         // Programs of peers know the words that a pair needs, and no more.
         if place.service != Service::Echo {
             command.args(["--service", place.service.name()]);
@@ -181,101 +236,88 @@ impl Endpoint {
         if n_clients != 1 {
             command.arg("--clients").arg(n_clients.to_string());
         }
-        command.envs(place.environment.iter().copied());
-        let actor = Actor::start(&mut command)
-            .map_err(|error| PairError::Start(command.get_program().into(), error))?;
-        let mut party = Endpoint { side, actor };
-        party.is_ready()?;
-        Ok(party)
+        let child = ChildProcess::start_role(side.name(), &mut command)?;
+        Ok(Endpoint(child.with_farewell(FAREWELL)))
     }
 
-    pub fn order(&mut self, order: &Order) -> Result<(), PairError> {
-        let line = serde_json::to_string(order).expect("numbers only");
-        self.actor.say(&line).map_err(|_| PairError::Ended(self.side))
+    fn order(&mut self, order: &Order) -> Result<(), ChildError> {
+        self.0.tell(&serde_json::to_string(order).expect("numbers only"))
     }
 
-    pub fn is_ready(&mut self) -> Result<(), PairError> {
-        if self.hear()? == "ready\n" { Ok(()) } else { Err(PairError::Garbled(self.side)) }
-    }
-
-    pub fn hear_found(&mut self) -> Result<Measured, PairError> {
-        serde_json::from_str(&self.hear()?).map_err(|_| PairError::Garbled(self.side))
-    }
-
-    fn hear(&mut self) -> Result<String, PairError> {
-        self.actor.hear(PATIENCE).map_err(|silence| match silence {
-            Silence::Ended => PairError::Ended(self.side),
-            Silence::Stuck => PairError::Stuck(self.side),
-            Silence::System(error) => PairError::System("poll", error),
-        })
+    fn found(&mut self) -> Result<Measured, ChildError> {
+        self.0.found(Duration::ZERO)
     }
 }
 
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        self.actor.dismiss(FAREWELL);
-    }
-}
-
-/// The program that plays a system, with the environment that it needs.
+/// The program that has a system's ends, with the environment that it needs.
 pub(crate) fn command(system: System, broker: &Path) -> Result<Command, PairError> {
-    let own = std::env::current_exe().map_err(|error| PairError::System("find itself", error))?;
-    match system {
-        _ if system.is_apart() => {
-            let program = peers(&own)?;
-            match system {
-                System::DbusDaemon | System::DbusBroker => on_path(system.name())?,
-                _ => {}
-            }
-            Ok(Command::new(program))
+    let own = std::env::current_exe().map_err(made("find itself"))?;
+    if system.is_apart() {
+        let program = beside(&own, "baton-bench-peers", "`bench/peers/build` builds it")?;
+        if matches!(system, System::DbusDaemon | System::DbusBroker) {
+            on_path(system.name())?;
         }
+        return Ok(Command::new(program));
+    }
+    let mut command = Command::new(&own);
+    match system {
         System::BatonUapiLibc | System::BatonUapiTrap => {
             let what = "libbaton_preload.so";
             if cfg!(target_feature = "crt-static") {
-                return Err(PairError::NotHere { what, why: "a static program loads no library" });
+                return Err(PairError::NotHere(what, "a static program loads no library"));
             }
             let library = beside(&own, what, "`cargo build` builds it")?;
-            let mut command = Command::new(own);
             command.env("LD_PRELOAD", library).env("BATON_SOCKET", broker);
             command.env("BATON_CONTEXT", system.name());
-            Ok(command)
         }
         System::KernelBinder => {
             has_kernel_binder()?;
-            let mut command = Command::new(own);
             command.env_remove("LD_PRELOAD");
-            Ok(command)
         }
-        _ => Ok(Command::new(own)),
+        _ => {}
     }
+    Ok(command)
 }
 
 /// Whether the kernel has a Binder driver, and has made its device.
 pub(crate) fn has_kernel_binder() -> Result<(), PairError> {
     match std::fs::metadata("/dev/binder") {
         Ok(device) if device.file_type().is_char_device() => Ok(()),
-        _ => Err(PairError::NotHere {
-            what: "/dev/binder",
-            why: "this kernel has no Binder driver, or has made no device",
-        }),
+        _ => Err(PairError::NotHere(
+            "/dev/binder",
+            "this kernel has no Binder driver, or has made no device",
+        )),
     }
-}
-
-/// The program of peers that have dependencies of their own.
-fn peers(own: &Path) -> Result<PathBuf, PairError> {
-    beside(own, "baton-bench-peers", "`bench/peers/build` builds it")
 }
 
 fn beside(program: &Path, what: &'static str, advice: &'static str) -> Result<PathBuf, PairError> {
     let path = program.with_file_name(what);
-    if path.exists() { Ok(path) } else { Err(PairError::NotInstalled { what, advice }) }
+    if path.exists() { Ok(path) } else { Err(PairError::NotInstalled(what, advice)) }
 }
 
-/// Whether a bus is installed.
 fn on_path(what: &'static str) -> Result<(), PairError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     match std::env::split_paths(&path).any(|directory| directory.join(what).exists()) {
         true => Ok(()),
-        false => Err(PairError::NotInstalled { what, advice: "the package of that name has it" }),
+        false => Err(PairError::NotInstalled(what, "the package of that name has it")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(times_ns: &[u64], span_ns: [u64; 2]) -> Measured {
+        Measured { points: vec![times_ns.to_vec()], span_ns }
+    }
+
+    #[test]
+    fn clients_are_counted_from_the_first_call_to_the_last() {
+        let found = vec![found(&[10, 20, 90], [1000, 1300]), found(&[40, 50], [1100, 1500])];
+        let together = Together::of(found);
+        assert_eq!(together.duration_ns, 500);
+        assert_eq!(together.calls_per_second(), 5.0 * 1e9 / 500.0);
+        let medians = together.medians_ns().unwrap();
+        assert_eq!((medians.least, medians.greatest), (20.0, 45.0));
     }
 }

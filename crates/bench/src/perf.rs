@@ -36,7 +36,6 @@ const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
 const TRACE_FS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const PROBES: &str = "/sys/bus/event_source/devices/uprobe/type";
 
-/// Something that a process does.
 pub struct Event {
     kind: u32,
     configuration: u64,
@@ -44,7 +43,6 @@ pub struct Event {
     probe: Option<(CString, u64)>,
 }
 
-/// Counts from its making on.
 pub struct Counter {
     events: Vec<OwnedFd>,
 }
@@ -57,7 +55,6 @@ fn number(path: &Path) -> io::Result<u64> {
 }
 
 impl Event {
-    /// A system call.
     pub fn system_call() -> io::Result<Event> {
         let place = |root| Path::new(root).join("events/raw_syscalls/sys_enter/id");
         let configuration = number(&place(TRACE_FS[0]))
@@ -88,7 +85,6 @@ impl Event {
         functions.into_iter().map(Event::call).collect()
     }
 
-    /// Of one thread.
     fn open(&self, tid: i32) -> io::Result<OwnedFd> {
         let (path, offset) =
             self.probe.as_ref().map_or((0, 0), |(path, offset)| (path.as_ptr() as u64, *offset));
@@ -149,7 +145,6 @@ impl Counter {
         Ok(Counter { events: opened })
     }
 
-    /// How many there have been.
     pub fn read(&self) -> io::Result<u64> {
         let read = |event: &OwnedFd| -> io::Result<u64> {
             let mut value = [0; 8];

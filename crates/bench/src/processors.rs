@@ -10,16 +10,26 @@ use std::sync::OnceLock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
-    /// Both on one processor.
     Same,
-    /// Each on its own.
     Different,
+}
+
+impl Placement {
+    pub(crate) const BOTH: [Placement; 2] = [Placement::Same, Placement::Different];
+
+    /// How a placement reads in a title; `None` for wherever the kernel likes.
+    pub(crate) fn title(placement: Option<Placement>) -> &'static str {
+        match placement {
+            Some(Placement::Same) => "same processor",
+            Some(Placement::Different) => "different processors",
+            None => "any processors",
+        }
+    }
 }
 
 /// The processors in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Processors {
-    /// The client's.
     pub client: usize,
     /// The server's, when it has its own; `None` where there is only one.
     pub other: Option<usize>,

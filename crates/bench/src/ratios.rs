@@ -1,19 +1,17 @@
 //! What the `rpc` benchmark must hold, and what else it says by a stable name.
 
-use crate::distribution::{Distribution, Spread};
 use crate::processors::Placement::{self, Different, Same};
 use crate::report::{Bar, Ratio};
+use crate::results::Results;
 use crate::system::System;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One case of one system: a row, if it was measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Case {
-    /// How the two sides lie.
     pub placement: Placement,
     /// Bytes there, and the same back.
     pub payload_bytes: usize,
-    /// The system.
     pub system: System,
 }
 
@@ -23,22 +21,17 @@ pub enum Counting {
     /// Time.
     #[default]
     Time,
-    /// Instructions, one a nanosecond.
     Instructions,
 }
 
-/// What was measured, and why the rest was not.
+/// What was measured of calls, one at a time.
 #[derive(Debug, Default)]
-pub struct Results {
-    /// Cases.
-    pub measured: BTreeMap<Case, Distribution>,
-    /// Systems that are not there or have failed.
-    pub missing: BTreeMap<System, String>,
-    /// Payloads that a system cannot carry.
+pub struct CallResults {
+    pub calls: Results<Case>,
+    /// Payloads that a system cannot carry, and why.
     pub too_large: BTreeMap<(System, usize), &'static str>,
     /// Systems whose absence is nobody's fault: bars are not of them.
     pub excused: BTreeSet<System>,
-    /// What the times are of.
     pub counting: Counting,
 }
 
@@ -48,7 +41,6 @@ pub const SMALL_BYTES: usize = 4;
 pub const COMMON_BYTES: usize = 124;
 /// A large payload: the least that is worth a loan.
 pub const LARGE_BYTES: usize = 65536;
-/// A very large one.
 pub const HUGE_BYTES: usize = 1 << 20;
 
 struct Definition {
@@ -103,7 +95,7 @@ fn of_times() -> Vec<Definition> {
         definition("kernel_binder_124_same_over_typed", kernel_124, common, None),
         definition("kernel_binder_same_over_uapi_libc", small(KernelBinder, Same), libc, None),
     ]);
-    for peer in System::ALL.into_iter().filter(|system| system.is_peer()) {
+    for &peer in System::ALL.iter().filter(|system| system.is_peer()) {
         for (placement, word) in [(Same, "same"), (Different, "diff")] {
             let name = format!("{}_{word}_over_typed", peer.key());
             if peer.runs(placement) && all.iter().all(|other| other.name != name) {
@@ -129,7 +121,7 @@ fn of_loans() -> impl Iterator<Item = Definition> {
     })
 }
 
-impl Results {
+impl CallResults {
     /// Every ratio that has a bar, and those of systems that were to be measured: medians over
     /// medians.
     pub fn ratios(&self) -> Vec<Ratio> {
@@ -144,22 +136,12 @@ impl Results {
         let cases = [over, under];
         let bar = bar.filter(|_| cases.iter().all(|case| !self.excused.contains(&case.system)));
         let asked = |case: &Case| {
-            let measured = self.measured.keys().any(|known| known.system == case.system);
-            measured || self.missing.contains_key(&case.system)
+            let measured = self.calls.measured.keys().any(|known| known.system == case.system);
+            measured || self.calls.missing.contains_key(case.system.name())
         };
         let told = bar.is_some() || cases.iter().all(asked);
-        told.then(|| Ratio::new(name, self.divide(over, under), bar))
-    }
-
-    fn divide(&self, over: Case, under: Case) -> Result<(f64, Option<Spread>), String> {
-        Ok(Distribution::ratio(self.find(over)?, self.find(under)?))
-    }
-
-    fn find(&self, case: Case) -> Result<&Distribution, String> {
-        self.measured.get(&case).ok_or_else(|| match self.missing.get(&case.system) {
-            Some(why) => format!("{}: {why}", case.system.name()),
-            None => format!("{} was not measured", case.system.name()),
-        })
+        let find = |case: &Case| self.calls.find(case, case.system.name());
+        told.then(|| Ratio::of(name, find(&over), find(&under), bar))
     }
 }
 
@@ -167,11 +149,14 @@ impl Results {
 mod tests {
     use super::*;
 
-    fn results(medians: &[(System, Placement, usize, u64)]) -> Results {
-        let mut results = Results::default();
+    fn results(medians: &[(System, Placement, usize, u64)]) -> CallResults {
+        let mut results = CallResults::default();
         for &(system, placement, payload_bytes, median_ns) in medians {
-            let distribution =
-                results.measured.entry(Case { placement, payload_bytes, system }).or_default();
+            let distribution = results
+                .calls
+                .measured
+                .entry(Case { placement, payload_bytes, system })
+                .or_default();
             for time_ns in [median_ns - 1, median_ns, median_ns + 1] {
                 distribution.add_round(&[time_ns]);
             }
@@ -179,14 +164,15 @@ mod tests {
         results
     }
 
-    fn find(results: &Results, name: &str) -> Ratio {
+    fn find(results: &CallResults, name: &str) -> Ratio {
         results.ratios().into_iter().find(|ratio| ratio.name == name).unwrap()
     }
 
     #[test]
     fn every_name_is_there_once() {
-        let missing = System::ALL.map(|system| (system, "asleep".to_owned())).into();
-        let results = Results { missing, ..Results::default() };
+        let mut results = CallResults::default();
+        let missing = System::ALL.iter().map(|system| (system.name(), "asleep".to_owned()));
+        results.calls.missing.extend(missing);
         let ratios = results.ratios();
         for name in [
             "typed_same_over_futex",
@@ -244,7 +230,7 @@ mod tests {
             assert_eq!(find(&results, name).holds, Some(holds));
         }
         let mut results = results(&[(typed, Same, 4, 1000)]);
-        results.missing.insert(kernel, "no device".into());
+        results.calls.missing.insert(kernel.name(), "no device".into());
         assert_eq!(find(&results, name).holds, Some(false));
         results.excused.insert(kernel);
         assert_eq!(find(&results, name).holds, None);
@@ -264,7 +250,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_said() {
         let mut results = results(&[(System::BatonTyped, Same, 4, 1000)]);
-        results.missing.insert(System::Futex, "asleep".into());
+        results.calls.missing.insert("futex", "asleep".into());
         let ratio = find(&results, "typed_same_over_futex");
         assert_eq!(ratio.why.as_deref(), Some("futex: asleep"));
         assert_eq!(ratio.holds, Some(false));

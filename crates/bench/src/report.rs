@@ -1,146 +1,96 @@
 //! The form that all benchmarks report in: rows, and ratios of them.
 
 use crate::distribution::{Distribution, Spread, Summary};
-use crate::log::found::Rate;
-use crate::log::storm::Tally;
+use crate::log::kill_test::Tally;
+use crate::log::results::Rate;
 use crate::machine::Machine;
 use crate::processors::{Placement, Processors};
 use serde::Serialize;
 
 /// What a benchmark has found. In JSON, the one object that it prints.
 #[derive(Debug, Serialize)]
-pub struct Report {
-    /// The benchmark's name.
+pub(crate) struct Report {
     pub bench: &'static str,
-    /// Baton's version.
     pub version: &'static str,
-    /// Where it was true.
     pub machine: Machine,
-    /// Which processors the two sides were bound to.
     pub pinning: Processors,
     /// Rounds of each row, whose median it quotes.
     pub rounds: usize,
-    /// What was measured.
     pub rows: Vec<Row>,
-    /// What follows.
     pub ratios: Vec<Ratio>,
 }
 
 /// One case of one system.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// The system.
+pub(crate) struct Row {
     pub system: &'static str,
-    /// What was done.
     pub case: &'static str,
     /// Bytes there, and the same back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload_bytes: Option<usize>,
-    /// How the two sides lie; `None` for all.
     #[serde(serialize_with = "placement_or_any")]
     pub placement: Option<Placement>,
-    /// What else tells it from other rows, and what else came of it.
     #[serde(flatten)]
     pub detail: Option<Detail>,
-    /// What came of it.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// What a row of some cases has beside.
+/// What else tells a row from others, and what else came of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Detail {
+pub(crate) enum Detail {
     /// Clients that call at once; times are those of all their calls.
     Clients {
-        /// How many.
         clients: usize,
-        /// What they did together.
         #[serde(flatten)]
         throughput: Option<Throughput>,
     },
-    /// Real-time callers among others.
+    /// Real-time callers at one priority, among ordinary callers, and what a process does to them.
     RealTime {
-        /// How many there are, at one priority.
         real_time_callers: usize,
-        /// Their priority.
         priority: String,
-        /// Ordinary callers.
         callers: usize,
-        /// Who is bound to a processor: nobody, caller, both.
         bound: &'static str,
-        /// What a process beside does to hurt them.
         #[serde(skip_serializing_if = "Option::is_none")]
         misuse: Option<&'static str>,
     },
-    /// A call while somebody in between keeps the processor.
-    Inversion {
-        /// The priority of the server's thread.
-        served_at: String,
-    },
+    /// A call while somebody in between keeps the processor, and the priority of who serves it.
+    Inversion { served_at: String },
     /// Threads of a kernel: potatoes in a ring, or senders in a queue.
-    Parties {
-        /// How many.
-        parties: usize,
-    },
-    /// A server whose other lanes are idle.
-    Lanes {
-        /// How many there are in all.
-        lanes: usize,
-    },
+    Parties { parties: usize },
+    /// All lanes of a server, of which all but one are idle.
+    Lanes { lanes: usize },
     /// Writers of a log, one on each of their processors; times are those of single records.
     Writers {
-        /// How many.
         writers: usize,
-        /// Records in a row.
         #[serde(flatten)]
         rate: Rate,
     },
-    /// A real-time writer of a log among others.
-    RealTimeWriter {
-        /// Its priority.
-        priority: String,
-        /// Ordinary writers.
-        writers: usize,
-    },
-    /// Ends that sleep.
-    Follow {
-        /// Whether the looper goes to its caller's processor.
-        follows: bool,
-        /// Sleep between two calls, in microseconds.
-        delay_us: u64,
-    },
+    /// A real-time writer of a log among ordinary ones.
+    RealTimeWriter { priority: String, writers: usize },
+    /// Ends that sleep, and whether the looper goes to its caller's processor.
+    Follow { follows: bool, delay_us: u64 },
     /// A point on a call's way.
-    Point {
-        /// Its name.
-        point: &'static str,
-    },
-    /// Of delays among which the worst counts.
+    Point { point: &'static str },
+    /// Delays of threads, beside `load` ordinary threads. Quartiles are of all rounds together.
     Latency {
-        /// The threads'.
         priority: String,
-        /// Ordinary threads that ran beside.
         load: usize,
-        /// Where the thread was bound, if it was.
         #[serde(skip_serializing_if = "Option::is_none")]
         cpu: Option<usize>,
-        /// A quarter and three quarters are not longer, of all rounds together.
         #[serde(skip_serializing_if = "Option::is_none")]
         quartiles_ns: Option<[u64; 2]>,
     },
     /// A sleep between two calls.
-    Delay {
-        /// In microseconds.
-        delay_us: u64,
-    },
+    Delay { delay_us: u64 },
 }
 
 /// What clients did together, each the median of the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Throughput {
+pub(crate) struct Throughput {
     /// Calls of all of them, from the first one's beginning to the last one's end.
     pub calls_per_second: f64,
-    /// Least and greatest of a round.
     pub calls_per_second_spread: [f64; 2],
     /// Least and greatest of the clients' own medians.
     pub client_p50_spread_ns: [f64; 2],
@@ -149,37 +99,29 @@ pub struct Throughput {
 /// What came of a row.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-pub enum Outcome {
-    /// Figures.
+pub(crate) enum Outcome {
     Measured(Figures),
     /// What became of records whose writers were killed.
     Counted(Tally),
-    /// None, and the reason.
     Missing {
-        /// The reason.
         why: String,
     },
-    /// Somebody else's figures.
     Quoted(Quoted),
 }
 
 /// Figures that were published, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Quoted {
-    /// Where.
+pub(crate) struct Quoted {
     pub source: &'static str,
-    /// The arithmetic mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_ns: Option<f64>,
-    /// The shortest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_ns: Option<u64>,
-    /// The longest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_ns: Option<u64>,
 }
 
-/// Times in nanoseconds, each the median of the rounds, but for the longest of all.
+/// Times in nanoseconds, each the median of the rounds, but for the shortest and longest of all.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
     /// How many calls, of all rounds.
@@ -232,6 +174,12 @@ pub struct Ratio {
     pub why: Option<String>,
 }
 
+/// A ratio's value and the rounds' own, or why there is none.
+pub(crate) type Value = Result<(f64, Option<Spread>), String>;
+
+/// Times that a ratio is of, or why there are none.
+pub(crate) type Times<'a> = Result<&'a Distribution, String>;
+
 fn placement_or_any<S: serde::Serializer>(
     placement: &Option<Placement>,
     serializer: S,
@@ -242,9 +190,9 @@ fn placement_or_any<S: serde::Serializer>(
     }
 }
 
-/// A tenth of a nanosecond is more than any clock here tells.
-fn tenths(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
+/// To so many parts of one: a clock tells no more than tenths of a nanosecond.
+pub(crate) fn rounded(value: f64, parts: f64) -> f64 {
+    (value * parts).round() / parts
 }
 
 impl Figures {
@@ -259,14 +207,48 @@ impl Figures {
             p999_ns: over(|round| round.p999 as f64)?.median,
             min_ns: distribution.min_ns(),
             max_ns: distribution.max_ns(),
-            mean_ns: tenths(over(|round| round.mean)?.median),
+            mean_ns: rounded(over(|round| round.mean)?.median, 10.0),
             p50_spread_ns: [p50.least, p50.greatest],
             p99_spread_ns: [p99.least, p99.greatest],
         })
     }
 }
 
+impl Outcome {
+    /// `None` before the first round.
+    pub fn of(times: &Distribution) -> Option<Outcome> {
+        Figures::of(times).map(Outcome::Measured)
+    }
+
+    pub fn missing(why: &str) -> Outcome {
+        Outcome::Missing { why: why.to_owned() }
+    }
+
+    /// A mean that was published.
+    pub fn mean(source: &'static str, mean_ns: f64) -> Outcome {
+        let (mean_ns, min_ns, max_ns) = (Some(mean_ns), None, None);
+        Outcome::Quoted(Quoted { source, mean_ns, min_ns, max_ns })
+    }
+}
+
 impl Row {
+    /// A row wherever the kernel likes, of no number of bytes.
+    pub fn new(system: &'static str, case: &'static str, outcome: Outcome) -> Row {
+        Row { system, case, payload_bytes: None, placement: None, detail: None, outcome }
+    }
+
+    pub fn bytes(self, payload_bytes: impl Into<Option<usize>>) -> Row {
+        Row { payload_bytes: payload_bytes.into(), ..self }
+    }
+
+    pub fn at(self, placement: impl Into<Option<Placement>>) -> Row {
+        Row { placement: placement.into(), ..self }
+    }
+
+    pub fn detail(self, detail: impl Into<Option<Detail>>) -> Row {
+        Row { detail: detail.into(), ..self }
+    }
+
     /// Its figures, if it was measured.
     pub fn figures(&self) -> Option<&Figures> {
         match &self.outcome {
@@ -276,42 +258,51 @@ impl Row {
     }
 }
 
-impl Bar {
-    fn holds(self, value: f64) -> bool {
-        match self {
-            Bar::AtMost(bound) => value <= bound,
-            Bar::AtLeast(bound) => value >= bound,
-        }
-    }
-
-    fn parts(self) -> (f64, &'static str) {
-        match self {
-            Bar::AtMost(bound) => (bound, "<="),
-            Bar::AtLeast(bound) => (bound, ">="),
-        }
-    }
-}
-
 impl Ratio {
     /// A ratio with its value, or why there is none.
     pub fn new(
-        name: String,
+        name: impl Into<String>,
         value: Result<(f64, Option<Spread>), String>,
         bar: Option<Bar>,
     ) -> Ratio {
-        let (bound, want) = bar.map(Bar::parts).unzip();
-        let holds = bar.map(|bar| value.as_ref().is_ok_and(|(value, _)| bar.holds(*value)));
-        let (value, spread, why) = match value {
-            Ok((value, spread)) => (Some(thousandths(value)), spread, None),
-            Err(why) => (None, None, Some(why)),
+        let (bound, want, holds) = match (bar, &value) {
+            (None, _) => (None, None, None),
+            (Some(Bar::AtMost(bound)), value) => {
+                (Some(bound), Some("<="), Some(value.as_ref().is_ok_and(|it| it.0 <= bound)))
+            }
+            (Some(Bar::AtLeast(bound)), value) => {
+                (Some(bound), Some(">="), Some(value.as_ref().is_ok_and(|it| it.0 >= bound)))
+            }
         };
-        let spread = spread.map(|spread| [thousandths(spread.least), thousandths(spread.greatest)]);
-        Ratio { name, value, spread, bar: bound, want, holds, why }
+        let why = value.as_ref().err().cloned();
+        let (value, spread) = value.ok().unzip();
+        let thousandths = |value| rounded(value, 1000.0);
+        let spread = spread.flatten().map(|it| [it.least, it.greatest].map(thousandths));
+        let value = value.map(thousandths);
+        Ratio { name: name.into(), value, spread, bar: bound, want, holds, why }
     }
-}
 
-fn thousandths(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
+    /// Of the medians of the rounds' values.
+    pub(crate) fn divide(
+        name: impl Into<String>,
+        over: Times<'_>,
+        under: Times<'_>,
+        value: fn(&Summary) -> f64,
+        bar: Option<Bar>,
+    ) -> Ratio {
+        let divided = over.and_then(|over| Ok(Distribution::ratio_of(over, under?, value)));
+        Ratio::new(name, divided, bar)
+    }
+
+    /// Of medians.
+    pub(crate) fn of(
+        name: impl Into<String>,
+        over: Times<'_>,
+        under: Times<'_>,
+        bar: Option<Bar>,
+    ) -> Ratio {
+        Ratio::divide(name, over, under, |round| round.p50 as f64, bar)
+    }
 }
 
 impl Report {
@@ -332,22 +323,22 @@ mod tests {
         let value = Ok((1.60049, Some(spread)));
         for (ratio, expected) in [
             (
-                Ratio::new("a".into(), value.clone(), Some(Bar::AtMost(1.6))),
+                Ratio::new("a", value.clone(), Some(Bar::AtMost(1.6))),
                 json!({"name": "a", "value": 1.6, "spread": [1.25, 2.0], "bar": 1.6, "want": "<=",
                        "holds": false}),
             ),
             (
-                Ratio::new("b".into(), value.clone(), Some(Bar::AtLeast(1.0))),
+                Ratio::new("b", value.clone(), Some(Bar::AtLeast(1.0))),
                 json!({"name": "b", "value": 1.6, "spread": [1.25, 2.0], "bar": 1.0, "want": ">=",
                        "holds": true}),
             ),
             (
-                Ratio::new("c".into(), value, None),
+                Ratio::new("c", value, None),
                 json!({"name": "c", "value": 1.6, "spread": [1.25, 2.0], "bar": null,
                        "want": null, "holds": null}),
             ),
             (
-                Ratio::new("d".into(), Err("no futex".into()), Some(Bar::AtMost(1.6))),
+                Ratio::new("d", Err("no futex".into()), Some(Bar::AtMost(1.6))),
                 json!({"name": "d", "value": null, "bar": 1.6, "want": "<=", "holds": false,
                        "why": "no futex"}),
             ),

@@ -4,19 +4,21 @@
 //! system is measured. For each placement and payload the systems take turns, a chunk of calls
 //! each, in rounds: what disturbs the machine for a while disturbs all of them.
 
-use crate::follow::{self, Following};
+use crate::affinity;
+use crate::chart::{self, Chart};
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
-use crate::html;
-use crate::lanes::{self, Idle};
+use crate::lanes;
 use crate::pair::{Chunk, Pair, PairError, Place};
 use crate::processors::{Placement, Processors};
-use crate::ratios::{COMMON_BYTES, Case, Counting, HUGE_BYTES, LARGE_BYTES, Results, SMALL_BYTES};
-use crate::report::{Figures, Outcome, Row};
+use crate::ratios::{
+    COMMON_BYTES, CallResults, Case, Counting, HUGE_BYTES, LARGE_BYTES, SMALL_BYTES,
+};
+use crate::report::{Outcome, Row};
 use crate::service::Service;
-use crate::stage::{Setting, Stage};
 use crate::system::System;
 use crate::table;
-use crate::throughput::{self, Throughputs};
+use crate::testbed::{Setting, Testbed};
+use crate::throughput;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -47,10 +49,10 @@ pub struct RpcArgs {
     #[arg(long)]
     pub instructions: bool,
     /// Rounds [default: 7, quick 5]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = form::positive())]
     pub rounds: Option<u32>,
     /// Calls of a round [default: 5000, quick 1000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = form::positive())]
     pub calls: Option<u32>,
 }
 
@@ -65,16 +67,8 @@ impl RpcArgs {
 pub struct Peers(pub Vec<System>);
 
 pub(crate) fn parse_peers(text: &str) -> Result<Peers, String> {
-    let all = || System::ALL.into_iter().filter(|system| system.is_peer());
-    let find = |name| all().find(|system| system.name() == name);
-    match text {
-        "all" => Ok(Peers(all().collect())),
-        "none" => Ok(Peers(Vec::new())),
-        _ => text.split(',').map(find).collect::<Option<_>>().map(Peers).ok_or_else(|| {
-            let names: Vec<&str> = all().map(System::name).collect();
-            format!("neither all nor none nor of {}", names.join(","))
-        }),
-    }
+    let all = System::ALL.iter().copied().filter(|system| system.is_peer());
+    form::parse_peers(text, all, System::name).map(Peers)
 }
 
 /// How many clients call at once: ascending.
@@ -98,20 +92,6 @@ fn parse_clients(text: &str) -> Result<Clients, String> {
     Ok(Clients(numbers))
 }
 
-/// Everything that a run has found.
-#[derive(Debug, Default)]
-pub struct Measured {
-    /// Calls, one at a time.
-    pub results: Results,
-    /// Calls of many clients.
-    pub throughputs: Throughputs,
-    /// Calls among idle lanes.
-    pub idle: Idle,
-    /// Calls that sleep.
-    pub following: Following,
-}
-
-/// Runs it and prints what it found.
 pub fn rpc(args: &RpcArgs) -> ExitCode {
     form::finish("rpc", &args.form, run(args))
 }
@@ -125,7 +105,6 @@ fn fewer(payload_bytes: usize) -> u32 {
     }
 }
 
-/// How much is measured.
 struct Plan {
     rounds: u32,
     n_calls: u32,
@@ -153,8 +132,7 @@ impl Plan {
         let chunk = |(placement, payload_bytes)| {
             let n_calls = self.n_calls / fewer(payload_bytes);
             let (n_warm_up, n_calls) = ((n_calls / 10).clamp(1, 500), n_calls.max(1));
-            let placement = Some(placement);
-            let chunk = Chunk { placement, payload_bytes, n_warm_up, n_calls, delay_us: 0 };
+            let chunk = Chunk::new(placement, payload_bytes, n_warm_up, n_calls);
             std::iter::repeat_n(chunk, self.rounds as usize)
         };
         cases.flat_map(chunk)
@@ -172,68 +150,78 @@ impl Plan {
 
 fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
     let mut setting = Setting::look()?;
-    if args.counting() == Counting::Instructions {
+    let is_timed = args.counting() == Counting::Time;
+    if !is_timed {
         setting.machine.clock += " (an instruction is a nanosecond)";
     }
     let mut systems = System::ALL.to_vec();
     systems.retain(|system| !system.is_peer() || args.peers.0.contains(system));
     let plan = Plan::new(args, &setting);
-    let stage = Stage::set()?;
-    let place = stage.place(Service::Echo);
-    let mut results = measure(&systems, &plan, &setting.processors, place);
-    results.counting = args.counting();
-    // Few machines have one: who does not ask for it need not say so.
+    let testbed = Testbed::start()?;
+    let mut calls = measure(&systems, &plan, &setting.processors, testbed.place(Service::Echo));
+    calls.counting = args.counting();
+    // Few machines have one: a run that does not ask for it need not say so.
     if !systems.contains(&System::KernelBinder) {
-        results.excused.insert(System::KernelBinder);
+        calls.excused.insert(System::KernelBinder);
     }
     let throughputs = throughput::measure(&systems, &plan.throughput(args))?;
-    let (idle, following) = match args.counting() {
-        Counting::Time => (
-            lanes::measure(&setting, plan.rounds, plan.n_calls)?,
-            follow::measure(&setting, plan.rounds, plan.n_calls)?,
-        ),
-        Counting::Instructions => Default::default(),
-    };
-    Ok(finding(setting, plan.rounds, &Measured { results, throughputs, idle, following }))
-}
-
-fn finding(setting: Setting, rounds: u32, found: &Measured) -> Finding {
-    let Measured { results, throughputs, idle, following } = found;
-    let rows = [rows(results), throughputs.rows(), idle.rows(), following.rows()].concat();
-    let mut report = setting.report("rpc", rounds, rows);
-    report.ratios = found.results.ratios();
-    if found.results.counting == Counting::Time {
-        report.ratios.extend(found.throughputs.ratios());
-        report.ratios.extend(found.idle.ratios());
-        report.ratios.extend(found.following.ratios());
+    let mut rows = [rows(&calls), throughput::rows(&throughputs)].concat();
+    let mut ratios = calls.ratios();
+    let mut charts: Vec<Chart> =
+        PAYLOADS.into_iter().flat_map(|bytes| of_bytes(&calls, bytes)).collect();
+    charts.extend(throughput::charts(&throughputs));
+    if is_timed {
+        let idle = lanes::measure(&setting, plan.rounds, plan.n_calls)?;
+        let affinity = affinity::measure(&setting, plan.rounds, plan.n_calls)?;
+        rows.extend([lanes::rows(&idle), affinity::rows(&affinity)].concat());
+        ratios.extend(throughput::ratios(&throughputs));
+        ratios.extend([lanes::ratios(&idle), affinity::ratios(&affinity)].concat());
+        charts.extend(lanes::charts(&idle).chain(affinity::charts(&affinity)));
     }
-    let (tables, page) = (table::of_calls(&report), html::page(&report, found));
-    Finding { report, tables, page }
+    let mut report = setting.report("rpc", plan.rounds, rows);
+    report.ratios = ratios;
+    let tables = table::of_calls(&report);
+    let lead = "Time of a call and its answer: how many of them are not longer, all rounds \
+                together. Time is on a logarithmic axis, as are the nines of the share. Below, \
+                calls a second of many clients at once, and what each of them sees.";
+    let is_measured =
+        |system: &&System| calls.calls.measured.keys().any(|it| it.system == **system);
+    let names: Vec<&str> = System::ALL.iter().filter(is_measured).map(|it| it.name()).collect();
+    let page = chart::page(&report, lead, &names, &charts, &tables);
+    Ok(Finding { report, tables, page })
 }
 
-fn measure(systems: &[System], plan: &Plan, processors: &Processors, place: Place<'_>) -> Results {
-    let mut results = Results::default();
+fn of_bytes(found: &CallResults, payload_bytes: usize) -> impl Iterator<Item = Chart> {
+    Placement::BOTH.into_iter().filter_map(move |placement| {
+        let is_here =
+            |case: &Case| (case.placement, case.payload_bytes) == (placement, payload_bytes);
+        let cases = found.calls.measured.iter().filter(|(case, _)| is_here(case));
+        let title = format!("{}, {payload_bytes} bytes", Placement::title(Some(placement)));
+        chart::percentiles(title, cases.map(|(case, times)| (case.system.name(), times)))
+    })
+}
+
+fn measure(
+    systems: &[System],
+    plan: &Plan,
+    processors: &Processors,
+    place: Place<'_>,
+) -> CallResults {
+    let mut results = CallResults::default();
     let mut pairs = BTreeMap::new();
     for &system in systems {
-        match Pair::start(system, place) {
-            Ok(pair) => drop(pairs.insert(system, pair)),
-            Err(why) => {
-                if matches!(why, PairError::NotHere { .. }) {
-                    results.excused.insert(system);
-                }
-                results.missing.insert(system, why.to_string());
-            }
+        let pair = Pair::start(system, place);
+        if matches!(pair, Err(PairError::NotHere { .. })) {
+            results.excused.insert(system);
         }
+        pairs.extend(results.calls.ok(system.name(), pair).map(|pair| (system, pair)));
     }
     let chunks: Vec<Chunk> = plan.chunks().collect();
     let progress = progress(chunks.len());
     for chunk in chunks {
-        let words = chunk.placement.map(word).unwrap_or_default();
-        progress.set_message(format!("{words} processors, {} bytes", chunk.payload_bytes));
-        pairs.retain(|&system, pair| {
-            let done = add_round(&mut results, system, pair, &chunk, processors);
-            done.inspect_err(|why| drop(results.missing.insert(system, why.to_string()))).is_ok()
-        });
+        let title = Placement::title(chunk.placement);
+        progress.set_message(format!("{title}, {} bytes", chunk.payload_bytes));
+        pairs.retain(|&system, pair| add_round(&mut results, system, pair, &chunk, processors));
         progress.inc(1);
     }
     progress.finish_and_clear();
@@ -241,48 +229,38 @@ fn measure(systems: &[System], plan: &Plan, processors: &Processors, place: Plac
 }
 
 fn add_round(
-    results: &mut Results,
+    results: &mut CallResults,
     system: System,
     pair: &mut Pair,
     chunk: &Chunk,
     processors: &Processors,
-) -> Result<(), PairError> {
-    let &Chunk { placement: Some(placement), payload_bytes, .. } = chunk else { return Ok(()) };
+) -> bool {
+    let &Chunk { placement: Some(placement), payload_bytes, .. } = chunk else { return true };
     let (most_bytes, why) = system.most_bytes();
     if payload_bytes > most_bytes {
         results.too_large.insert((system, payload_bytes), why);
-    } else if system.runs(placement) && system.carries(payload_bytes) {
-        let times_ns = pair.measure(chunk, processors)?;
-        let case = Case { placement, payload_bytes, system };
-        results.measured.entry(case).or_default().add_round(&times_ns);
+        return true;
     }
-    Ok(())
+    if !system.runs(placement) || !system.carries(payload_bytes) {
+        return true;
+    }
+    let case = Case { placement, payload_bytes, system };
+    results.calls.add_times(case, system.name(), pair.measure(chunk, processors))
 }
 
-/// How a placement reads in a sentence.
-pub fn word(placement: Placement) -> &'static str {
-    match placement {
-        Placement::Same => "same",
-        Placement::Different => "different",
-    }
-}
-
-fn rows(results: &Results) -> Vec<Row> {
-    let row = |system: System, payload_bytes, placement, outcome| {
-        let (system, case) = system.row();
-        Row { system, case, payload_bytes, placement, detail: None, outcome }
-    };
-    let measured = results.measured.iter().filter_map(|(case, distribution)| {
-        let outcome = Outcome::Measured(Figures::of(distribution)?);
-        Some(row(case.system, Some(case.payload_bytes), Some(case.placement), outcome))
+fn rows(results: &CallResults) -> Vec<Row> {
+    let row = |system: System, outcome| Row::new(system.row().0, system.row().1, outcome);
+    let measured = results.calls.measured.iter().filter_map(|(case, times)| {
+        let row = row(case.system, Outcome::of(times)?);
+        Some(row.bytes(case.payload_bytes).at(case.placement))
     });
-    let too_large = results.too_large.iter().map(|(&(system, payload_bytes), &why)| {
-        row(system, Some(payload_bytes), None, Outcome::Missing { why: why.to_owned() })
-    });
-    let missing = results
-        .missing
+    let too_large = results
+        .too_large
         .iter()
-        .map(|(&system, why)| row(system, None, None, Outcome::Missing { why: why.clone() }));
+        .map(|(&(system, bytes), why)| row(system, Outcome::missing(why)).bytes(bytes));
+    let missing = System::ALL.iter().filter_map(|&system| {
+        Some(row(system, Outcome::missing(results.calls.missing.get(system.name())?)))
+    });
     measured.chain(too_large).chain(missing).collect()
 }
 

@@ -4,6 +4,7 @@
 //! thread for each client, which meets it at a directory of its own, and does what the server of
 //! a single client does.
 
+use crate::child::say;
 use crate::endpoint::{self, EndpointArgs, Order};
 use crate::processors;
 use std::io;
@@ -18,7 +19,7 @@ pub fn place(directory: &Path, client: usize) -> PathBuf {
     directory.join(client.to_string())
 }
 
-/// Plays the server.
+/// Serves as many clients as `args` says.
 pub fn serves(args: &EndpointArgs) -> io::Result<()> {
     if args.system.is_binder() {
         let n_loopers = args.clients.min(MOST_LOOPERS);
@@ -27,17 +28,17 @@ pub fn serves(args: &EndpointArgs) -> io::Result<()> {
     }
     let start = |client| ClientThread::start(args, client);
     let mut threads = (0..args.clients).map(start).collect::<io::Result<Vec<ClientThread>>>()?;
-    endpoint::say("ready")?;
+    say("ready")?;
     for order in endpoint::orders() {
         let order = order?;
         processors::go_to(order.cpu)?;
         let taken = &mut threads[..order.n_clients];
         taken.iter().for_each(|thread| drop(thread.orders.send(order.clone())));
-        endpoint::say("ready")?;
+        say("ready")?;
         for thread in taken {
             thread.hear()?;
         }
-        endpoint::say("ready")?;
+        say("ready")?;
     }
     Ok(())
 }
@@ -51,14 +52,14 @@ struct ClientThread {
 impl ClientThread {
     fn start(args: &EndpointArgs, client: usize) -> io::Result<ClientThread> {
         let (orders, to_do) = channel::<Order>();
-        let (say, done) = channel();
+        let (tell, done) = channel();
         let (system, service, broker) = (args.system, args.service, args.broker.clone());
         let directory = place(&args.directory, client);
         std::thread::Builder::new().spawn(move || {
             let serve = || {
                 let accept = system.listen(&directory, &broker, service)?;
                 // Nobody hears of it if the process ends.
-                let _ = say.send(Ok(()));
+                let _ = tell.send(Ok(()));
                 let mut listening = Some(accept);
                 let mut server = None;
                 for order in to_do {
@@ -67,12 +68,12 @@ impl ClientThread {
                     }
                     let server = server.as_mut().expect("accepted at the first order");
                     server.serve(order.n_warm_up + order.n_calls, order.payload_bytes)?;
-                    let _ = say.send(Ok(()));
+                    let _ = tell.send(Ok(()));
                 }
                 Ok(())
             };
             let served = serve();
-            let _ = say.send(served);
+            let _ = tell.send(served);
         })?;
         let mut thread = ClientThread { orders, done };
         thread.hear()?;

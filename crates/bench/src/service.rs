@@ -2,17 +2,16 @@
 //! caller sees that it was done.
 
 use crate::payload;
-use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use strum::IntoStaticStr;
 
 /// Bytes of a stamped message, as `binder_tester`'s buffer has them.
 pub const STAMPED_BYTES: usize = 272;
-/// Two ints.
 pub const INTS_BYTES: usize = 8;
 
 /// A service.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Service {
     /// Answers with what it was sent.
     #[default]
@@ -33,9 +32,7 @@ pub enum Service {
 /// When the server was at it, in nanoseconds of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamps {
-    /// It had the request.
     pub received_ns: u64,
-    /// It began to reply.
     pub replied_ns: u64,
 }
 
@@ -48,6 +45,15 @@ const FILLING: usize = 32;
 pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Sleeps until a time of CLOCK_MONOTONIC, in nanoseconds.
+pub fn sleep_until(due_ns: u64) {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let (tv_sec, tv_nsec) = ((due_ns / SECOND_NS) as i64, (due_ns % SECOND_NS) as i64);
+    let due = rustix::time::Timespec { tv_sec, tv_nsec };
+    let clock = rustix::thread::ClockId::Monotonic;
+    while rustix::thread::clock_nanosleep_absolute(clock, &due).is_err() {}
 }
 
 fn put(bytes: &mut [u8], at: usize, value: u64) {
@@ -64,14 +70,8 @@ fn ints(number: u32) -> (i32, i32) {
 }
 
 impl Service {
-    /// As the command line has it.
     pub fn name(self) -> &'static str {
-        match self {
-            Service::Echo => "echo",
-            Service::Stamp => "stamp",
-            Service::AddInts => "add-ints",
-            Service::Number => "number",
-        }
+        self.into()
     }
 
     /// Makes the request of a call.

@@ -5,9 +5,11 @@ use crate::ratios::LARGE_BYTES;
 use crate::service::Service;
 use crate::systems::{futex, hosted, loan, pipe, typed, uapi, unix};
 use baton_host::Stays;
+use clap::ValueEnum;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+use strum::{IntoStaticStr, VariantArray};
 
 /// The end that calls.
 pub trait Client {
@@ -24,21 +26,26 @@ pub trait Client {
 pub trait Server {
     /// Answers `n_calls` calls of `payload_bytes` each, with what they brought. A server whose
     /// threads answer by themselves returns at once.
-    fn serve(&mut self, n_calls: u32, payload_bytes: usize) -> io::Result<()>;
+    fn serve(&mut self, _n_calls: u32, _payload_bytes: usize) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A server that clients can begin to reach, and what waits for the first of them.
 pub type Accept = Box<dyn FnOnce() -> io::Result<Box<dyn Server>>>;
 
-/// A way to call another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
+/// A way to call another process, ours first.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum System {
     /// Baton's typed API.
     BatonTyped,
-    /// The same call as the first, to a service that is a thread of a host's kernel.
+    /// The call of the typed API to a service that is a thread of a host's kernel.
     BatonHosted,
-    /// The same of a service that may call others outside, and is so always served by the kernel's
-    /// own thread.
+    /// A hosted service that may call others outside, and is so always served by the kernel's own
+    /// thread.
     BatonHostedLeaving,
     /// A loan of Baton's typed API.
     BatonLoan,
@@ -78,200 +85,132 @@ pub enum System {
     Zenoh,
 }
 
+use System::*;
+
 impl System {
-    /// All, ours first.
-    pub const ALL: [System; 21] = [
-        System::BatonTyped,
-        System::BatonHosted,
-        System::BatonHostedLeaving,
-        System::BatonLoan,
-        System::Memcpy,
-        System::BatonUapiLibc,
-        System::BatonUapiTrap,
-        System::KernelBinder,
-        System::Futex,
-        System::FutexSpin,
-        System::Pipe,
-        System::Unix,
-        System::UnixSeqpacket,
-        System::RsbinderRpc,
-        System::Zeromq,
-        System::Iceoryx2,
-        System::Grpc,
-        System::DbusDaemon,
-        System::DbusBroker,
-        System::Capnp,
-        System::Zenoh,
-    ];
+    /// All, in their order.
+    pub const ALL: &'static [System] = System::VARIANTS;
+
+    /// As the command line and rows name it.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
 
     /// As rows name it, and its case.
-    pub fn row(self) -> (&'static str, &'static str) {
+    pub(crate) fn row(self) -> (&'static str, &'static str) {
         match self {
-            System::BatonLoan => (System::BatonTyped.name(), "loan"),
-            System::Memcpy => (self.name(), "floor"),
+            BatonLoan => (BatonTyped.name(), "loan"),
+            Memcpy => (self.name(), "floor"),
             _ => (self.name(), "call"),
         }
     }
 
-    /// As the command line names it.
-    pub fn name(self) -> &'static str {
-        match self {
-            System::BatonTyped => "baton-typed",
-            System::BatonHosted => "baton-hosted",
-            System::BatonHostedLeaving => "baton-hosted-leaving",
-            System::BatonLoan => "baton-loan",
-            System::Memcpy => "memcpy",
-            System::BatonUapiLibc => "baton-uapi-libc",
-            System::BatonUapiTrap => "baton-uapi-trap",
-            System::KernelBinder => "kernel-binder",
-            System::Futex => "futex",
-            System::FutexSpin => "futex-spin",
-            System::Pipe => "pipe",
-            System::Unix => "unix",
-            System::UnixSeqpacket => "unix-seqpacket",
-            System::RsbinderRpc => "rsbinder-rpc",
-            System::Zeromq => "zeromq",
-            System::Iceoryx2 => "iceoryx2",
-            System::Grpc => "grpc",
-            System::DbusDaemon => "dbus-daemon",
-            System::DbusBroker => "dbus-broker",
-            System::Capnp => "capnp",
-            System::Zenoh => "zenoh",
-        }
-    }
-
     /// As ratios name it.
-    pub fn key(self) -> String {
+    pub(crate) fn key(self) -> String {
         self.name().replace('-', "_")
     }
 
     /// Whether it is somebody else's.
-    pub fn is_peer(self) -> bool {
-        !matches!(
-            self,
-            System::BatonTyped
-                | System::BatonHosted
-                | System::BatonHostedLeaving
-                | System::BatonLoan
-                | System::Memcpy
-                | System::BatonUapiLibc
-                | System::BatonUapiTrap
-        )
+    pub(crate) fn is_peer(self) -> bool {
+        self >= KernelBinder
     }
 
-    /// Whether it brings dependencies of its own, and so is played by a program of its own.
-    pub fn is_apart(self) -> bool {
-        matches!(
-            self,
-            System::RsbinderRpc
-                | System::Zeromq
-                | System::Iceoryx2
-                | System::Grpc
-                | System::DbusDaemon
-                | System::DbusBroker
-                | System::Capnp
-                | System::Zenoh
-        )
-    }
-
-    /// Whether it can be measured so: two sides that spin on one processor wait for the end of
-    /// each other's time slice, which tells nothing.
-    pub fn runs(self, placement: Placement) -> bool {
-        self != System::FutexSpin || placement == Placement::Different
-    }
-
-    /// Whether it is measured with so many bytes.
-    pub fn carries(self, payload_bytes: usize) -> bool {
-        match self {
-            System::BatonLoan | System::Memcpy => payload_bytes >= LARGE_BYTES,
-            _ => true,
-        }
-    }
-
-    /// What its server does where most do this.
-    pub fn service(self, most: Service) -> Service {
-        match self {
-            System::BatonLoan | System::Memcpy => Service::Number,
-            _ => most,
-        }
-    }
-
-    /// A calling end. The other one has begun to listen at `directory`; ours are brought together
-    /// by the broker at `broker`.
-    pub fn connect(self, directory: &Path, broker: &Path) -> io::Result<Box<dyn Client>> {
-        Ok(match self {
-            System::BatonTyped => Box::new(typed::connect(broker)?),
-            System::BatonHosted | System::BatonHostedLeaving => {
-                Box::new(typed::connect_in(broker, self.name())?)
-            }
-            System::BatonLoan => Box::new(loan::connect(broker)?),
-            System::Memcpy => Box::new(loan::connect_floor(directory, broker)?),
-            System::BatonUapiLibc | System::KernelBinder => {
-                Box::new(uapi::connect(uapi::Form::Libc)?)
-            }
-            System::BatonUapiTrap => Box::new(uapi::connect(uapi::Form::Trap)?),
-            System::Futex => Box::new(futex::connect(directory, futex::Waiting::Blocked)?),
-            System::FutexSpin => Box::new(futex::connect(directory, futex::Waiting::Spinning)?),
-            System::Pipe => Box::new(pipe::connect(directory)?),
-            System::Unix => Box::new(unix::connect_stream(directory)?),
-            System::UnixSeqpacket => Box::new(unix::connect_packets(directory)?),
-            _ => return Err(elsewhere()),
-        })
+    /// Whether it brings dependencies of its own, and so a program of its own.
+    pub(crate) fn is_apart(self) -> bool {
+        self >= RsbinderRpc
     }
 
     /// Whether it is Binder: one server answers all clients, with a pool of threads, and it can do
     /// more than echo.
-    pub fn is_binder(self) -> bool {
-        let interposed = matches!(self, System::BatonUapiLibc | System::BatonUapiTrap);
-        interposed || matches!(self, System::BatonTyped | System::KernelBinder)
+    pub(crate) fn is_binder(self) -> bool {
+        matches!(self, BatonTyped | BatonUapiLibc | BatonUapiTrap | KernelBinder)
     }
 
-    fn is_hosted(self) -> bool {
-        matches!(self, System::BatonHosted | System::BatonHostedLeaving)
+    /// Whether it can be measured so: two sides that spin on one processor wait for the end of
+    /// each other's time slice, which tells nothing.
+    pub(crate) fn runs(self, placement: Placement) -> bool {
+        self != FutexSpin || placement == Placement::Different
+    }
+
+    /// Whether it is measured with so many bytes.
+    pub(crate) fn carries(self, payload_bytes: usize) -> bool {
+        !matches!(self, BatonLoan | Memcpy) || payload_bytes >= LARGE_BYTES
+    }
+
+    /// What its server does where most do this.
+    pub(crate) fn service(self, most: Service) -> Service {
+        if matches!(self, BatonLoan | Memcpy) { Service::Number } else { most }
     }
 
     /// Most bytes that a call can carry, and why not more.
-    pub fn most_bytes(self) -> (usize, &'static str) {
+    pub(crate) fn most_bytes(self) -> (usize, &'static str) {
         match self {
-            _ if self.is_binder() || self.is_hosted() => {
-                (uapi::RECEIVE_BYTES, "a receive buffer has 1 MiB - 8 KiB")
-            }
-            System::UnixSeqpacket => (128 << 10, "a packet is no larger than the send buffer"),
+            BatonHosted | BatonHostedLeaving => uapi::MOST_BYTES,
+            _ if self.is_binder() => uapi::MOST_BYTES,
+            UnixSeqpacket => (128 << 10, "a packet is no larger than the send buffer"),
             _ => (usize::MAX, ""),
         }
     }
 
+    /// How its Binder program makes system calls.
+    fn form(self) -> uapi::Form {
+        if self == BatonUapiTrap { uapi::Form::Trap } else { uapi::Form::Libc }
+    }
+
+    fn waiting(self) -> futex::Waiting {
+        if self == FutexSpin { futex::Waiting::Spinning } else { futex::Waiting::Blocked }
+    }
+
+    /// A calling end. The other one has begun to listen at `directory`; ours are brought together
+    /// by the broker at `broker`.
+    pub(crate) fn connect(self, directory: &Path, broker: &Path) -> io::Result<Box<dyn Client>> {
+        Ok(match self {
+            BatonTyped => Box::new(typed::connect(broker, typed::CONTEXT)?),
+            BatonHosted | BatonHostedLeaving => Box::new(typed::connect(broker, self.name())?),
+            BatonLoan => Box::new(loan::connect(broker)?),
+            Memcpy => Box::new(loan::connect_floor(directory, broker)?),
+            BatonUapiLibc | BatonUapiTrap | KernelBinder => Box::new(uapi::connect(self.form())?),
+            Futex | FutexSpin => Box::new(futex::connect(directory, self.waiting())?),
+            Pipe => Box::new(pipe::connect(directory)?),
+            Unix => Box::new(unix::connect_stream(directory)?),
+            UnixSeqpacket => Box::new(unix::connect_packets(directory)?),
+            _ => return Err(elsewhere()),
+        })
+    }
+
     /// An answering end, at the same places.
-    pub fn listen(self, directory: &Path, broker: &Path, service: Service) -> io::Result<Accept> {
+    pub(crate) fn listen(
+        self,
+        directory: &Path,
+        broker: &Path,
+        service: Service,
+    ) -> io::Result<Accept> {
         if service != Service::Echo && !self.is_binder() {
             return Err(elsewhere());
         }
         Ok(match self {
-            System::BatonTyped => ready(typed::listen(broker, service, 1)?),
-            System::BatonHosted => ready(hosted::listen(broker, self.name(), Stays(hosted::echo))?),
-            System::BatonHostedLeaving => ready(hosted::listen(broker, self.name(), hosted::echo)?),
-            System::BatonLoan => ready(loan::listen(broker)?),
-            System::Memcpy => ready(loan::listen_floor(directory, broker)?),
-            System::BatonUapiLibc | System::KernelBinder => {
-                ready(uapi::listen(uapi::Form::Libc, service)?)
+            BatonTyped => ready(typed::listen(broker, service, 1)?),
+            BatonHosted => ready(hosted::listen(broker, self.name(), Stays(hosted::echo))?),
+            BatonHostedLeaving => ready(hosted::listen(broker, self.name(), hosted::echo)?),
+            BatonLoan => ready(loan::listen(broker)?),
+            Memcpy => ready(loan::listen_floor(directory, broker)?),
+            BatonUapiLibc | BatonUapiTrap | KernelBinder => {
+                ready(uapi::listen(self.form(), service)?)
             }
-            System::BatonUapiTrap => ready(uapi::listen(uapi::Form::Trap, service)?),
-            System::Futex => ready(futex::listen(directory, futex::Waiting::Blocked)?),
-            System::FutexSpin => ready(futex::listen(directory, futex::Waiting::Spinning)?),
-            System::Pipe => ready(pipe::listen(directory)?),
-            System::Unix => unix::listen_stream(directory)?,
-            System::UnixSeqpacket => unix::listen_packets(directory)?,
+            Futex | FutexSpin => ready(futex::listen(directory, self.waiting())?),
+            Pipe => ready(pipe::listen(directory)?),
+            Unix => unix::listen_stream(directory)?,
+            UnixSeqpacket => unix::listen_packets(directory)?,
             _ => return Err(elsewhere()),
         })
     }
 
     /// Starts the pool of threads of a server that echoes to as many clients as come; whoever
     /// keeps what is returned keeps it at work.
-    pub fn pool(self, broker: &Path, n_loopers: usize) -> io::Result<Box<dyn Server>> {
+    pub(crate) fn pool(self, broker: &Path, n_loopers: usize) -> io::Result<Box<dyn Server>> {
         Ok(match self {
-            System::BatonTyped => Box::new(typed::listen(broker, Service::Echo, n_loopers)?),
-            System::BatonUapiTrap => Box::new(uapi::pool(uapi::Form::Trap, n_loopers)?),
-            _ if self.is_binder() => Box::new(uapi::pool(uapi::Form::Libc, n_loopers)?),
+            BatonTyped => Box::new(typed::listen(broker, Service::Echo, n_loopers)?),
+            _ if self.is_binder() => Box::new(uapi::pool(self.form(), n_loopers)?),
             _ => return Err(elsewhere()),
         })
     }
@@ -284,18 +223,4 @@ fn elsewhere() -> io::Error {
 /// A server that needs nothing more of its client.
 pub fn ready(server: impl Server + 'static) -> Accept {
     Box::new(|| Ok(Box::new(server)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::ValueEnum;
-
-    #[test]
-    fn names_are_those_of_the_command_line() {
-        for system in System::ALL {
-            let value = system.to_possible_value().unwrap();
-            assert_eq!(value.get_name(), system.name());
-        }
-    }
 }

@@ -77,11 +77,7 @@ pub fn heading(report: &Report) -> String {
 
 /// What all rows of a table have in common.
 pub fn title(row: &Row) -> String {
-    let processors = match row.placement {
-        Some(Placement::Same) => "same processor",
-        Some(Placement::Different) => "different processors",
-        None => "any processors",
-    };
+    let processors = Placement::title(row.placement);
     let bytes = row.payload_bytes.map_or(String::new(), |bytes| format!(", {bytes} bytes"));
     match &row.detail {
         Some(Detail::Clients { clients: 1, .. }) => {
@@ -179,7 +175,6 @@ fn together(detail: Option<&Detail>) -> String {
     format!("{:>12.0}  {calls:<21}{clients:>20}", throughput.calls_per_second)
 }
 
-/// Microseconds, to the hundredth.
 pub fn us(time_ns: f64) -> String {
     format!("{:.2}", time_ns / 1000.0)
 }

@@ -1,62 +1,33 @@
 //! The benchmark itself, with a few calls only: that it runs and says what it should, not how
 //! fast.
-//!
-//! It starts this very program again for each end of a system; hence a `main` of its own.
 
-use baton_bench::Bench;
 use baton_rt::SchedPriority;
 use baton_rt::schedule::Prioritized;
-use clap::Parser;
 use serde_json::{Value, json};
-use std::process::{Command, ExitCode, Output};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
-#[derive(Parser)]
-struct Words {
-    #[command(subcommand)]
-    command: Subcommand,
+/// Runs a benchmark, and no other beside it: each has threads that take a processor for themselves.
+fn bench(name: &str, words: &[&str], html: Option<&Path>) -> Output {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut command = program();
+    command.arg(name).args(words);
+    html.iter().for_each(|file| drop(command.arg("--html").arg(file)));
+    command.output().unwrap()
 }
 
-#[derive(clap::Subcommand)]
-enum Subcommand {
-    #[command(subcommand)]
-    Bench(Bench),
+fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_baton-bench"))
 }
 
-fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some("bench") {
-        let Subcommand::Bench(bench) = Words::parse().command;
-        return bench.run();
-    }
-    let tests: [(&str, fn()); 10] = [
-        ("a_run_in_json_and_as_a_page", a_run_in_json_and_as_a_page),
-        ("a_bar_that_was_not_measured_fails_a_check", a_bar_that_was_not_measured_fails_a_check),
-        ("instructions_are_of_few_bytes", instructions_are_of_few_bytes),
-        ("a_message_is_at_each_point_in_turn", a_message_is_at_each_point_in_turn),
-        ("ints_are_added_with_and_without_a_delay", ints_are_added_with_and_without_a_delay),
-        (
-            "threads_wake_up_and_calls_go_there_and_back",
-            threads_wake_up_and_calls_go_there_and_back,
-        ),
-        ("a_party_ends_with_its_starter", a_party_ends_with_its_starter),
-        ("pages_of_two_sizes_are_measured_or_refused", pages_of_two_sizes_are_measured_or_refused),
-        ("real_time_callers_are_served", real_time_callers_are_served),
-        ("records_are_written_in_every_way", records_are_written_in_every_way),
-    ];
-    for (name, test) in tests {
-        println!("test {name}");
-        test();
-    }
-    println!("{} passed, 0 failed", tests.len());
-    ExitCode::SUCCESS
-}
-
+#[test]
 fn records_are_written_in_every_way() {
     let few = ["--quick", "--rounds", "2", "--records", "64", "--peers", "lttng-ust", "--json"];
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("log.html");
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let output =
-        command.args(["bench", "log"]).args(few).arg("--html").arg(&file).output().unwrap();
+    let output = bench("log", &few, Some(&file));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = report["rows"].as_array().unwrap();
@@ -71,8 +42,9 @@ fn records_are_written_in_every_way() {
             assert!(find(system, case)["bytes_per_second"].as_f64().unwrap() > 0.0);
         }
     }
-    // Not built beside this program.
-    assert!(find("lttng-ust", "all")["why"].is_string());
+    // Few machines have it built.
+    let lttng = rows.iter().find(|row| row["system"] == "lttng-ust").unwrap();
+    assert!(lttng["why"].is_string() || lttng["bytes_per_second"].is_f64(), "{lttng}");
     assert!(rows.iter().all(|row| row["system"] != "spdlog-async"));
     let storm = rows.iter().find(|row| row["case"] == "killed-writers").unwrap();
     assert!(storm["seen"].as_u64().unwrap() > 0, "{storm}");
@@ -94,15 +66,13 @@ fn records_are_written_in_every_way() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("baton-vdso"));
 }
 
+#[test]
 fn threads_wake_up_and_calls_go_there_and_back() {
-    let program = std::env::current_exe().unwrap();
     let few =
         ["--loops", "20", "--rounds", "2", "--load", "1", "--interval", "200", "-a", "--json"];
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("latency.html");
-    let mut command = Command::new(program);
-    let output =
-        command.args(["bench", "latency"]).args(few).arg("--html").arg(&file).output().unwrap();
+    let output = bench("latency", &few, Some(&file));
     assert!(output.status.success(), "{output:?}");
     let report = json(&output);
     let cpus = report["machine"]["cpus"].as_u64().unwrap() as usize;
@@ -120,17 +90,27 @@ fn threads_wake_up_and_calls_go_there_and_back() {
         assert!(row["p50_ns"].as_f64().unwrap() <= greatest as f64, "{row}");
     }
     let page = std::fs::read_to_string(file).unwrap();
-    assert_eq!(page.matches("<svg").count(), 2 * (cpus + n_placements));
+    assert_eq!(charts(&page).len(), 2 * (cpus + n_placements));
 }
 
-fn bench(words: &[&str]) -> Output {
-    run("rpc", words)
+/// Twice twenty calls.
+fn run(name: &str, words: &[&str]) -> Output {
+    bench(name, &[&["--calls", "20", "--rounds", "2"], words].concat(), None)
 }
 
-fn run(bench: &str, words: &[&str]) -> Output {
-    let program = std::env::current_exe().unwrap();
-    let few = ["--calls", "20", "--rounds", "2"];
-    Command::new(program).args(["bench", bench]).args(few).args(words).output().unwrap()
+/// The data of a page's charts.
+fn charts(page: &str) -> Vec<Value> {
+    let (_, data) = page.split_once("id=\"data\">").unwrap();
+    serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+}
+
+/// The names of all curves and lines of a page's charts.
+fn curves(page: &str) -> Vec<String> {
+    let curves = |chart: &Value| {
+        let curves = [&chart["curves"], &chart["lines"]].map(|it| it.as_array().cloned());
+        curves.into_iter().flatten().flatten().map(|curve| curve[0].as_str().unwrap().to_owned())
+    };
+    charts(page).iter().flat_map(curves).collect()
 }
 
 fn json(output: &Output) -> Value {
@@ -138,10 +118,11 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|wrong| panic!("{wrong}: {error}"))
 }
 
+#[test]
 fn a_run_in_json_and_as_a_page() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("rpc.html");
-    let output = bench(&["--json", "--clients", "1,3", "--html", file.to_str().unwrap()]);
+    let output = run("rpc", &["--json", "--clients", "1,3", "--html", file.to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");
     let report = json(&output);
     assert_eq!(report["bench"], "rpc");
@@ -180,8 +161,9 @@ fn a_run_in_json_and_as_a_page() {
         assert!(kernel["holds"].is_null() && kernel["why"].is_string(), "{kernel}");
     }
     let page = std::fs::read_to_string(&file).unwrap();
-    assert!(page.contains("<svg") && page.contains("class=\"curve baton-typed\""));
-    assert!(page.contains("calls a second") && page.contains("class=\"curve lanes-256\""));
+    assert!(curves(&page).iter().any(|name| name == "baton-typed"));
+    assert!(curves(&page).iter().any(|name| name == "lanes-256"));
+    assert!(charts(&page).iter().any(|chart| chart["kind"] == "by-number"));
 }
 
 fn clients_are_counted(rows: &[Value]) {
@@ -207,20 +189,22 @@ fn clients_are_counted(rows: &[Value]) {
     }
 }
 
+#[test]
 fn a_bar_that_was_not_measured_fails_a_check() {
-    let output = bench(&["--json", "--peers", "none", "--clients", "none", "--check"]);
+    let output = run("rpc", &["--json", "--peers", "none", "--clients", "none", "--check"]);
     assert_eq!(output.status.code(), Some(1));
     let report = json(&output);
     let ratios = report["ratios"].as_array().unwrap();
     let over_futex = ratios.iter().find(|ratio| ratio["name"] == "typed_same_over_futex").unwrap();
     assert!(over_futex["value"].is_null() && over_futex["why"].is_string(), "{over_futex}");
-    let table = bench(&["--peers", "none", "--clients", "none"]);
+    let table = run("rpc", &["--peers", "none", "--clients", "none"]);
     assert!(table.status.success());
     assert!(String::from_utf8(table.stdout).unwrap().contains("not measured"));
 }
 
+#[test]
 fn instructions_are_of_few_bytes() {
-    let report = json(&bench(&["--json", "--instructions", "--peers", "futex"]));
+    let report = json(&run("rpc", &["--json", "--instructions", "--peers", "futex"]));
     assert!(report["machine"]["clock"].as_str().unwrap().contains("instruction"));
     let rows = report["rows"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["payload_bytes"].as_u64().is_none_or(|bytes| bytes <= 124)));
@@ -229,6 +213,7 @@ fn instructions_are_of_few_bytes() {
     assert!(ratios[0]["value"].is_f64(), "{}", ratios[0]);
 }
 
+#[test]
 fn a_message_is_at_each_point_in_turn() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("tester.html");
@@ -247,11 +232,13 @@ fn a_message_is_at_each_point_in_turn() {
     assert!(0.0 < received && received <= replied && replied < back);
     assert_eq!(points("readme-old-driver"), [7e3, 10e3, 17e3]);
     assert_eq!(points("readme-new-driver"), [7e3, 9e3, 16e3]);
-    assert!(std::fs::read_to_string(&file).unwrap().contains("class=\"curve baton-typed\""));
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert!(curves(&page).iter().any(|name| name == "baton-typed"));
     let table = run("tester", &["--peers", "none"]);
     assert!(String::from_utf8(table.stdout).unwrap().contains("C_SEND"));
 }
 
+#[test]
 fn ints_are_added_with_and_without_a_delay() {
     let report = json(&run("add-ints", &["--json"]));
     let rows = report["rows"].as_array().unwrap();
@@ -266,12 +253,12 @@ fn ints_are_added_with_and_without_a_delay() {
     }
 }
 
+#[test]
 fn a_party_ends_with_its_starter() {
-    let program = std::env::current_exe().unwrap();
     let directory = tempfile::tempdir().unwrap();
     let party = |starter: u32| {
-        let mut command = Command::new(&program);
-        command.args(["bench", "endpoint", "pipe", "server"]).arg(directory.path());
+        let mut command = program();
+        command.args(["endpoint", "pipe", "server"]).arg(directory.path());
         command.args(["--broker", "none", "--starter", &starter.to_string()]);
         command.output().unwrap().status.code()
     };
@@ -280,10 +267,9 @@ fn a_party_ends_with_its_starter() {
     assert_eq!(party(std::process::id()), Some(0));
 }
 
+#[test]
 fn pages_of_two_sizes_are_measured_or_refused() {
-    let program = std::env::current_exe().unwrap();
-    let words = ["bench", "pages", "--json", "--calls", "5", "--rounds", "2"];
-    let report = json(&Command::new(program).args(words).output().unwrap());
+    let report = json(&bench("pages", &["--json", "--calls", "5", "--rounds", "2"], None));
     let rows = report["rows"].as_array().unwrap();
     let of = |system: &str| rows.iter().filter(|row| row["system"] == system).collect::<Vec<_>>();
     assert_eq!(of("pages-4k").len(), 3);
@@ -295,6 +281,7 @@ fn pages_of_two_sizes_are_measured_or_refused() {
     assert!(ratios.iter().any(|ratio| ratio["name"] == "draw_4k_over_2m"));
 }
 
+#[test]
 fn real_time_callers_are_served() {
     if Prioritized::new(SchedPriority::fifo(30)).is_err() {
         println!("skipped: real_time_callers_are_served (no real-time priority here)");
@@ -302,7 +289,7 @@ fn real_time_callers_are_served() {
     }
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("rt.html");
-    let words = ["bench", "rt", "--json", "--calls", "5", "--rounds", "2", "--priorities", "30,20"];
+    let words = ["--json", "--calls", "5", "--rounds", "2", "--priorities", "30,20"];
     let others = [
         "--parts",
         "calls,scaling,inversion,steady,misuse",
@@ -311,8 +298,7 @@ fn real_time_callers_are_served() {
         "--real-time-callers",
         "1,3",
     ];
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let output = command.args(words).args(others).arg("--html").arg(&file).output().unwrap();
+    let output = bench("rt", &[&words[..], &others[..]].concat(), Some(&file));
     let report = json(&output);
     let rows = report["rows"].as_array().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -370,14 +356,10 @@ fn real_time_callers_are_served() {
 fn page_of_real_time_callers(page: &str) {
     // Three legs for each of two priorities and two numbers of callers, bound and not, and beside
     // each misuse, here and elsewhere; inversion; and the means.
-    assert_eq!(page.matches("<svg").count(), 3 * (2 * 2 * 2 + 2 * 4) + 2);
-    for class in [
-        "curve baton-typed",
-        "curve mqueue",
-        "curve mqueue-bound",
-        "curve baton-typed-without",
-        "curve thesis-inheriting",
-    ] {
-        assert!(page.contains(&format!("class=\"{class}\"")), "{class}");
+    assert_eq!(charts(page).len(), 3 * (2 * 2 * 2 + 2 * 4) + 2);
+    for name in
+        ["baton-typed", "mqueue", "mqueue-bound", "baton-typed-without", "thesis-inheriting"]
+    {
+        assert!(curves(page).iter().any(|curve| curve == name), "{name}");
     }
 }

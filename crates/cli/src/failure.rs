@@ -15,9 +15,10 @@ Exit codes:
   3    no broker is listening
   4    the context has no context manager (service manager)
   5    rt run: the frequency is locked at another value
-  126  run: the program cannot be executed or interposed
-  127  run: the program was not found
-  Otherwise `baton run` and `baton rt run` end as their programs do.";
+  126  run: the program cannot be executed or interposed; bench, latency: nor baton-bench
+  127  run: the program was not found; bench, latency: nor was baton-bench
+  Otherwise `baton run`, `baton rt run`, `baton bench` and `baton latency` end as their programs
+  do.";
 
 /// What kind of failure, as the exit code tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,11 +8,12 @@
 //! - [`services`]: Android's `service` tool.
 //! - [`host`]: services of its own, in one process.
 //! - [`logcat`], [`log`]: Android's tools of these names, over the log in shared memory.
-//! - `bench`: the benchmarks, a crate of their own.
+//! - [`bench`]: the benchmarks, a program of their own.
 //! - [`failure`]: exit codes and messages. [`stop`]: the end of what goes on until then.
 #![deny(unsafe_code)]
 
 mod background;
+mod bench;
 mod broker;
 mod contexts;
 mod devices;
@@ -30,7 +31,6 @@ mod run;
 mod services;
 mod stop;
 
-use baton_bench::Bench;
 use clap::{Args, Parser, Subcommand};
 use failure::{EXIT_CODES, Failure};
 use std::path::PathBuf;
@@ -93,10 +93,9 @@ enum Command {
     #[command(subcommand)]
     Rt(rt::RtCommand),
     /// Measure how late a real-time thread wakes up, and a call's way there and back
-    Latency(baton_bench::latency::LatencyArgs),
+    Latency(bench::BenchArgs),
     /// Measure Baton beside its peers
-    #[command(subcommand)]
-    Bench(Bench),
+    Bench(bench::BenchArgs),
 }
 
 fn main() -> ExitCode {
@@ -116,9 +115,8 @@ fn main() -> ExitCode {
         Command::Logcat(args) => logcat::logcat(&args),
         Command::Log(args) => log::log(&args),
         Command::Rt(command) => rt::rt(command),
-        // A broker of its own, and an outcome that is no failure of the command.
-        Command::Latency(args) => return Bench::Latency(args).run(),
-        Command::Bench(bench) => return bench.run(),
+        Command::Latency(args) => Err(bench::bench(Some("latency"), args)),
+        Command::Bench(args) => Err(bench::bench(None, args)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -70,7 +70,7 @@ fn burn(attacker: &Attacker) -> io::Result<()> {
 }
 
 pub fn play(args: RoleArgs) -> ExitCode {
-    let prepared = baton_bench::endpoint::end_with(args.starter).and_then(|()| {
+    let prepared = baton_bench::end_with(args.starter).and_then(|()| {
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = args.descriptors.or(limit.maximum);
         if args.descriptors.is_some() {

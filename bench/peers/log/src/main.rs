@@ -1,7 +1,7 @@
 //! tracing-appender's writer, which drops what its queue has no room for; its thread writes a file
 //! of 1 MiB over and over.
 
-use baton_bench::log::voice::{Voice, serve};
+use baton_bench::log::log_writer::{LogWriter, serve};
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::Path;
@@ -40,5 +40,5 @@ fn main() -> io::Result<()> {
     let (writer, _guard) = tracing_appender::non_blocking(Round { file, written: 0 });
     tracing_subscriber::fmt().with_writer(writer).with_ansi(false).with_thread_ids(true).init();
     let n_writers = std::thread::available_parallelism()?.get();
-    serve((0..n_writers).map(|_| Box::new(write) as Box<dyn Voice>).collect())
+    serve((0..n_writers).map(|_| Box::new(write) as Box<dyn LogWriter>).collect())
 }

@@ -1,12 +1,10 @@
 //! `cyclictest` of rt-tests, with the same threads at the same places.
 
-use crate::latency::found::Wakings;
 use crate::latency::timer::Period;
 use baton_rt::SchedPriority;
 use std::io;
 use std::process::Command;
 
-/// As rows name it.
 pub const NAME: &str = "cyclictest";
 
 /// Wake-ups that are asked for beside those that count: it ends without telling of the last ones.
@@ -30,7 +28,10 @@ pub enum CyclictestError {
 }
 
 /// Every single delay, in nanoseconds: its own histogram would end at a bound.
-pub fn measure(period: &Period, places: &[Option<usize>]) -> Result<Wakings, CyclictestError> {
+pub fn measure(
+    period: &Period,
+    places: &[Option<usize>],
+) -> Result<Vec<Vec<u64>>, CyclictestError> {
     let mut command = Command::new("cyclictest");
     command.args(["--verbose", "--nsecs", "--mlockall", "--distance=0"]);
     command.arg(format!("--interval={}", period.interval_us));
@@ -62,7 +63,7 @@ pub fn measure(period: &Period, places: &[Option<usize>]) -> Result<Wakings, Cyc
 }
 
 /// Lines of thread, number and delay, with colons between.
-fn parse(text: &str, n_threads: usize) -> Wakings {
+fn parse(text: &str, n_threads: usize) -> Vec<Vec<u64>> {
     let mut wakings = vec![Vec::new(); n_threads];
     for line in text.lines() {
         let mut numbers = line.split(':').map(|word| word.trim().parse::<u64>());

@@ -9,29 +9,33 @@
 //!            |-- T_CALL --|        |- T_RET -|
 //! ```
 //!
-//! - [`timer`]: the thread. [`call`]: the two delays. [`cyclictest`]: the other one. [`stress`]:
-//!   what runs beside.
-//! - [`found`]: all that was measured; [`show`]: as rows, tables, charts and ratios.
+//! - [`timer`]: the thread. [`cyclictest`]: the other one. [`stress`]: the load.
+//! - [`results`]: all that was measured, as rows, tables, charts and ratios.
 
-pub mod call;
 pub mod cyclictest;
-pub mod found;
-pub mod show;
-pub mod stress;
+mod results;
+mod stress;
 pub mod timer;
 
+use crate::distribution::Distribution;
 use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
-use crate::pair::PairError;
-use crate::stage::Setting;
+use crate::pair::{Chunk, Pair, Place};
+use crate::service::{STAMPED_BYTES, Service};
+use crate::system::System;
+use crate::testbed::{Setting, Testbed};
 use baton_rt::schedule::{Prioritized, parse_cpus};
 use baton_rt::{Paths, SchedPriority, idle, memory};
-use found::Measured;
+use results::LatencyResults;
 use std::process::ExitCode;
 use stress::Stress;
 use timer::Period;
 
 const NAME: &str = "latency";
 const QUICK_LOOPS: u32 = 2_000;
+/// A call's two delays: until its handler's first instruction, and from its last one until the
+/// client has the answer.
+const LEGS: [&str; 2] = ["call", "return"];
+const N_WARM_UP: u32 = 100;
 
 /// How it is to run.
 #[derive(Debug, clap::Args)]
@@ -48,13 +52,10 @@ pub struct LatencyArgs {
     #[command(flatten)]
     pub form: FormArgs,
     /// Period, and pause between two calls, in microseconds
-    #[arg(
-        short, long, value_name = "US", default_value = "1000",
-        value_parser = clap::value_parser!(u32).range(1..)
-    )]
+    #[arg(short, long, value_name = "US", default_value = "1000", value_parser = form::positive())]
     pub interval: u32,
     /// Wake-ups of each thread, and calls of each kind, all rounds together [default: 10000]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = form::positive())]
     pub loops: Option<u32>,
     /// SCHED_FIFO priority of threads, caller and server; 0 for ordinary ones
     #[arg(
@@ -79,10 +80,7 @@ pub struct LatencyArgs {
     #[arg(long)]
     pub no_calls: bool,
     /// Rounds
-    #[arg(
-        long, value_name = "N", default_value = "5",
-        value_parser = clap::value_parser!(u32).range(1..)
-    )]
+    #[arg(long, value_name = "N", default_value = "5", value_parser = form::positive())]
     pub rounds: u32,
 }
 
@@ -91,7 +89,6 @@ pub struct LatencyArgs {
 pub enum Cpus {
     /// Those that this process may use.
     All,
-    /// These.
     List(Vec<usize>),
 }
 
@@ -103,7 +100,6 @@ fn cpus(text: &str) -> Result<Cpus, &'static str> {
 }
 
 impl LatencyArgs {
-    /// Of one round.
     fn n_loops(&self) -> u32 {
         let default = if self.form.quick { QUICK_LOOPS } else { 10_000 };
         self.loops.unwrap_or(default).div_ceil(self.rounds)
@@ -123,13 +119,11 @@ impl LatencyArgs {
         })
     }
 
-    /// Numbers of threads that run beside.
     fn loads(&self) -> Vec<usize> {
         if self.load == 0 { vec![0] } else { vec![0, self.load] }
     }
 }
 
-/// Runs it and prints what it found.
 pub fn latency(args: &LatencyArgs) -> ExitCode {
     form::finish(NAME, &args.form, run(args))
 }
@@ -143,19 +137,24 @@ fn run(args: &LatencyArgs) -> Result<Finding, BenchError> {
     // Only to see whether it may be had.
     let priority = asked.filter(|&priority| or_without(NAME, Prioritized::new(priority)).is_some());
     let period = Period { interval_us: args.interval, n_loops: args.n_loops(), priority };
-    let mut found = Measured { priority, ..Measured::default() };
+    let mut found = LatencyResults { priority, ..LatencyResults::default() };
     wake_ups(args, &period, &places, &mut found);
     if !args.no_calls {
         calls(args, &period, &setting, &mut found)?;
     }
-    let mut report = setting.report(NAME, args.rounds, show::rows(&found));
-    report.ratios = show::ratios(&found);
-    let tables = show::tables(&report.rows);
-    let page = show::page(&report, &found, &tables);
+    let mut report = setting.report(NAME, args.rounds, found.rows());
+    report.ratios = found.ratios();
+    let tables = results::tables(&report.rows);
+    let page = found.page(&report, &tables);
     Ok(Finding { report, tables, page })
 }
 
-fn wake_ups(args: &LatencyArgs, period: &Period, places: &[Option<usize>], found: &mut Measured) {
+fn wake_ups(
+    args: &LatencyArgs,
+    period: &Period,
+    places: &[Option<usize>],
+    found: &mut LatencyResults,
+) {
     let systems: &[_] =
         if args.beside_cyclictest { &[timer::NAME, cyclictest::NAME] } else { &[timer::NAME] };
     let progress = progress(args.rounds as usize * args.loads().len() * systems.len());
@@ -164,11 +163,15 @@ fn wake_ups(args: &LatencyArgs, period: &Period, places: &[Option<usize>], found
             let _stress = Stress::start(load);
             for &system in systems {
                 progress.set_message(system);
-                let measured = match system {
+                let round = match system {
                     timer::NAME => period.measure(places).map_err(|error| error.to_string()),
                     _ => cyclictest::measure(period, places).map_err(|error| error.to_string()),
                 };
-                found.add(system, load, places, measured);
+                let round = found.wake_ups.ok(system, round).unwrap_or_default();
+                for (&place, delays_ns) in places.iter().zip(round) {
+                    let case = (load, place, system);
+                    found.wake_ups.add_times(case, system, Ok::<_, String>(delays_ns));
+                }
                 progress.inc(1);
             }
         }
@@ -180,31 +183,43 @@ fn calls(
     args: &LatencyArgs,
     period: &Period,
     setting: &Setting,
-    found: &mut Measured,
+    found: &mut LatencyResults,
 ) -> Result<(), BenchError> {
-    let stage = crate::stage::Stage::set()?;
+    let testbed = Testbed::start()?;
     let placements: Vec<_> =
-        std::iter::once(None).chain(setting.placements().into_iter().map(Some)).collect();
+        [None].into_iter().chain(setting.placements().into_iter().map(Some)).collect();
     let progress = progress(args.rounds as usize * args.loads().len() * placements.len());
-    let mut done = call::Caller::start(&stage, period.priority);
+    let system = System::BatonTyped;
+    // Both at one priority, at which even the first call is served.
+    let place = Place { priority: period.priority, ..testbed.place(Service::Stamp) };
+    let Some(mut pair) = found.calls.ok(system.name(), Pair::start(system, place)) else {
+        return Ok(());
+    };
     for _ in 0..args.rounds {
         for load in args.loads() {
             let _stress = Stress::start(load);
             for &placement in &placements {
                 progress.set_message("calls");
-                let delays = done.as_mut().map_err(|error: &mut PairError| error.to_string());
-                let delays = delays.and_then(|caller| {
-                    caller
-                        .measure(period, placement, &setting.processors)
-                        .map_err(|error| error.to_string())
-                });
-                found.add_calls(placement, load, delays);
+                let n_warm_up = N_WARM_UP.min(period.n_loops);
+                let chunk = Chunk::new(placement, STAMPED_BYTES, n_warm_up, period.n_loops);
+                let chunk = Chunk { delay_us: u64::from(period.interval_us), ..chunk };
+                let points = pair.find(&chunk, &setting.processors);
+                found.calls.add((load, placement), system.name(), points, add_legs);
                 progress.inc(1);
             }
         }
     }
     progress.finish_and_clear();
     Ok(())
+}
+
+fn add_legs(legs: &mut [Distribution; 2], points: Vec<Vec<u64>>) {
+    let [received, replied, ended] = &points[..] else {
+        unreachable!("a stamped message has three points")
+    };
+    let back = ended.iter().zip(replied).map(|(end, reply)| end.saturating_sub(*reply));
+    legs[0].add_round(received);
+    legs[1].add_round(&back.collect::<Vec<_>>());
 }
 
 #[cfg(test)]

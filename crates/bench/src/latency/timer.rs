@@ -1,12 +1,8 @@
 //! A thread that wakes up at fixed times, and looks at how late it is.
 
-use crate::latency::found::Wakings;
-use crate::service::now_ns;
+use crate::service::{now_ns, sleep_until};
 use baton_rt::{Error, Options, SchedPriority, memory};
-use rustix::thread::clock_nanosleep_absolute;
-use rustix::time::{ClockId, Timespec};
 
-/// As rows name it.
 pub const NAME: &str = "baton-latency";
 /// A thread's own stack has room for it, and it uses less.
 const STACK_BYTES: usize = 64 << 10;
@@ -16,7 +12,6 @@ const STACK_BYTES: usize = 64 << 10;
 pub struct Period {
     /// Time from one to the next, in microseconds.
     pub interval_us: u32,
-    /// How many times.
     pub n_loops: u32,
     /// The threads' priority; `None` for ordinary ones.
     pub priority: Option<SchedPriority>,
@@ -24,7 +19,7 @@ pub struct Period {
 
 impl Period {
     /// A thread at each place, all at once: how late each wake-up was, in nanoseconds.
-    pub fn measure(&self, places: &[Option<usize>]) -> Result<Wakings, Error> {
+    pub fn measure(&self, places: &[Option<usize>]) -> Result<Vec<Vec<u64>>, Error> {
         std::thread::scope(|scope| {
             let start = |&place| scope.spawn(move || self.at(place));
             let threads: Vec<_> = places.iter().map(start).collect();
@@ -53,18 +48,13 @@ impl Period {
         let interval_ns = u64::from(self.interval_us) * 1_000;
         let mut due_ns = now_ns() + interval_ns;
         for delay_ns in delays_ns {
-            while clock_nanosleep_absolute(ClockId::Monotonic, &timespec(due_ns)).is_err() {}
+            sleep_until(due_ns);
             let now_ns = now_ns();
             *delay_ns = now_ns.saturating_sub(due_ns);
             // Times that have passed are left out: the next delay is not to have this one in it.
             due_ns += interval_ns * (1 + *delay_ns / interval_ns);
         }
     }
-}
-
-fn timespec(time_ns: u64) -> Timespec {
-    const SECOND_NS: u64 = 1_000_000_000;
-    Timespec { tv_sec: (time_ns / SECOND_NS) as i64, tv_nsec: (time_ns % SECOND_NS) as i64 }
 }
 
 #[cfg(test)]

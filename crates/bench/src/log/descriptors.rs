@@ -14,7 +14,6 @@ use std::path::Path;
 const HEADER_BYTES: usize = 11;
 const INFO: u8 = 4;
 
-/// Where datagrams come to.
 pub fn read_datagrams(place: &Path, ready: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let socket = UnixDatagram::bind(place)?;
     ready()?;

@@ -3,8 +3,7 @@
 //! What a record is, its writer knows: for most it is a closure that writes one. Some are programs
 //! of their own.
 
-use crate::actor::Actor;
-use crate::endpoint::say;
+use crate::child::{self, ChildProcess, PATIENCE, say};
 use crate::form::BenchError;
 use crate::log::messages::{MESSAGES, message};
 use crate::log::system::System;
@@ -12,7 +11,7 @@ use crate::service::now_ns;
 use baton_rt::schedule::Pinned;
 use baton_shm::clock;
 use rustix::thread::CpuSet;
-use std::io::{self, BufRead};
+use std::io;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,8 +20,6 @@ use std::time::Duration;
 
 /// Long enough that reading clocks is nothing beside it.
 const CALIBRATION: Duration = Duration::from_millis(20);
-/// No round takes longer.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One thread's way to write.
 pub trait LogWriter: Send {
@@ -84,7 +81,7 @@ fn tick_ns() -> f64 {
 }
 
 /// Where writers run: one writer on each of these processors.
-pub struct Places {
+pub(crate) struct Places {
     cpus: Vec<usize>,
 }
 
@@ -104,7 +101,7 @@ impl Places {
 
 /// How much each writer writes.
 #[derive(Clone, Copy, Debug)]
-pub struct Length {
+pub(crate) struct Length {
     n_records: usize,
     /// Before that, which is not measured. A program practises as long as it thinks fit.
     n_practice: usize,
@@ -137,62 +134,62 @@ impl Length {
 }
 
 /// The writers of a system.
-pub enum Choir {
+pub(crate) enum Writers {
     /// Threads of this process.
     Threads(Vec<Box<dyn LogWriter>>),
     /// Threads of a program that is told in lines what to do.
-    Program(Actor),
+    Program(ChildProcess),
 }
 
-impl Choir {
+impl Writers {
     /// Starts a program, which is told the messages.
-    pub fn start(command: &mut Command) -> io::Result<Choir> {
-        let mut actor = Actor::start(command)?;
+    pub fn start(command: &mut Command) -> io::Result<Writers> {
+        let mut child = ChildProcess::start("log", command)?;
         for message in MESSAGES {
-            actor.say(message.to_str().expect("plain text").trim_end_matches('\n'))?;
+            child.tell(message.to_str().expect("plain text").trim_end_matches('\n'))?;
         }
-        let ready = actor.hear(PATIENCE).map_err(io::Error::other)?;
-        match ready.as_str() {
-            "ready\n" => Ok(Choir::Program(actor)),
-            why => Err(io::Error::other(why.trim_end().to_owned())),
-        }
+        child.is_ready()?;
+        Ok(Writers::Program(child))
     }
 
     /// Each writer writes so many records. How long that took, from the first one's beginning to
     /// the last one's end.
     pub fn many(&mut self, places: &Places, length: Length) -> io::Result<u64> {
         match self {
-            Choir::Threads(voices) => {
-                let sing = |log_writer: &mut dyn LogWriter| {
+            Writers::Threads(writers) => {
+                let write = |log_writer: &mut dyn LogWriter| {
                     let start_ns = now_ns();
                     log_writer.many(length.n_records);
                     (start_ns, now_ns())
                 };
-                let times = together(voices, places, length.n_practice, sing)?;
+                let times = together(writers, places, length.n_practice, write)?;
                 let start_ns = times.iter().map(|time| time.0).min().unwrap_or(0);
                 Ok(times.iter().map(|time| time.1).max().unwrap_or(0) - start_ns)
             }
-            Choir::Program(actor) => Ok(ask(actor, "many", places, length.n_records)?.iter().sum()),
+            Writers::Program(child) => {
+                Ok(ask(child, "many", places, length.n_records)?.iter().sum())
+            }
         }
     }
 
     /// Each writer writes so many records. What each of them took.
     pub fn singles(&mut self, places: &Places, length: Length) -> io::Result<Vec<u64>> {
         match self {
-            Choir::Threads(voices) => {
-                let sing = |log_writer: &mut dyn LogWriter| log_writer.singles(length.n_records);
-                Ok(together(voices, places, length.n_practice, sing)?.concat())
+            Writers::Threads(writers) => {
+                let write = |log_writer: &mut dyn LogWriter| log_writer.singles(length.n_records);
+                Ok(together(writers, places, length.n_practice, write)?.concat())
             }
-            Choir::Program(actor) => ask(actor, "singles", places, length.n_records),
+            Writers::Program(child) => ask(child, "singles", places, length.n_records),
         }
     }
 }
 
-/// Does what it is told by lines, as a program that a [`Choir`] has started. It writes its own
-/// messages, which are the same. The voices are as many as writers can be.
-pub fn serve(voices: Vec<Box<dyn LogWriter>>) -> io::Result<()> {
-    let mut choir = Choir::Threads(voices);
-    let mut lines = io::stdin().lock().lines().skip(MESSAGES.len());
+/// Does what it is told by lines, as a program that a [`Writers`] has started. It writes its own
+/// messages, which are the same. There are as many `threads`
+/// as there can be writers.
+pub fn serve(threads: Vec<Box<dyn LogWriter>>) -> io::Result<()> {
+    let mut writers = Writers::Threads(threads);
+    let mut lines = child::orders().skip(MESSAGES.len());
     say("ready")?;
     lines.try_for_each(|line| {
         let line = line?;
@@ -208,36 +205,41 @@ pub fn serve(voices: Vec<Box<dyn LogWriter>>) -> io::Result<()> {
         let places = Places { cpus: cpus.to_vec() };
         let length = Length::in_one_go(n_records);
         let found = match what {
-            "singles" => choir.singles(&places, length)?,
-            _ => vec![choir.many(&places, length)?],
+            "singles" => writers.singles(&places, length)?,
+            _ => vec![writers.many(&places, length)?],
         };
         let words: Vec<String> = found.iter().map(u64::to_string).collect();
         say(&words.join(" "))
     })
 }
 
-fn ask(actor: &mut Actor, what: &str, places: &Places, n_records: usize) -> io::Result<Vec<u64>> {
+fn ask(
+    child: &mut ChildProcess,
+    what: &str,
+    places: &Places,
+    n_records: usize,
+) -> io::Result<Vec<u64>> {
     let cpus: String = places.cpus.iter().map(|cpu| format!(" {cpu}")).collect();
-    actor.say(&format!("{what} {n_records} {}{cpus}", places.n_writers()))?;
-    let line = actor.hear(PATIENCE).map_err(io::Error::other)?;
-    let number = |word: &str| word.parse().map_err(|_| io::Error::other(line.trim().to_owned()));
+    child.tell(&format!("{what} {n_records} {}{cpus}", places.n_writers()))?;
+    let line = child.hear(PATIENCE)?;
+    let number = |word: &str| word.parse().map_err(|_| io::Error::other(line.clone()));
     line.split_whitespace().map(number).collect()
 }
 
 /// Has each writer do something on its processor, after so many records for practice, and all begin
 /// at once.
 fn together<T: Send>(
-    voices: &mut [Box<dyn LogWriter>],
+    writers: &mut [Box<dyn LogWriter>],
     places: &Places,
     n_practice: usize,
-    sing: impl Fn(&mut dyn LogWriter) -> T + Sync,
+    write: impl Fn(&mut dyn LogWriter) -> T + Sync,
 ) -> io::Result<Vec<T>> {
     let n_ready = AtomicUsize::new(0);
-    let (n_ready, sing, n_writers) = (&n_ready, &sing, places.n_writers());
+    let (n_ready, write, n_writers) = (&n_ready, &write, places.n_writers());
     thread::scope(|scope| {
-        let mut singers = Vec::new();
-        for (log_writer, &cpu) in voices.iter_mut().zip(&places.cpus) {
-            singers.push(scope.spawn(move || {
+        let mut threads = Vec::new();
+        for (log_writer, &cpu) in writers.iter_mut().zip(&places.cpus) {
+            threads.push(scope.spawn(move || {
                 let pinned = Pinned::new(&[cpu]);
                 log_writer.many(n_practice);
                 // Who waits asleep begins late. AcqRel: all that is measured comes after.
@@ -245,10 +247,10 @@ fn together<T: Send>(
                 while n_ready.load(Ordering::Acquire) < n_writers {
                     thread::yield_now();
                 }
-                pinned.map(|_pinned| sing(log_writer.as_mut())).map_err(io::Error::other)
+                pinned.map(|_pinned| write(log_writer.as_mut())).map_err(io::Error::other)
             }));
         }
-        singers.into_iter().map(|singer| singer.join().expect("a writer ends")).collect()
+        threads.into_iter().map(|thread| thread.join().expect("a writer ends")).collect()
     })
 }
 

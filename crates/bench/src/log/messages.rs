@@ -6,7 +6,6 @@ use std::hint::black_box;
 /// What they are filed under. The paper has no tag; a log that people read has one.
 pub const TAG: &CStr = c"vold";
 
-/// How many there are.
 pub const N_MESSAGES: usize = 16;
 
 /// The messages. Each has its end, so that its length has to be found.

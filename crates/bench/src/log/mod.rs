@@ -9,27 +9,26 @@
 //! - [`floor`], [`paper`], [`descriptors`]: what ours is compared with. Others are programs of
 //!   their own, in bench/peers/log.
 //! - [`realtime`]: a writer that must not be late; [`step`]: what a clock of steps tells of it.
-//!   [`storm`]: writers that are killed. [`role`]: processes beside this one.
-//! - [`found`]: all that was measured, its rows and ratios; [`show`]: as tables and charts.
+//!   [`kill_test`]: writers that are killed. [`role`]: processes beside this one.
+//! - [`results`]: all that was measured, as rows, ratios, tables and charts.
 
-pub mod descriptors;
-pub mod floor;
-pub mod found;
+mod descriptors;
+mod floor;
+pub(crate) mod kill_test;
 pub mod log_writer;
-pub mod messages;
-pub mod paper;
-pub mod realtime;
-pub mod role;
-pub mod show;
-pub mod step;
-pub mod storm;
-pub mod system;
+mod messages;
+mod paper;
+mod realtime;
+pub(crate) mod results;
+pub(crate) mod role;
+mod step;
+mod system;
 
 use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
-use crate::stage::Setting;
+use crate::testbed::Setting;
 use baton_rt::memory;
-use found::{Crowd, Measured};
 use log_writer::{Length, Places};
+use results::{Count, LogResults};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -55,7 +54,7 @@ pub struct LogArgs {
     #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',')]
     pub peers: Vec<String>,
     /// Rounds [default: 31, quick 15]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = form::positive())]
     pub rounds: Option<u32>,
     /// Records of each writer in a round, fewer for what is slow [default: 400000, quick 100000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
@@ -85,8 +84,7 @@ fn directory() -> io::Result<TempDir> {
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
 }
 
-/// Runs it and prints what it found.
-pub fn log(args: &LogArgs) -> ExitCode {
+pub(crate) fn log(args: &LogArgs) -> ExitCode {
     form::finish(NAME, &args.form, run(args))
 }
 
@@ -94,35 +92,33 @@ fn run(args: &LogArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let [one, all] = Places::choose(setting.processors.client)?;
     let _locked = or_without("bench log", memory::Locked::new());
-    let mut found = Measured::default();
-    rates(args, &[(Crowd::One, one), (Crowd::All, all)], &mut found);
+    let mut found = LogResults::default();
+    rates(args, &[(Count::One, one), (Count::All, all)], &mut found);
     let cpu = setting.processors.client;
     let real_time = realtime::measure(args.n_rounds(), args.form.quick, cpu);
     found.real_time = Some(real_time.map_err(|error| error.to_string()));
     let n_kills = if args.form.quick { 10 } else { 100 };
-    found.storm = Some(storm::rage(n_kills).map_err(|error| error.to_string()));
+    found.killed = Some(kill_test::run(n_kills).map_err(|error| error.to_string()));
     let mut report = setting.report(NAME, args.n_rounds(), found.rows());
     report.ratios = found.ratios();
-    let tables = show::tables(&report.rows);
-    let page = show::page(&report, &found, &tables);
+    let tables = results::tables(&report.rows);
+    let page = found.page(&report, &tables);
     Ok(Finding { report, tables, page })
 }
 
 /// All systems in turn, in each round.
-fn rates(args: &LogArgs, places: &[(Crowd, Places)], found: &mut Measured) {
+fn rates(args: &LogArgs, places: &[(Count, Places)], found: &mut LogResults) {
     let most = places.iter().map(|(_, places)| places.n_writers()).max().unwrap_or(1);
     let mut setups = Vec::new();
     for system in args.systems() {
-        match Setup::new(system, most) {
-            Ok(setup) => setups.push((system, setup)),
-            Err(why) => drop(found.missing.insert(system, why.to_string())),
-        }
+        let setup = found.rates.ok(system.name(), Setup::new(system, most));
+        setups.extend(setup.map(|setup| (system, setup)));
     }
     let progress = progress(args.n_rounds() as usize * places.len());
     for _ in 0..args.n_rounds() {
-        for (crowd, places) in places {
-            progress.set_message(crowd.case());
-            round(&mut setups, (*crowd, places), args.n_records(), found);
+        for (count, places) in places {
+            progress.set_message(count.case());
+            round(&mut setups, (*count, places), args.n_records(), found);
             progress.inc(1);
         }
     }
@@ -131,16 +127,16 @@ fn rates(args: &LogArgs, places: &[(Crowd, Places)], found: &mut Measured) {
 
 fn round(
     setups: &mut Vec<(System, Setup)>,
-    (crowd, places): (Crowd, &Places),
+    (count, places): (Count, &Places),
     n_records: usize,
-    found: &mut Measured,
+    found: &mut LogResults,
 ) {
     let mut lasted_ns = BTreeMap::new();
     for turn in 0..MOST_TURNS {
         each(setups, found, |system, setup, _| {
             if turn < system.n_turns() {
                 let length = Length::of(system, n_records);
-                let duration_ns = setup.choir.many(places, length.in_a_turn(system))?;
+                let duration_ns = setup.writers.many(places, length.in_a_turn(system))?;
                 *lasted_ns.entry(system).or_default() += duration_ns;
             }
             Ok(())
@@ -148,8 +144,8 @@ fn round(
     }
     each(setups, found, |system, setup, found| {
         let length = Length::of(system, n_records);
-        let times = setup.choir.singles(places, length.of_singles())?;
-        let rounds = found.rounds.entry((crowd, system)).or_default();
+        let times = setup.writers.singles(places, length.of_singles())?;
+        let rounds = found.rates.measured.entry((count, system)).or_default();
         rounds.add(places.n_writers(), length.in_all_turns(system), lasted_ns[&system]);
         rounds.times.add_round(&times);
         Ok(())
@@ -159,14 +155,11 @@ fn round(
 /// Does something with each system. One that fails is missing from then on.
 fn each(
     setups: &mut Vec<(System, Setup)>,
-    found: &mut Measured,
-    mut work: impl FnMut(System, &mut Setup, &mut Measured) -> io::Result<()>,
+    found: &mut LogResults,
+    mut work: impl FnMut(System, &mut Setup, &mut LogResults) -> io::Result<()>,
 ) {
-    setups.retain_mut(|(system, setup)| match work(*system, setup, found) {
-        Ok(()) => true,
-        Err(error) => {
-            found.missing.insert(*system, error.to_string());
-            false
-        }
+    setups.retain_mut(|(system, setup)| {
+        let done = work(*system, setup, found);
+        found.rates.ok(system.name(), done).is_some()
     });
 }

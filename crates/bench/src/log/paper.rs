@@ -32,7 +32,6 @@ const TEXT_BYTES: usize = AREA_BYTES - TEXT_AT;
 pub enum Gets {
     /// By the C library, which asks the kernel's page.
     FromThePage,
-    /// By a system call.
     FromTheKernel,
 }
 
@@ -57,7 +56,6 @@ impl Area {
         }
     }
 
-    /// Maps it.
     pub fn map(path: &Path, gets: Gets) -> io::Result<Area> {
         let file = File::options().read(true).write(true).open(path)?;
         let (access, flags) =

@@ -17,7 +17,6 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-/// Ordinary writers.
 pub const N_ORDINARY: usize = 4;
 const FIFO: SchedPriority = SchedPriority::fifo(50);
 /// Of a writer that writes one record in each.
@@ -26,21 +25,19 @@ const PERIOD: Duration = Duration::from_millis(1);
 const PRACTICE: usize = 10_000;
 
 /// How its records follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 pub enum Pace {
     /// One after the other.
+    #[strum(serialize = "real-time")]
     Full,
     /// One in a millisecond.
+    #[strum(serialize = "real-time-periodic")]
     Periodic,
 }
 
 impl Pace {
-    /// As a row has it.
     pub fn case(self) -> &'static str {
-        match self {
-            Pace::Full => "real-time",
-            Pace::Periodic => "real-time-periodic",
-        }
+        self.into()
     }
 
     fn n_records(self, quick: bool) -> usize {
@@ -55,9 +52,7 @@ impl Pace {
 /// What came of all of them.
 #[derive(Debug, Default)]
 pub struct Times {
-    /// One after the other.
     pub full: Rounds,
-    /// One in a millisecond.
     pub periodic: Rounds,
     /// One after the other, to a ring that nobody else sees.
     pub floor: Rounds,
@@ -66,7 +61,6 @@ pub struct Times {
 /// Times of single records, by rounds.
 #[derive(Debug, Default)]
 pub struct Rounds {
-    /// As the clock tells them.
     pub told: Distribution,
     /// Of each round the median and what 999 of 1000 do not exceed, within the clock's steps.
     pub quantiles: Vec<(f64, f64)>,
@@ -80,7 +74,6 @@ impl Rounds {
     }
 }
 
-/// The writer's priority, as a row has it.
 pub fn priority() -> String {
     FIFO.to_string()
 }
@@ -92,7 +85,7 @@ pub fn measure(rounds: u32, quick: bool, cpu: usize) -> io::Result<Times> {
     let logger = Options::new().directory(&place).open();
     let mut log_writer = Ours::new(&logger);
     let mut alone = Floor::new(Source::best());
-    let _crowd = Role::Crowd.start(&place, N_ORDINARY)?;
+    let _others = Role::Writers.start(&place, N_ORDINARY)?;
     let _follower = Role::Follower.start(&place, 1)?;
     thread::scope(|scope| {
         let measure = || {

@@ -1,10 +1,9 @@
 //! A process of `baton bench log`, as it sees itself: it says "ready" when it is at it, and ends
 //! when it is killed, or with who started it.
 
-use crate::actor::Actor;
-use crate::endpoint::{end_with, say};
+use crate::child::{self, ChildProcess, say};
 use crate::log::messages::{TAG, message};
-use crate::log::{descriptors, storm};
+use crate::log::{descriptors, kill_test};
 use baton_log::{Buffer, Options, Priority, Reader};
 use std::hint::black_box;
 use std::io;
@@ -12,13 +11,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::thread;
-use std::time::Duration;
-
-/// A program starts within this.
-const PATIENCE: Duration = Duration::from_secs(30);
+use strum::IntoStaticStr;
 
 /// What a process is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Role {
     /// Reads datagrams.
     Datagrams,
@@ -27,9 +24,9 @@ pub enum Role {
     /// Follows a log.
     Follower,
     /// Ordinary writers of a log, which write as fast as they can.
-    Crowd,
+    Writers,
     /// Writers that count what they have written, and are to be killed.
-    Storm,
+    Killed,
 }
 
 /// What to be.
@@ -48,50 +45,29 @@ pub struct RoleArgs {
 }
 
 impl Role {
-    fn name(self) -> &'static str {
-        match self {
-            Role::Datagrams => "datagrams",
-            Role::Pipe => "pipe",
-            Role::Follower => "follower",
-            Role::Crowd => "crowd",
-            Role::Storm => "storm",
-        }
-    }
-
     /// Starts it, and waits until it is at it.
-    pub fn start(self, place: &Path, threads: usize) -> io::Result<Actor> {
+    pub(crate) fn start(self, place: &Path, threads: usize) -> io::Result<ChildProcess> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["bench", "log-role", self.name()]).arg(place);
-        command.args(["--threads", &threads.to_string()]);
-        command.args(["--starter", &std::process::id().to_string()]);
-        let mut actor = Actor::start(&mut command)?;
-        match actor.hear(PATIENCE).map_err(io::Error::other)?.as_str() {
-            "ready\n" => Ok(actor),
-            _ => Err(io::Error::other(format!("the {} says something else", self.name()))),
-        }
+        let name: &str = self.into();
+        command.args(["log-role", name]).arg(place).args(["--threads", &threads.to_string()]);
+        Ok(ChildProcess::start_role(name, &mut command)?)
     }
 }
 
-/// Plays the part until it is killed.
+/// Does the part until it is killed.
 pub fn role(args: &RoleArgs) -> ExitCode {
-    let played = end_with(args.starter).and_then(|()| play(args));
-    match played {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("baton bench log-role {}: {error}", args.role.name());
-            ExitCode::FAILURE
-        }
-    }
+    let name: &str = args.role.into();
+    child::run_part(format!("log-role {name}"), args.starter, || part(args))
 }
 
-fn play(args: &RoleArgs) -> io::Result<()> {
+fn part(args: &RoleArgs) -> io::Result<()> {
     let ready = || say("ready");
     match args.role {
         Role::Datagrams => descriptors::read_datagrams(&args.place, ready),
         Role::Pipe => descriptors::read_pipe(&args.place, ready),
         Role::Follower => follow(&args.place),
-        Role::Crowd => write(&args.place, args.threads),
-        Role::Storm => storm::write(&args.place, args.threads, ready),
+        Role::Writers => write(&args.place, args.threads),
+        Role::Killed => kill_test::write(&args.place, args.threads, ready),
     }
 }
 

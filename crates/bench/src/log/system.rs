@@ -1,9 +1,9 @@
 //! What is measured: ours, what it is compared with, and how each is set up.
 
-use crate::actor::Actor;
+use crate::child::ChildProcess;
 use crate::log::descriptors;
 use crate::log::floor::Floor;
-use crate::log::log_writer::{Choir, LogWriter, RecordFn};
+use crate::log::log_writer::{LogWriter, RecordFn, Writers};
 use crate::log::messages::TAG;
 use crate::log::paper::{Area, Gets};
 use crate::log::role::Role;
@@ -24,13 +24,9 @@ pub enum System {
     Baton(Source),
     /// What no log can go below.
     Floor(Source),
-    /// The paper's scheme.
     Paper(Gets),
-    /// Datagrams to a reader.
     Datagram,
-    /// A pipe with a reader.
     Pipe,
-    /// A file that forgets.
     Null,
     /// LTTng-UST, whose buffers overwrite the oldest.
     Lttng,
@@ -62,7 +58,6 @@ impl System {
         TracingAppender,
     ];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Baton(Source::Counter) => "baton-counter",
@@ -82,7 +77,7 @@ impl System {
         }
     }
 
-    /// The program that plays it, and what that needs; `None` for what is here.
+    /// The program that has it, and what that needs; `None` for what is here.
     fn program(self) -> Option<(&'static str, &'static str)> {
         const ADVICE: &str = "`bench/peers/log/build` builds it";
         match self {
@@ -121,9 +116,8 @@ impl System {
 
 /// A system that is set up.
 pub struct Setup {
-    /// Its writers.
-    pub choir: Choir,
-    _reader: Option<Actor>,
+    pub writers: Writers,
+    _reader: Option<ChildProcess>,
     _directory: TempDir,
 }
 
@@ -137,11 +131,11 @@ impl Setup {
             Pipe => Some(Role::Pipe.start(&place, 1)?),
             _ => None,
         };
-        let choir = match system.program() {
-            Some(program) => Choir::start(Command::new(beside(program)?).arg(directory.path()))?,
-            None => Choir::Threads(voices(system, &place, n_writers)?),
+        let writers = match system.program() {
+            Some(program) => Writers::start(Command::new(beside(program)?).arg(directory.path()))?,
+            None => Writers::Threads(threads(system, &place, n_writers)?),
         };
-        Ok(Setup { choir, _reader: reader, _directory: directory })
+        Ok(Setup { writers, _reader: reader, _directory: directory })
     }
 }
 
@@ -153,7 +147,7 @@ fn beside((name, advice): (&str, &str)) -> io::Result<PathBuf> {
     }
 }
 
-fn voices(system: System, place: &Path, n_writers: usize) -> io::Result<Vec<Box<dyn LogWriter>>> {
+fn threads(system: System, place: &Path, n_writers: usize) -> io::Result<Vec<Box<dyn LogWriter>>> {
     let logger = match system {
         Baton(Source::Counter) if Source::best() != Source::Counter => {
             return Err(io::Error::other(
@@ -193,7 +187,6 @@ fn log_writer(
 pub struct Ours(Writer);
 
 impl Ours {
-    /// Gets it a ring.
     pub fn new(logger: &Logger) -> Ours {
         let writer = logger.writer();
         writer.prepare(Buffer::Main);

@@ -1,7 +1,7 @@
 //! Two kernels, each on a processor of its own, whose threads call each other; and two threads of
 //! the system that wake each other there.
 
-use super::play::{Measured, call_in_batches, echo, found, stop};
+use super::ipc::{Measured, call_in_batches, echo, found, stop};
 use baton_nucleus::variant::Variant;
 use baton_nucleus::{Cluster, Kernel, Options, Seat, ThreadId, Timeout};
 use std::io;
@@ -12,13 +12,11 @@ use std::time::Duration;
 /// What a kernel does that has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Idle {
-    /// As it does by default.
     Sleeps,
     /// It looks for letters for longer than a call takes.
     Spins,
 }
 
-/// Calls that are timed together.
 const BATCH: u64 = 50;
 
 fn kernel<K: Variant>(seat: Seat, idle: Idle, processor: usize) -> io::Result<Box<Kernel<K>>> {

@@ -1,8 +1,8 @@
 //! What is done: each experiment with its sizes, and what a row of the report says of it.
 
 use super::between::{self, Idle};
+use super::ipc;
 use super::latency::{self, Load};
-use super::play;
 use crate::processors::Placement;
 use crate::ratios::{COMMON_BYTES, SMALL_BYTES};
 use crate::report::Detail;
@@ -12,20 +12,31 @@ use std::io;
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Case {
-    /// A bare switch of stacks.
     Switch,
-    /// Two threads call each other.
-    PingPong { n_words: u8 },
+    PingPong {
+        n_words: u8,
+    },
     /// The same, each in a kernel on a processor of its own.
-    Between { idle: Idle },
+    Between {
+        idle: Idle,
+    },
     /// 250 threads hand potatoes round a ring.
-    HotPotato { n_potatoes: usize },
-    /// Senders wait in one queue.
-    Queueing { n_senders: usize },
+    HotPotato {
+        n_potatoes: usize,
+    },
+    Queueing {
+        n_senders: usize,
+    },
     /// A service calls another one, and has its answer.
-    ServiceCall { payload_bytes: usize },
+    ServiceCall {
+        payload_bytes: usize,
+    },
     /// The highest thread is woken while others keep the kernel busy.
-    Latency { load: Load, n_threads: usize, since: Since },
+    Latency {
+        load: Load,
+        n_threads: usize,
+        since: Since,
+    },
 }
 
 /// What a latency begins with.
@@ -80,51 +91,49 @@ pub const CASES: &[Case] = &[
 pub type Measured = Vec<(Case, Vec<u64>)>;
 
 impl Case {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
+    /// Its name in rows, and over tables and charts.
+    fn names(self) -> (&'static str, String) {
         match self {
-            Case::Switch => "switch",
-            Case::PingPong { .. } => "ping-pong",
-            Case::Between { idle: Idle::Sleeps } => "between-sleeping",
-            Case::Between { idle: Idle::Spins } => "between-spinning",
-            Case::HotPotato { .. } => "hot-potato",
-            Case::Queueing { .. } => "queueing",
-            Case::ServiceCall { .. } => "service-call",
-            Case::Latency { load, since: Since::Signal, .. } => match load {
-                Load::Elevator => "elevator-since-signal",
-                Load::StartStop => "start-stop-since-signal",
-                Load::Chaining => "chaining-since-signal",
-            },
-            Case::Latency { load, since: Since::Due, .. } => match load {
-                Load::Elevator => "elevator-since-due",
-                Load::StartStop => "start-stop-since-due",
-                Load::Chaining => "chaining-since-due",
-            },
+            Case::Switch => ("switch", "switch of stacks".to_owned()),
+            Case::PingPong { n_words } => ("ping-pong", format!("ping-pong, {n_words} words")),
+            Case::Between { idle: Idle::Sleeps } => {
+                ("between-sleeping", "between kernels that sleep".to_owned())
+            }
+            Case::Between { idle: Idle::Spins } => {
+                ("between-spinning", "between kernels that spin".to_owned())
+            }
+            Case::HotPotato { n_potatoes: n } => ("hot-potato", format!("hot potato, {n} of 250")),
+            Case::Queueing { n_senders: n } => ("queueing", format!("queueing, {n} senders")),
+            Case::ServiceCall { payload_bytes: n } => {
+                ("service-call", format!("a service's call, {n} bytes there and back"))
+            }
+            Case::Latency { load, n_threads, since } => {
+                let ([since_signal, since_due], load) = match load {
+                    Load::Elevator => {
+                        (["elevator-since-signal", "elevator-since-due"], "IPC elevator")
+                    }
+                    Load::StartStop => {
+                        (["start-stop-since-signal", "start-stop-since-due"], "start/stop")
+                    }
+                    Load::Chaining => {
+                        (["chaining-since-signal", "chaining-since-due"], "IPC chaining")
+                    }
+                };
+                let (name, since) = match since {
+                    Since::Signal => (since_signal, "signal"),
+                    Since::Due => (since_due, "due"),
+                };
+                (name, format!("{load}, {n_threads} threads, since {since}"))
+            }
         }
     }
 
-    /// Its title over tables and charts.
+    pub fn name(self) -> &'static str {
+        self.names().0
+    }
+
     pub fn title(self) -> String {
-        match self {
-            Case::Switch => "switch of stacks".to_owned(),
-            Case::PingPong { n_words } => format!("ping-pong, {n_words} words"),
-            Case::Between { idle: Idle::Sleeps } => "between kernels that sleep".to_owned(),
-            Case::Between { idle: Idle::Spins } => "between kernels that spin".to_owned(),
-            Case::HotPotato { n_potatoes } => format!("hot potato, {n_potatoes} of 250"),
-            Case::Queueing { n_senders } => format!("queueing, {n_senders} senders"),
-            Case::ServiceCall { payload_bytes } => {
-                format!("a service's call, {payload_bytes} bytes there and back")
-            }
-            Case::Latency { load, n_threads, since } => {
-                let load = match load {
-                    Load::Elevator => "IPC elevator",
-                    Load::StartStop => "start/stop",
-                    Load::Chaining => "IPC chaining",
-                };
-                let since = if since == Since::Signal { "signal" } else { "due" };
-                format!("{load}, {n_threads} threads, since {since}")
-            }
-        }
+        self.names().1
     }
 
     /// Bytes of its messages, if that is what tells it from others.
@@ -137,20 +146,15 @@ impl Case {
         }
     }
 
-    /// What else tells it from others.
     pub fn detail(self) -> Option<Detail> {
         match self {
-            Case::Switch
-            | Case::PingPong { .. }
-            | Case::Between { .. }
-            | Case::ServiceCall { .. } => None,
             Case::HotPotato { n_potatoes: parties }
             | Case::Queueing { n_senders: parties }
             | Case::Latency { n_threads: parties, .. } => Some(Detail::Parties { parties }),
+            _ => None,
         }
     }
 
-    /// Where it runs.
     pub fn placement(self) -> Placement {
         match self {
             Case::Between { .. } => Placement::Different,
@@ -159,7 +163,7 @@ impl Case {
     }
 
     /// One round of it. `pair`: two processors, if there are two.
-    pub fn play<K: Variant>(
+    pub fn measure<K: Variant>(
         self,
         pair: Option<[usize; 2]>,
         n_batches: u64,
@@ -167,14 +171,14 @@ impl Case {
         let times = match self {
             // Of no kernel that could be chosen.
             Case::Switch | Case::ServiceCall { .. } => Vec::new(),
-            Case::PingPong { n_words } => play::ping_pong::<K>(n_words, n_batches)?,
+            Case::PingPong { n_words } => ipc::ping_pong::<K>(n_words, n_batches)?,
             Case::Between { idle } => {
                 let pair = pair.ok_or_else(|| io::Error::other("there is one processor"))?;
                 between::ping_pong::<K>(idle, pair, n_batches)?
             }
-            Case::HotPotato { n_potatoes } => play::hot_potato::<K>(n_potatoes, n_batches / 10)?,
+            Case::HotPotato { n_potatoes } => ipc::hot_potato::<K>(n_potatoes, n_batches / 10)?,
             Case::Queueing { n_senders } => {
-                play::queueing::<K>(n_senders, n_batches * 10 / n_senders as u64 + 10)?
+                ipc::queueing::<K>(n_senders, n_batches * 10 / n_senders as u64 + 10)?
             }
             Case::Latency { load, n_threads, .. } => {
                 let found = latency::latencies::<K>(load, n_threads, LATENCIES + 4 * n_batches)?;

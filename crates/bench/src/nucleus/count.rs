@@ -19,7 +19,7 @@ fn collected(kernel: &str, n_words: u8, n_batches: u64) -> Result<u64, String> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program)
-        .args(["bench", "nucleus", "--play", &play])
+        .args(["nucleus", "--play", &play])
         .stdout(Stdio::null())
         .output()
         .map_err(|error| format!("valgrind: {error}"))?;

@@ -2,15 +2,15 @@
 //! process that calls a hosted service. In turn, on one processor.
 
 use super::case::Case;
-use super::results::Results;
+use super::results::NucleusResults;
 use crate::form::BenchError;
 use crate::pair::{Chunk, Pair, PairError};
 use crate::payload;
 use crate::processors::{Placement, Processors};
 use crate::service::{Service, now_ns};
-use crate::stage::Stage;
 use crate::system::System;
 use crate::systems::{hosted, typed};
+use crate::testbed::Testbed;
 use baton::{CallError, Parcel};
 use baton_host::{Call, Host, Running};
 use rustix::io::Errno;
@@ -29,7 +29,6 @@ const BATCH: u32 = 100;
 /// What a round is to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
-    /// There, and back.
     pub payload_bytes: usize,
     /// Of [`BATCH`] calls each.
     pub n_batches: u64,
@@ -39,7 +38,7 @@ pub struct Calls {
 pub struct Hosting {
     pairs: Vec<(System, Result<Pair, PairError>)>,
     inside: io::Result<Running>,
-    _stage: Stage,
+    _testbed: Testbed,
 }
 
 impl Hosting {
@@ -48,15 +47,14 @@ impl Hosting {
     /// # Errors
     /// There is no place for them.
     pub fn start() -> Result<Hosting, BenchError> {
-        let stage = Stage::set()?;
-        let place = stage.place(Service::Echo);
+        let testbed = Testbed::start()?;
+        let place = testbed.place(Service::Echo);
         let pairs = OUTSIDE.map(|system| (system, Pair::start(system, place))).into();
         let inside = host(place.broker);
-        Ok(Hosting { pairs, inside, _stage: stage })
+        Ok(Hosting { pairs, inside, _testbed: testbed })
     }
 
-    /// One round of each.
-    pub fn add_round(&mut self, results: &mut Results, calls: Calls, at: &Processors) {
+    pub fn add_round(&mut self, results: &mut NucleusResults, calls: Calls, at: &Processors) {
         let Calls { payload_bytes, n_batches } = calls;
         let case = Case::ServiceCall { payload_bytes };
         let inside = match &self.inside {
@@ -65,8 +63,7 @@ impl Hosting {
         };
         results.add(case, INSIDE, inside.map(|times| vec![(case, times)]));
         let n_calls = n_batches as u32 * 10;
-        let (placement, n_warm_up) = (Some(Placement::Same), n_calls / 10);
-        let chunk = Chunk { placement, payload_bytes, n_warm_up, n_calls, delay_us: 0 };
+        let chunk = Chunk::new(Placement::Same, payload_bytes, n_calls / 10, n_calls);
         for (system, pair) in &mut self.pairs {
             let round = match pair {
                 Ok(pair) => pair.measure(&chunk, at).map_err(io::Error::other),

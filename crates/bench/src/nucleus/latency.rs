@@ -1,7 +1,7 @@
 //! How late the highest thread runs after a timer that it has set to a random time, while others
 //! make the kernel do what it cannot interrupt (Greenaway 2007, section 4.4).
 
-use super::play::{kernel, shuffled};
+use super::ipc::{kernel, shuffled};
 use super::signalled;
 use crate::service::now_ns;
 use baton_nucleus::request::Request;
@@ -129,7 +129,6 @@ fn elevator<K: Variant>(kernel: &mut Kernel<K>, n_threads: usize, stop: &Stop) -
     Ok(())
 }
 
-/// One floor of the elevator.
 fn ride(
     here: &mut CurrentThread,
     above: ThreadId,

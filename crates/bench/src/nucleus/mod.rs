@@ -10,32 +10,31 @@
 mod between;
 mod case;
 mod count;
-mod histogram;
 mod hosting;
+mod ipc;
 mod latency;
 mod peers;
-mod play;
+
 mod results;
 mod sampler;
 mod service;
 mod signalled;
 mod switching;
-mod table;
 mod workload;
+mod workload_results;
 
+use crate::chart;
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
-use crate::html;
 use crate::processors::{self, Placement};
-use crate::stage::Setting;
+use crate::testbed::Setting;
 use baton_nucleus::each_kernel;
 use baton_nucleus::variant::Variant;
-use case::{CASES, Case, Since};
+use case::{CASES, Case};
 use clap::builder::PossibleValuesParser;
 use hosting::{Calls, Hosting};
-use results::{Results, THESIS};
-use std::fmt::Write;
+use results::NucleusResults;
 use std::process::ExitCode;
-use table::Tables;
+use workload_results::WorkloadResults;
 
 /// How the experiments are to run.
 #[derive(Debug, clap::Args)]
@@ -55,10 +54,7 @@ pub struct NucleusArgs {
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = EXPERIMENTS)]
     pub only: Vec<String>,
     /// Rounds
-    #[arg(
-        long, value_name = "N", default_value = "7",
-        value_parser = clap::value_parser!(u32).range(1..)
-    )]
+    #[arg(long, value_name = "N", default_value = "7", value_parser = form::positive())]
     pub rounds: u32,
     /// One run of ping-pong, for who counts its instructions: KERNEL:WORDS:BATCHES
     #[arg(long, hide = true)]
@@ -85,7 +81,6 @@ fn kernels() -> Vec<&'static str> {
     names
 }
 
-/// Runs it and prints what it found.
 pub fn nucleus(args: &NucleusArgs) -> ExitCode {
     match &args.play {
         Some(play) => count_play(play),
@@ -103,7 +98,7 @@ fn count_play(play: &str) -> ExitCode {
         return ExitCode::FAILURE;
     };
     each_kernel!(K => if K::NAME == name {
-        let times = play::ping_pong::<K>(n_words, n_batches);
+        let times = ipc::ping_pong::<K>(n_words, n_batches);
         return times.map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS);
     });
     ExitCode::FAILURE
@@ -121,8 +116,10 @@ fn run(args: &NucleusArgs) -> Result<Finding, BenchError> {
     };
     let cases: Vec<Case> = CASES.iter().filter(is_case).copied().collect();
     let server = setting.processors.server(Placement::Different);
-    let mut results =
-        Results { pair: server.map(|it| [setting.processors.client, it]), ..Results::default() };
+    let mut results = NucleusResults {
+        pair: server.map(|it| [setting.processors.client, it]),
+        ..NucleusResults::default()
+    };
     let progress = progress(cases.len() * args.rounds as usize);
     let is_call = |case: &Case| matches!(case, Case::ServiceCall { .. });
     let wants_calls = args.kernel.is_empty() && cases.iter().any(is_call);
@@ -152,88 +149,18 @@ fn run(args: &NucleusArgs) -> Result<Finding, BenchError> {
     }
     if args.only.is_empty() || args.only.iter().any(|wanted| wanted == "workload") {
         let n_tasks = if args.form.quick { 5_000 } else { 50_000 };
-        results.tables = Tables::fill(n_tasks, &is_kernel);
+        results.workloads = WorkloadResults::measure(n_tasks, &is_kernel);
     }
     progress.finish_and_clear();
-    Ok(finding(setting, args.rounds, &results))
-}
-
-fn finding(setting: Setting, rounds: u32, results: &Results) -> Finding {
-    let mut report = setting.report("nucleus", rounds, results.rows());
+    let mut report = setting.report("nucleus", args.rounds, results.rows());
     report.ratios = results.ratios();
-    let tables = tables(results);
+    let tables = results.tables();
     let lead = "Times: how many are not longer. Of an IPC in picoseconds, of batches. Latencies of \
-        the \
-                highest thread since its timer's signal, of single ones: how many of a hundred are \
-                in each \
-                step, in a row for each kernel.";
-    let mut names: Vec<&'static str> = results.measured.keys().map(|&(_, kernel)| kernel).collect();
+                the highest thread since its timer's signal, of single ones: how many of a hundred \
+                are in each step, in a row for each kernel.";
+    let mut names: Vec<&str> = results.measured.keys().map(|&(_, kernel)| kernel).collect();
     names.sort_unstable();
     names.dedup();
-    let charts = CASES.iter().map(|&case| {
-        let of_case = || results.measured.iter().filter(move |((other, _), _)| *other == case);
-        match case {
-            Case::Latency { .. } => histogram::figure(
-                &case.title(),
-                of_case().map(|(&(_, kernel), times)| (kernel, times)),
-            ),
-            _ => html::chart(&case.title(), of_case().map(|(&(_, kernel), times)| (kernel, times))),
-        }
-    });
-    let page = html::frame(&report, lead, &names, &charts.collect::<String>(), &tables);
-    Finding { report, tables, page }
-}
-
-/// A line for each kernel and case.
-fn tables(results: &Results) -> String {
-    let mut text = String::new();
-    let both = |&case: &Case| match case {
-        Case::Latency { load, n_threads, .. } => {
-            vec![case, Case::Latency { load, n_threads, since: Since::Due }]
-        }
-        _ => vec![case],
-    };
-    for case in CASES.iter().flat_map(both) {
-        let mut of_case = results.measured.iter().filter(|((it, _), _)| *it == case).peekable();
-        if of_case.peek().is_none() {
-            continue;
-        }
-        let _ = writeln!(
-            text,
-            "\n{:<40}{:>9}  {:>15}{:>11}",
-            case.title(),
-            "p50 ns",
-            "of rounds",
-            "p99 ns"
-        );
-        for ((_, kernel), times) in of_case {
-            let Some(p50) = times.over_rounds(|round| round.p50 as f64 / 1000.0) else { continue };
-            let Some(p99) = times.over_rounds(|round| round.p99 as f64 / 1000.0) else { continue };
-            let spread = format!("[{:.1}, {:.1}]", p50.least, p50.greatest);
-            let _ = writeln!(
-                text,
-                "  {kernel:<38}{:>9.2}  {spread:>15}{:>11.2}",
-                p50.median, p99.median
-            );
-        }
-    }
-    text + &instructions(results) + &results.tables.text()
-}
-
-fn instructions(results: &Results) -> String {
-    let mut text = String::new();
-    if results.instructions.is_empty() {
-        return text;
-    }
-    let _ =
-        writeln!(text, "\n{:<40}{:>9}  {:>15}", "one IPC of 8 words", "instr.", "thesis, cycles");
-    for (kernel, count) in &results.instructions {
-        let thesis = THESIS.iter().find(|(name, _)| name == kernel);
-        let thesis = thesis.map_or(String::new(), |(_, cycles)| format!("{cycles:.0}"));
-        let _ = match count {
-            Ok(count) => writeln!(text, "  {kernel:<38}{count:>9.1}  {thesis:>15}"),
-            Err(why) => writeln!(text, "  {kernel:<38}{why}"),
-        };
-    }
-    text
+    let page = chart::page(&report, lead, &names, &results.charts(), &tables);
+    Ok(Finding { report, tables, page })
 }

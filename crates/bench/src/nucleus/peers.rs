@@ -18,34 +18,33 @@ const ADVICE: &str = "not built: bench/peers/ipc/build";
 pub struct Peer {
     pub name: &'static str,
     pub is_bare: bool,
-    play: fn(u64) -> io::Result<Vec<u64>>,
+    measure: fn(u64) -> io::Result<Vec<u64>>,
 }
 
-/// All of them.
 pub const PEERS: [Peer; 4] = [
-    Peer { name: "futex-threads", is_bare: false, play: |n| futex(n, None) },
+    Peer { name: "futex-threads", is_bare: false, measure: |n| futex(n, None) },
     Peer {
         name: "tokio-channel",
         is_bare: false,
-        play: |n| program("baton-bench-ipc", &["tokio", &n.to_string()]),
+        measure: |n| program("baton-bench-ipc", &["tokio", &n.to_string()]),
     },
     Peer {
         name: "go-channel",
         is_bare: false,
-        play: |n| program("baton-bench-ipc-go", &[&n.to_string()]),
+        measure: |n| program("baton-bench-ipc-go", &[&n.to_string()]),
     },
     Peer {
         name: "corosensei",
         is_bare: true,
-        play: |n| program("baton-bench-ipc", &["corosensei", &n.to_string()]),
+        measure: |n| program("baton-bench-ipc", &["corosensei", &n.to_string()]),
     },
 ];
 
 impl Peer {
     /// What a message one way took of each batch, in picoseconds.
-    pub fn play(&self, n_batches: u64) -> io::Result<Vec<u64>> {
+    pub fn measure(&self, n_batches: u64) -> io::Result<Vec<u64>> {
         // The first finds nothing in the caches.
-        (self.play)(n_batches + 1).map(|times| times.into_iter().skip(1).collect())
+        (self.measure)(n_batches + 1).map(|times| times.into_iter().skip(1).collect())
     }
 }
 

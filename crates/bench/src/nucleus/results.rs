@@ -1,29 +1,31 @@
-//! What was found, as rows and ratios.
+//! What was found, as rows, ratios, tables and charts.
 
 use super::between::Idle;
-use super::case::{Case, FEW, MANY, Measured, Since};
+use super::case::{CASES, Case, FEW, MANY, Measured, Since};
 use super::hosting::INSIDE;
 use super::latency::Load;
 use super::peers::{self, PEERS};
 use super::switching;
-use super::table::Tables;
-use crate::distribution::{Distribution, Spread, Summary};
+use super::workload_results::WorkloadResults;
+use crate::chart::{self, Chart};
+use crate::distribution::{Distribution, Summary};
 use crate::ratios::COMMON_BYTES;
-use crate::report::{Bar, Figures, Outcome, Quoted, Ratio, Row};
+use crate::report::{Bar, Figures, Outcome, Ratio, Row, Times};
 use crate::system::System;
 use baton_nucleus::each_kernel;
 use baton_nucleus::variant::Variant;
 use std::collections::BTreeMap;
 use std::io;
 
-/// What ratios are of.
+/// The case that ratios are of.
 pub const COMMON: Case = Case::PingPong { n_words: 8 };
 /// Two kernels beside two threads of the system.
 pub const BETWEEN: Case = Case::Between { idle: Idle::Sleeps };
 const SWITCH: &str = "bare-switch";
+const FUTEX: &str = "futex-threads";
 
 /// The thesis's cycles of a ping-pong IPC, at 400 MHz: section 5.2.1.
-pub const THESIS: [(&str, f64); 9] = [
+const THESIS: [(&str, f64); 9] = [
     ("Fastpath", 173.0),
     ("Slowpath", 294.0),
     ("Direct/Lazy", 297.0),
@@ -45,40 +47,37 @@ const ORDER: [(&str, &str); 5] = [
 ];
 const SOURCE: &str = "Greenaway, From 'Real Fast' to Real-Time, 2007, section 5.2.1, at 400 MHz";
 
-/// What was found so far.
 #[derive(Default)]
-pub struct Results {
+pub struct NucleusResults {
     /// In picoseconds.
     pub measured: BTreeMap<(Case, &'static str), Distribution>,
     pub missing: BTreeMap<(Case, &'static str), String>,
     pub instructions: BTreeMap<&'static str, Result<f64, String>>,
-    pub tables: Tables,
+    pub workloads: WorkloadResults,
     /// Two processors, if there are two.
     pub pair: Option<[usize; 2]>,
 }
 
-type Value = Result<(f64, Option<Spread>), String>;
-
-impl Results {
+impl NucleusResults {
     /// One round of a case, on the kernels that are wanted.
     pub fn add_round(&mut self, case: Case, n_batches: u64, is_wanted: &dyn Fn(&str) -> bool) {
-        if case == Case::Switch {
-            let times = switching::bare_switch(n_batches);
-            self.measured.entry((case, SWITCH)).or_default().add_round(&times);
-            return;
+        match case {
+            Case::Switch => {
+                self.add(case, SWITCH, Ok(vec![(case, switching::bare_switch(n_batches))]));
+            }
+            Case::ServiceCall { .. } => {}
+            _ => {
+                each_kernel!(K => if is_wanted(K::NAME) {
+                    self.add(case, K::NAME, case.measure::<K>(self.pair, n_batches));
+                });
+            }
         }
-        if matches!(case, Case::ServiceCall { .. }) {
-            return;
-        }
-        each_kernel!(K => if is_wanted(K::NAME) {
-            self.add(case, K::NAME, case.play::<K>(self.pair, n_batches));
-        });
     }
 
     /// One round of each peer.
     pub fn add_peers(&mut self, n_batches: u64) {
         for peer in &PEERS {
-            let round = peer.play(n_batches).map(|times| vec![(COMMON, times)]);
+            let round = peer.measure(n_batches).map(|times| vec![(COMMON, times)]);
             self.add(COMMON, peer.name, round);
         }
     }
@@ -88,20 +87,14 @@ impl Results {
         if let Some([_, server]) = self.pair {
             let round = peers::futex(n_batches + 1, Some(server));
             let found = round.map(|times| vec![(BETWEEN, times.into_iter().skip(1).collect())]);
-            self.add(BETWEEN, "futex-threads", found);
+            self.add(BETWEEN, FUTEX, found);
         }
     }
 
-    /// What came of a round, if anything did.
+    /// Adds a round, if there is one.
     pub fn add(&mut self, case: Case, kernel: &'static str, round: io::Result<Measured>) {
-        let found = match round {
-            Ok(found) => found,
-            Err(why) => {
-                self.missing.insert((case, kernel), why.to_string());
-                return;
-            }
-        };
-        for (case, times) in found {
+        let missing = |why: io::Error| drop(self.missing.insert((case, kernel), why.to_string()));
+        for (case, times) in round.map_err(missing).unwrap_or_default() {
             if times.is_empty() {
                 self.missing.insert((case, kernel), "a thread has failed".to_owned());
             } else {
@@ -110,109 +103,79 @@ impl Results {
         }
     }
 
-    /// A row for each case of each kernel.
     pub fn rows(&self) -> Vec<Row> {
-        let row = |system, case: Case, outcome| Row {
-            system,
-            case: case.name(),
-            payload_bytes: case.payload_bytes(),
-            placement: Some(case.placement()),
-            detail: case.detail(),
-            outcome,
+        let row = |system, case: Case, outcome| {
+            let row = Row::new(system, case.name(), outcome).bytes(case.payload_bytes());
+            row.at(case.placement()).detail(case.detail())
         };
-        let measured = self.measured.iter().filter_map(|(&(case, kernel), distribution)| {
-            let figures = nanoseconds(Figures::of(distribution)?);
-            Some(row(kernel, case, Outcome::Measured(figures)))
+        let measured = self.measured.iter().filter_map(|(&(case, kernel), times)| {
+            Some(row(kernel, case, Outcome::Measured(nanoseconds(Figures::of(times)?))))
         });
-        let missing = self
-            .missing
+        let missing = self.missing.iter();
+        let missing =
+            missing.map(|(&(case, kernel), why)| row(kernel, case, Outcome::missing(why)));
+        let quoted = THESIS
             .iter()
-            .map(|(&(case, kernel), why)| row(kernel, case, Outcome::Missing { why: why.clone() }));
-        let quoted = THESIS.iter().map(|&(kernel, cycles)| {
-            let mean_ns = cycles * 2.5;
-            let quoted =
-                Quoted { source: SOURCE, mean_ns: Some(mean_ns), min_ns: None, max_ns: None };
-            row(kernel, COMMON, Outcome::Quoted(quoted))
-        });
+            .map(|&(kernel, cycles)| row(kernel, COMMON, Outcome::mean(SOURCE, cycles * 2.5)));
         measured.chain(missing).chain(quoted).collect()
     }
 
-    fn over_of(
-        &self,
-        over: (Case, &'static str),
-        under: (Case, &'static str),
-        value: fn(&Summary) -> f64,
-    ) -> Value {
-        let find = |key| self.measured.get(&key).ok_or_else(|| "not measured".to_owned());
-        Ok(Distribution::ratio_of(find(over)?, find(under)?, value))
+    fn find(&self, case: Case, kernel: &'static str) -> Times<'_> {
+        self.measured.get(&(case, kernel)).ok_or_else(|| "not measured".to_owned())
     }
 
-    fn over(&self, over: (Case, &'static str), under: (Case, &'static str)) -> Value {
-        self.over_of(over, under, |round| round.p50 as f64)
-    }
-
-    /// What follows from the rows.
     pub fn ratios(&self) -> Vec<Ratio> {
-        let common = |kernel| (COMMON, kernel);
-        let instructions = self.instructions.get("Fastpath").cloned();
-        let instructions = instructions.unwrap_or_else(|| Err("not measured".to_owned()));
-        let at_most =
-            |name: &str, value, bound| Ratio::new(name.to_owned(), value, Some(Bar::AtMost(bound)));
-        let over = |over: &'static str, under: &'static str| self.over(common(over), common(under));
-        let to_switch = self.over(common("Fastpath"), (Case::Switch, SWITCH));
+        let not_measured = || Err("not measured".to_owned());
+        let of = |kernel| self.find(COMMON, kernel);
+        let over = |name: String, over, under, bar| Ratio::of(name, of(over), of(under), bar);
+        let at_most = |bound| Some(Bar::AtMost(bound));
+        let count = |kernel| self.instructions.get(kernel).cloned().unwrap_or_else(not_measured);
+        let instructions = count("Fastpath").map(|count| (count, None));
         let mut ratios = vec![
-            at_most("fastpath_instructions", instructions.map(|count| (count, None)), 60.0),
-            at_most("fastpath_over_switch", to_switch, 2.0),
-            at_most("interface_overhead", over("Direct/Lazy", "Slowpath"), 1.05),
-            at_most("strict_plus_over_fastpath", over("Strict+", "Fastpath"), 1.25),
+            Ratio::new("fastpath_instructions", instructions, at_most(60.0)),
+            Ratio::of(
+                "fastpath_over_switch",
+                of("Fastpath"),
+                self.find(Case::Switch, SWITCH),
+                at_most(2.0),
+            ),
+            over("interface_overhead".to_owned(), "Direct/Lazy", "Slowpath", at_most(1.05)),
+            over("strict_plus_over_fastpath".to_owned(), "Strict+", "Fastpath", at_most(1.25)),
         ];
         for (over, under) in ORDER {
-            let count = |kernel| match self.instructions.get(kernel) {
-                Some(Ok(count)) => Ok(*count),
-                _ => Err("not measured".to_owned()),
-            };
+            let count = |kernel| count(kernel).map_err(|_| "not measured".to_owned());
             let value = count(over).and_then(|it| Ok((it / count(under)?, None)));
             let name = format!("{}_instructions_over_{}", snake(over), snake(under));
             ratios.push(Ratio::new(name, value, Some(Bar::AtLeast(1.0))));
         }
         for (kernel, _) in THESIS.iter().skip(1) {
-            let name = snake(kernel) + "_over_fastpath";
-            ratios.push(Ratio::new(name, over(kernel, "Fastpath"), None));
+            ratios.push(over(snake(kernel) + "_over_fastpath", kernel, "Fastpath", None));
         }
-        for (kernel, peer) in
-            ["Fastpath", "Strict+"].iter().flat_map(|it| PEERS.iter().map(move |peer| (it, peer)))
-        {
-            let name = format!("{}_over_{}", snake(kernel), snake(peer.name));
-            let bar = (!peer.is_bare).then_some(Bar::AtMost(1.0));
-            ratios.push(Ratio::new(name, over(kernel, peer.name), bar));
+        for kernel in ["Fastpath", "Strict+"] {
+            for peer in &PEERS {
+                let name = format!("{}_over_{}", snake(kernel), snake(peer.name));
+                let bar = (!peer.is_bare).then_some(Bar::AtMost(1.0));
+                ratios.push(over(name, kernel, peer.name, bar));
+            }
         }
-        ratios.extend(self.service_calls());
-        ratios.extend(self.tables.ratios());
+        // What a host gains a service that calls another one of it, and costs a client outside.
+        let call = Case::ServiceCall { payload_bytes: COMMON_BYTES };
+        for (name, system, bar) in [
+            ("hosted_call_over_typed", INSIDE, at_most(1.0)),
+            ("call_of_hosted_over_typed", System::BatonHosted.name(), None),
+            ("call_of_hosted_leaving_over_typed", System::BatonHostedLeaving.name(), None),
+        ] {
+            let typed = self.find(call, System::BatonTyped.name());
+            ratios.push(Ratio::of(name, self.find(call, system), typed, bar));
+        }
+        ratios.extend(self.workloads.ratios());
         ratios.extend(self.growths());
         ratios
     }
 
-    /// What a host gains a service that calls another one of it, and costs a client outside.
-    fn service_calls(&self) -> Vec<Ratio> {
-        let of = |system| (Case::ServiceCall { payload_bytes: COMMON_BYTES }, system);
-        let typed = of(System::BatonTyped.name());
-        let inside = Ratio::new(
-            "hosted_call_over_typed".to_owned(),
-            self.over(of(INSIDE), typed),
-            Some(Bar::AtMost(1.0)),
-        );
-        let outside = [
-            ("call_of_hosted_over_typed", System::BatonHosted),
-            ("call_of_hosted_leaving_over_typed", System::BatonHostedLeaving),
-        ];
-        let outside = outside.map(|(name, system)| {
-            Ratio::new(name.to_owned(), self.over(of(system.name()), typed), None)
-        });
-        [inside].into_iter().chain(outside).collect()
-    }
-
     /// The latency that nearly all are below, of many threads over that of few.
     fn growths(&self) -> Vec<Ratio> {
+        let p99 = |round: &Summary| round.p99 as f64;
         let mut ratios = Vec::new();
         for (load, name) in [
             (Load::Elevator, "elevator"),
@@ -221,14 +184,64 @@ impl Results {
         ] {
             each_kernel!(K => {
                 let latency = |n_threads| {
-                    (Case::Latency { load, n_threads, since: Since::Signal }, K::NAME)
+                    self.find(Case::Latency { load, n_threads, since: Since::Signal }, K::NAME)
                 };
-                let value = self.over_of(latency(MANY), latency(FEW), |round| round.p99 as f64);
                 let bar = (K::NAME == "Strict+").then_some(Bar::AtMost(1.5));
-                ratios.push(Ratio::new(format!("{}_{name}_growth", snake(K::NAME)), value, bar));
+                let name = format!("{}_{name}_growth", snake(K::NAME));
+                ratios.push(Ratio::divide(name, latency(MANY), latency(FEW), p99, bar));
             });
         }
         ratios
+    }
+
+    pub fn charts(&self) -> Vec<Chart> {
+        let chart = |&case: &Case| {
+            let of_case = self.measured.iter().filter(|((other, _), _)| *other == case);
+            let named = of_case.map(|(&(_, kernel), times)| (kernel, times));
+            match case {
+                Case::Latency { .. } => chart::histograms(case.title(), named),
+                _ => chart::percentiles(case.title(), named),
+            }
+        };
+        CASES.iter().filter_map(chart).collect()
+    }
+
+    /// A line for each kernel and case, by cases.
+    pub fn tables(&self) -> String {
+        let mut text = String::new();
+        let both = |&case: &Case| match case {
+            Case::Latency { load, n_threads, .. } => {
+                vec![case, Case::Latency { load, n_threads, since: Since::Due }]
+            }
+            _ => vec![case],
+        };
+        for case in CASES.iter().flat_map(both) {
+            let of_case = self.measured.iter().filter(|((it, _), _)| *it == case);
+            let line = |(&(_, kernel), times): (&(Case, &str), &Distribution)| {
+                let p50 = times.over_rounds(|round| round.p50 as f64 / 1000.0)?;
+                let p99 = times.over_rounds(|round| round.p99 as f64 / 1000.0)?.median;
+                let spread = format!("[{:.1}, {:.1}]", p50.least, p50.greatest);
+                Some(format!("  {kernel:<38}{:>9.2}  {spread:>15}{p99:>11.2}\n", p50.median))
+            };
+            let lines: String = of_case.filter_map(line).collect();
+            if !lines.is_empty() {
+                let heads = format!("{:>9}  {:>15}{:>11}", "p50 ns", "of rounds", "p99 ns");
+                text += &format!("\n{:<40}{heads}\n{lines}", case.title());
+            }
+        }
+        if !self.instructions.is_empty() {
+            let heads = format!("{:>9}  {:>15}", "instr.", "thesis, cycles");
+            text += &format!("\n{:<40}{heads}\n", "one IPC of 8 words");
+        }
+        for (kernel, count) in &self.instructions {
+            let thesis = THESIS.iter().find(|(name, _)| name == kernel);
+            let thesis = thesis.map_or(String::new(), |(_, cycles)| format!("{cycles:.0}"));
+            text += &match count {
+                Ok(count) => format!("  {kernel:<38}{count:>9.1}  {thesis:>15}\n"),
+                Err(why) => format!("  {kernel:<38}{why}\n"),
+            };
+        }
+        text + &self.workloads.text()
     }
 }
 
@@ -249,6 +262,6 @@ fn nanoseconds(figures: Figures) -> Figures {
         mean_ns: ns(figures.mean_ns),
         p50_spread_ns: figures.p50_spread_ns.map(ns),
         p99_spread_ns: figures.p99_spread_ns.map(ns),
-        n: figures.n,
+        ..figures
     }
 }

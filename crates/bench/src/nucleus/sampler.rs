@@ -10,7 +10,6 @@ use std::io::{self, Write};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Between two samples.
 const PERIOD_NS: i64 = 97_000;
 const N_SAMPLES: usize = 1 << 16;
 
@@ -24,7 +23,6 @@ pub struct Shares {
     pub ipc: f64,
     /// In the scheduler and its queue.
     pub scheduler: f64,
-    /// How many samples there are.
     pub n: usize,
 }
 

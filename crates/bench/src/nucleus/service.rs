@@ -28,18 +28,15 @@ const PUT: u32 = 2;
 /// A key and then a value, beyond what registers hold.
 const VALUE_LENGTH: u8 = (8 + VALUE_WORDS) as u8;
 
-/// A record's value.
 pub type Value = [u64; VALUE_WORDS];
 
 /// The servers, as their callers know them.
 pub struct Services {
     store: ThreadId,
     network: ThreadId,
-    /// All, to be ended.
     pub threads: Vec<ThreadId>,
 }
 
-/// Starts them.
 pub fn start<K: Variant>(kernel: &mut Kernel<K>, n_clients: usize) -> io::Result<Services> {
     let log = tempfile::tempfile()?;
     let store = kernel.spawn(STORE, move |mut here| drop(keep(&mut here, log)))?;
@@ -72,14 +69,12 @@ fn failed(error: IpcError) -> io::Error {
 }
 
 impl Services {
-    /// The value of a key.
     pub fn get(&self, here: &mut CurrentThread, key: u64) -> io::Result<Value> {
         let mut message = Message { tag: Tag::new(GET, 1), words: [key; 8] };
         here.call(self.store, &mut message).map_err(failed)?;
         Ok(*here.more_words().first_chunk().expect("there are more"))
     }
 
-    /// Another value for a key.
     pub fn put(&self, here: &mut CurrentThread, key: u64, value: &Value) -> io::Result<()> {
         let mut message = Message { tag: Tag::new(PUT, VALUE_LENGTH), words: [key; 8] };
         here.more_words()[..VALUE_WORDS].copy_from_slice(value);

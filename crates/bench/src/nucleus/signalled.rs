@@ -40,7 +40,6 @@ pub fn watch() {
     }
 }
 
-/// When the last signal came.
 pub fn last_ns() -> u64 {
     AT_NS.load(Relaxed)
 }

@@ -19,17 +19,15 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 /// What the workers do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Workload {
-    /// Everything.
     Complete,
     /// Transactions, and what a program computes between them.
     Database,
-    /// Queries over UDP.
     Udpserver,
 }
 
-/// All of them.
 pub const WORKLOADS: [Workload; 3] = [Workload::Complete, Workload::Database, Workload::Udpserver];
 
 /// What a worker does at once.
@@ -48,13 +46,8 @@ const WORKERS: usize = 5;
 const WORKER: u8 = 100;
 
 impl Workload {
-    /// Its name in the thesis.
     pub fn name(self) -> &'static str {
-        match self {
-            Workload::Complete => "complete",
-            Workload::Database => "database",
-            Workload::Udpserver => "udpserver",
-        }
+        self.into()
     }
 
     /// Each as often as it stands here.
@@ -69,7 +62,7 @@ impl Workload {
 
     /// Each worker does so many tasks. How long it took, in nanoseconds, and what the kernel has
     /// counted.
-    pub fn play<K: Variant>(self, n_tasks: u64) -> io::Result<(u64, K::Statistics)> {
+    pub fn run<K: Variant>(self, n_tasks: u64) -> io::Result<(u64, K::Statistics)> {
         let mut kernel = Kernel::<K>::new(Options { n_threads: 32, ..Options::default() })?;
         let services = Rc::new(service::start(&mut kernel, WORKERS)?);
         let (n_left, n_failed) = (Rc::new(Cell::new(WORKERS)), Rc::new(Cell::new(0)));
@@ -103,22 +96,17 @@ fn end(here: &mut CurrentThread, threads: &[ThreadId]) {
     }
 }
 
-/// A worker's own things.
-struct Desk {
+struct Worker {
     random: u64,
     numbers: Vec<u64>,
     file: std::fs::File,
     pipe: (io::PipeReader, io::PipeWriter),
 }
 
-impl Desk {
-    fn new(number: usize) -> io::Result<Desk> {
-        Ok(Desk {
-            random: number as u64 + 1,
-            numbers: vec![0; 512],
-            file: tempfile::tempfile()?,
-            pipe: io::pipe()?,
-        })
+impl Worker {
+    fn new(number: usize) -> io::Result<Worker> {
+        let (file, pipe) = (tempfile::tempfile()?, io::pipe()?);
+        Ok(Worker { random: number as u64 + 1, numbers: vec![0; 512], file, pipe })
     }
 
     fn random(&mut self) -> u64 {
@@ -143,12 +131,12 @@ fn work(
     n_tasks: u64,
     services: &Services,
 ) -> io::Result<()> {
-    let mut desk = Desk::new(number)?;
+    let mut worker = Worker::new(number)?;
     let tasks = workload.tasks();
     for _ in 0..n_tasks {
-        let key = desk.random() % service::N_KEYS;
-        match tasks[desk.random() as usize % tasks.len()] {
-            Task::Compute => drop(std::hint::black_box(desk.compute())),
+        let key = worker.random() % service::N_KEYS;
+        match tasks[worker.random() as usize % tasks.len()] {
+            Task::Compute => drop(std::hint::black_box(worker.compute())),
             Task::Get => drop(services.get(here, key)?),
             Task::Change => {
                 let mut value = services.get(here, key)?;
@@ -158,13 +146,13 @@ fn work(
             Task::Query => services.query(here, number, key)?,
             Task::File => {
                 let mut bytes = [7; 4096];
-                desk.file.write_all_at(&bytes, key % 16 * 4096)?;
-                desk.file.read_exact_at(&mut bytes, key % 16 * 4096)?;
+                worker.file.write_all_at(&bytes, key % 16 * 4096)?;
+                worker.file.read_exact_at(&mut bytes, key % 16 * 4096)?;
             }
             Task::Pipe => {
                 let mut bytes = [9; 512];
-                desk.pipe.1.write_all(&bytes)?;
-                desk.pipe.0.read_exact(&mut bytes)?;
+                worker.pipe.1.write_all(&bytes)?;
+                worker.pipe.0.read_exact(&mut bytes)?;
             }
         }
     }

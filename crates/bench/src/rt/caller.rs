@@ -12,10 +12,9 @@
 use crate::processors;
 use crate::rt::request::Request;
 use crate::rt::way::Call;
-use crate::service::now_ns;
+use crate::service::{now_ns, sleep_until};
 use baton_rt::schedule::set_priority;
 use baton_rt::{SchedPriority, memory};
-use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Barrier;
@@ -147,14 +146,6 @@ fn measure(call: &mut Call, n_calls: u32, mut due_ns: u64, period_ns: u64) -> io
         due_ns += period_ns * (1 + now_ns().saturating_sub(due_ns) / period_ns.max(1));
     }
     Ok(times)
-}
-
-/// Until a time of CLOCK_MONOTONIC, in nanoseconds.
-pub fn sleep_until(due_ns: u64) {
-    const SECOND_NS: u64 = 1_000_000_000;
-    let due =
-        Timespec { tv_sec: (due_ns / SECOND_NS) as i64, tv_nsec: (due_ns % SECOND_NS) as i64 };
-    while clock_nanosleep_absolute(ClockId::Monotonic, &due).is_err() {}
 }
 
 #[cfg(test)]

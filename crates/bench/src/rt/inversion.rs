@@ -10,14 +10,14 @@
 //! The hog computes for [`HOG_MS`] and then sleeps for at least as long, so that the kernel's own
 //! bound on real-time threads (95 % of a second) is never what helps.
 
-use crate::endpoint::say;
+use crate::child::{say, tell};
 use crate::gate::{self, Gate};
 use crate::rt::caller::{self, Schedule};
-use crate::rt::processes::{Member, RtProcesses};
-use crate::rt::role::{Role, tell};
+use crate::rt::processes::Processes;
+use crate::rt::role::Role;
 use crate::rt::way::{Call, Way};
-use crate::service::now_ns;
-use crate::stage::Stage;
+use crate::service::{now_ns, sleep_until};
+use crate::testbed::Testbed;
 use baton_rt::SchedPriority;
 use baton_rt::schedule::set_priority;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,6 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// How long the hog computes.
 pub const HOG_MS: u64 = 50;
 /// Of its beginning, until the call.
 const HEAD_START_MS: u64 = 5;
@@ -53,26 +52,22 @@ struct Late {
     delay_ns: u64,
 }
 
-/// What is to be played.
+/// What is to be measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// How the call is made.
     pub way: Way,
     /// Whether the caller's priority is to come with the call, where the way is one by which it
     /// can.
     pub inherits: bool,
-    /// The caller's priority.
     pub level: u8,
-    /// The processor.
     pub cpu: usize,
-    /// Times that it is played.
     pub n_calls: u32,
 }
 
-/// Plays it: how long each call took, in nanoseconds.
-pub fn measure(stage: &Stage, scenario: &Scenario) -> io::Result<Vec<u64>> {
+/// Measures it: how long each call took, in nanoseconds.
+pub fn measure(testbed: &Testbed, scenario: &Scenario) -> io::Result<Vec<u64>> {
     let &Scenario { way, inherits, level, cpu, n_calls } = scenario;
-    let mut processes = RtProcesses::new(stage, way);
+    let mut processes = Processes::new(testbed, way);
     let at = ["--cpu".to_owned(), cpu.to_string()];
     processes.server(level, &at)?;
     let gate = Gate::new()?;
@@ -80,11 +75,11 @@ pub fn measure(stage: &Stage, scenario: &Scenario) -> io::Result<Vec<u64>> {
     let with = |level: u8| [&at[..], &waits, &["--level".to_owned(), level.to_string()]].concat();
     let mut late = with(level);
     late.extend(inherits.then(|| "--inherits".to_owned()));
-    let late = processes.ready(Role::Late, &late)?;
-    let hog = processes.ready(Role::Hog, &with(hog_level(level)))?;
+    let late = processes.start(Role::Late, &late)?;
+    let hog = processes.start(Role::Hog, &with(hog_level(level)))?;
     let mut delays_ns = Vec::new();
     for _ in 0..n_calls * MOST_TRIES {
-        delays_ns.extend(play_once(&mut processes, &gate, [hog, late])?);
+        delays_ns.extend(measure_once(&mut processes, &gate, [hog, late])?);
         if delays_ns.len() == n_calls as usize {
             return Ok(delays_ns);
         }
@@ -94,20 +89,19 @@ pub fn measure(stage: &Stage, scenario: &Scenario) -> io::Result<Vec<u64>> {
 
 /// `None` if the call was not made while the hog computed, which tells nothing: the kernel may keep
 /// real-time threads from the processor for a moment.
-fn play_once(
-    processes: &mut RtProcesses<'_>,
+fn measure_once(
+    processes: &mut Processes<'_>,
     gate: &Gate,
-    [hog, late]: [Member; 2],
+    [hog, late]: [usize; 2],
 ) -> io::Result<Option<u64>> {
     gate.open();
-    let late: Late = processes.hear_found(late, Duration::ZERO)?;
-    let burst: Burst = processes.hear_found(hog, Duration::ZERO)?;
+    let late: Late = processes.get(late).found(Duration::ZERO)?;
+    let burst: Burst = processes.get(hog).found(Duration::ZERO)?;
     thread::sleep(Duration::from_millis(HOG_MS));
     let meanwhile = (burst.begin_ns..burst.end_ns).contains(&late.begin_ns);
     Ok(meanwhile.then_some(late.delay_ns))
 }
 
-/// The hog.
 pub fn compute(level: u8, gate: &Path) -> io::Result<()> {
     set_priority(SchedPriority::fifo(level), None).map_err(io::Error::other)?;
     say("ready")?;
@@ -131,7 +125,7 @@ pub fn call_late(mut call: Call, level: u8, schedule: &Schedule, gate: &Path) ->
     say("ready")?;
     for number in 1.. {
         gate::wait(gate, number)?;
-        caller::sleep_until(now_ns() + HEAD_START_MS * 1_000_000);
+        sleep_until(now_ns() + HEAD_START_MS * 1_000_000);
         let begin_ns = now_ns();
         let [call_ns, return_ns] = caller::call_once(&mut call)?;
         tell(&Late { begin_ns, delay_ns: call_ns + return_ns })?;

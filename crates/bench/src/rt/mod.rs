@@ -6,41 +6,37 @@
 //! T_RET and both together. Beside these, priority inversion on one processor; and cyclictest, so
 //! that a longest time can be judged.
 //!
-//! - [`way`]: how calls are made, a file each: `typed`, `uapi`, `unix`, `mqueue`; [`request`]: what
+//! - [`way`]: how calls are made, in `ends` and `mqueue`; [`request`]: what
 //!   is asked.
 //! - [`processes`]: a measurement's processes, as the run sees them; [`role`]: as they see
 //!   themselves; [`caller`]: the real-time ones; [`inversion`]: a scenario of three; [`misuse`]:
 //!   those that want to hurt them; [`steady`]: what the kernel counts of both sides.
-//! - [`plan`]: what is measured; `rounds`: how; [`found`]: what came of it; [`ratios`]: what it
-//!   must hold; [`thesis`]: the figures beside ours; [`show`]: all of it as rows, tables and
-//!   charts.
+//! - [`plan`]: what is measured; `rounds`: how; [`results`]: what came of it, beside the thesis's
+//!   figures, as rows, tables and charts; [`ratios`]: what it must hold.
 
-pub mod caller;
-pub mod found;
-pub mod inversion;
-pub mod misuse;
+mod caller;
+mod ends;
+mod inversion;
+mod misuse;
 mod mqueue;
-pub mod plan;
-pub mod processes;
-pub mod ratios;
+mod plan;
+mod processes;
+mod ratios;
 pub mod request;
+mod results;
 pub mod role;
 mod rounds;
-pub mod show;
-pub mod steady;
+mod steady;
 mod stranger;
-pub mod thesis;
-mod typed;
-mod uapi;
-mod unix;
 pub mod way;
 
 use crate::form::{self, BenchError, Finding, FormArgs};
 use crate::pair;
-use crate::stage::Setting;
-use found::Bound;
+use crate::testbed::Setting;
 use plan::Plan;
+use results::Bound;
 use std::process::ExitCode;
+use strum::VariantArray;
 use way::Way;
 
 const NAME: &str = "rt";
@@ -64,17 +60,14 @@ pub struct RtArgs {
     /// Only these parts
     #[arg(
         long, value_name = "LIST", value_enum, value_delimiter = ',',
-        default_values_t = Part::ALL
+        default_values_t = Part::VARIANTS.to_vec()
     )]
     pub parts: Vec<Part>,
     /// Calls of each caller in a round [default: 2500, quick 300]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = form::positive())]
     pub calls: Option<u32>,
     /// Rounds
-    #[arg(
-        long, value_name = "N", default_value = "5",
-        value_parser = clap::value_parser!(u32).range(1..)
-    )]
+    #[arg(long, value_name = "N", default_value = "5", value_parser = form::positive())]
     pub rounds: u32,
     /// Time from one call to the next, in microseconds [default: 2000, quick 1000]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..))]
@@ -88,7 +81,7 @@ pub struct RtArgs {
     pub callers: Vec<usize>,
     /// Who is bound to a processor, where a caller is alone; bars are of bound ones
     #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',',
-        default_values_t = Bound::ALL)]
+        default_values_t = Bound::VARIANTS.to_vec())]
     pub bound: Vec<Bound>,
     /// Real-time callers at once; bars are of seven and one
     #[arg(
@@ -99,7 +92,8 @@ pub struct RtArgs {
 }
 
 /// A part of the benchmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, VariantArray, strum::Display)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Part {
     /// One real-time caller among none and many.
     Calls,
@@ -115,38 +109,16 @@ pub enum Part {
     Misuse,
 }
 
-impl Part {
-    const ALL: [Part; 6] =
-        [Part::Calls, Part::Scaling, Part::WakeUps, Part::Inversion, Part::Steady, Part::Misuse];
-}
-
-impl std::fmt::Display for Part {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        use clap::ValueEnum;
-        let value = self.to_possible_value().expect("none is hidden");
-        out.write_str(value.get_name())
-    }
-}
-
 /// What to measure beside Baton.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peers(pub Vec<Way>);
 
 fn parse_peers(text: &str) -> Result<Peers, String> {
-    let all = || Way::ALL.into_iter().filter(|way| way.is_peer());
-    let find = |name| all().find(|way| way.name() == name);
-    match text {
-        "all" => Ok(Peers(all().collect())),
-        "none" => Ok(Peers(Vec::new())),
-        _ => text.split(',').map(find).collect::<Option<_>>().map(Peers).ok_or_else(|| {
-            let names: Vec<&str> = all().map(Way::name).collect();
-            format!("neither all nor none nor of {}", names.join(","))
-        }),
-    }
+    let all = Way::VARIANTS.iter().copied().filter(|way| way.is_peer());
+    form::parse_peers(text, all, Way::name).map(Peers)
 }
 
-/// Runs it and prints what it found.
-pub fn rt(args: &RtArgs) -> ExitCode {
+pub(crate) fn rt(args: &RtArgs) -> ExitCode {
     form::finish(NAME, &args.form, run(args))
 }
 
@@ -155,10 +127,10 @@ fn run(args: &RtArgs) -> Result<Finding, BenchError> {
     let plan = Plan::new(args);
     let mut found = rounds::measure(&plan, &setting.processors);
     found.has_kernel_binder = pair::has_kernel_binder().is_ok();
-    let mut report = setting.report(NAME, plan.rounds, show::rows(&found));
+    let mut report = setting.report(NAME, plan.rounds, found.rows());
     report.ratios = ratios::of(&found, args);
-    let tables = show::tables(&report);
-    let page = show::page(&report, &found, &tables);
+    let tables = results::tables(&report);
+    let page = found.page(&report, &tables);
     Ok(Finding { report, tables, page })
 }
 

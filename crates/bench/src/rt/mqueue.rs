@@ -10,7 +10,7 @@
 //! A queue has a name in the whole system, which the directory's makes one of this run. A caller's
 //! loses it as soon as both ends have opened it.
 
-use crate::endpoint::say;
+use crate::child::say;
 use crate::rt::request::{BYTES, answer};
 use crate::rt::way::{Call, Ends, Place};
 use baton_rt::SchedPriority;
@@ -29,7 +29,6 @@ const REQUEST_BYTES: usize = 8 + BYTES;
 
 pub const ENDS: Ends = Ends { serve, callers };
 
-/// One open queue.
 struct Queue {
     descriptor: libc::mqd_t,
     name: CString,

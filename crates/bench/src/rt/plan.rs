@@ -1,43 +1,40 @@
 //! What is measured, how often, and in which order.
 
-use crate::rt::found::{Bound, Case, Inversion};
 use crate::rt::misuse::{Aim, Harm, Misuse};
+use crate::rt::results::{Bound, Case, Inversion};
 use crate::rt::steady::Resource;
 use crate::rt::way::Way;
 use crate::rt::{Part, RtArgs};
+use strum::VariantArray;
 
 /// All of it, once a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Rounds.
     pub rounds: u32,
     /// Calls of each caller, and wake-ups, of a round.
     pub n_calls: u32,
     /// Time from one to the next, in microseconds.
     pub period_us: u64,
-    /// Calls.
     pub cases: Vec<Case>,
-    /// Ordinary callers beside cyclictest.
     pub wake_ups: Vec<usize>,
     /// Calls while somebody keeps the processor.
     pub inversions: Vec<Inversion>,
     /// What of a steady call is counted.
     pub steady: Vec<Resource>,
-    /// How often each inversion is played in a round.
+    /// How often each inversion is measured in a round.
     pub n_inversions: u32,
-    /// The first of the callers' priorities.
     pub level: u8,
 }
 
 impl Plan {
-    /// As the command line has it.
     pub fn new(args: &RtArgs) -> Plan {
         let quick = args.form.quick;
         let (n_calls, period_us, n_inversions) =
             if quick { (300, 1000, 3) } else { (2500, 2000, 10) };
         let has = |part| args.parts.contains(&part);
-        let ways =
-            || Way::ALL.into_iter().filter(|way| !way.is_peer() || args.peers.0.contains(way));
+        let ways = || {
+            Way::VARIANTS.iter().copied().filter(|way| !way.is_peer() || args.peers.0.contains(way))
+        };
         let most = args.callers.iter().copied().max().unwrap_or(0);
         let mut cases = Vec::new();
         if has(Part::Calls) {
@@ -110,7 +107,7 @@ fn misuses(way: Way, level: u8) -> impl Iterator<Item = Case> {
     let beside = move |misuse| {
         [Aim::Here, Aim::Elsewhere].map(|aim| Case { misuse: Some(Harm { misuse, aim }), ..alone })
     };
-    [alone].into_iter().chain(Misuse::ALL.into_iter().flat_map(beside))
+    [alone].into_iter().chain(Misuse::VARIANTS.iter().copied().flat_map(beside))
 }
 
 /// Bound callers: ours at the first priority, peers under load. Of those that are not bound, one
@@ -169,7 +166,7 @@ mod tests {
             assert!(has(&plan, Way::BatonTyped, 20, 100, bound));
             assert!(!has(&plan, Way::Unix, 20, 100, bound));
         }
-        for way in Way::ALL {
+        for &way in Way::VARIANTS {
             assert_eq!(has(&plan, way, 80, 0, Bound::Both), way == Way::Mqueue, "{way:?}");
         }
     }
@@ -180,7 +177,7 @@ mod tests {
         for callers in [0, 100] {
             assert!(has(&plan, Way::BatonTyped, 80, callers, Bound::Caller));
         }
-        for way in Way::ALL {
+        for &way in Way::VARIANTS {
             assert_eq!(has(&plan, way, 80, 100, Bound::Caller), way != Way::BatonUapi, "{way:?}");
         }
         assert!(has(&plan, Way::Mqueue, 80, 100, Bound::Both));

@@ -1,143 +1,118 @@
 //! What the `rt` benchmark must hold.
 
 use crate::distribution::{Distribution, Spread, Summary};
-use crate::report::{Bar, Ratio};
+use crate::report::{Bar, Ratio, Times, Value};
 use crate::rt::RtArgs;
-use crate::rt::found::{Bound, Case, Inversion, Leg, Results};
 use crate::rt::misuse::{Aim, Harm, Misuse};
+use crate::rt::results::{Bound, Case, Inversion, Leg, RtResults};
 use crate::rt::steady::Resource;
 use crate::rt::way::Way;
+use strum::VariantArray;
 
 /// How many real-time callers one is compared with, as in the thesis.
 const SEVEN: usize = 7;
 
-type Value = fn(&Summary) -> f64;
+type Quantile = fn(&Summary) -> f64;
 
-const P99: Value = |round| round.p99 as f64;
-const P999: Value = |round| round.p999 as f64;
-const MAX: Value = |round| round.max as f64;
-const MEAN: Value = |round| round.mean;
+const P99: Quantile = |round| round.p99 as f64;
+const P999: Quantile = |round| round.p999 as f64;
+const MAX: Quantile = |round| round.max as f64;
+const MEAN: Quantile = |round| round.mean;
 
-/// Of which cases ratios are.
 struct Bars<'a> {
-    found: &'a Results,
+    found: &'a RtResults,
     level: u8,
     most: usize,
 }
 
 /// Every ratio that has a bar, and others that a reader asks for.
-pub fn of(found: &Results, args: &RtArgs) -> Vec<Ratio> {
+pub fn of(found: &RtResults, args: &RtArgs) -> Vec<Ratio> {
     let most = args.callers.iter().copied().max().unwrap_or(0);
     let bars = Bars { found, level: found.level, most };
-    let mut ratios = bars.of_load().to_vec();
-    ratios.extend(bars.of_peers());
-    ratios.push(bars.of_seven());
+    let mut ratios = bars.of_calls();
     ratios.extend(bars.of_inversion());
     ratios.extend(Resource::ALL.map(|resource| bars.of_steady(resource)));
-    ratios.extend(Misuse::ALL.into_iter().flat_map(|misuse| bars.of_misuse(misuse)));
+    ratios.extend(Misuse::VARIANTS.iter().flat_map(|&it| bars.of_misuse(it)));
     ratios
 }
 
-impl Bars<'_> {
+impl<'a> Bars<'a> {
     /// Of one caller.
-    fn leg(&self, way: Way, callers: usize, bound: Bound, leg: Leg) -> Times<'_> {
+    fn leg(&self, way: Way, callers: usize, bound: Bound, leg: Leg) -> Times<'a> {
         self.found.leg(&Case::one(way, self.level, callers).bound(bound), leg)
     }
 
-    /// The whole call of one among the most others.
-    fn whole(&self, way: Way, bound: Bound) -> Times<'_> {
-        self.leg(way, self.most, bound, Leg::Whole)
-    }
-
-    /// What ordinary callers do to a real-time call on its way to the handler.
-    fn of_load(&self) -> [Ratio; 2] {
-        [("loaded_p99_over_idle", P99, 2.0), ("loaded_p999_over_idle", P999, 3.0)].map(
-            |(name, value, bar)| {
-                let of = |callers| self.leg(Way::BatonTyped, callers, Bound::Caller, Leg::Call);
-                divide(name, of(self.most), of(0), value, Some(Bar::AtMost(bar)))
-            },
-        )
-    }
-
-    /// Whole calls of bound callers, among the most ordinary ones.
-    fn of_peers(&self) -> Vec<Ratio> {
-        let of = |way| self.whole(way, Bound::Caller);
-        let typed = || of(Way::BatonTyped);
-        let at_least = |bar| Some(Bar::AtLeast(bar));
-        let mut ratios = vec![
-            divide("unix_p99_over_typed", of(Way::Unix), typed(), P99, at_least(3.0)),
-            divide("unix_max_over_typed", of(Way::Unix), typed(), MAX, at_least(3.0)),
-            divide("socket_rpc_p99_over_typed", of(Way::RsbinderRpc), typed(), P99, at_least(10.0)),
-        ];
-        ratios.extend(self.of_mqueue());
-        ratios.push(self.of_kernel());
+    fn of_calls(&self) -> Vec<Ratio> {
+        use Bound::{Both, Caller, Nobody};
+        use Way::{BatonTyped, KernelBinder, Mqueue, RsbinderRpc, Unix};
+        let (at_least, at_most) = (|bar| Some(Bar::AtLeast(bar)), |bar| Some(Bar::AtMost(bar)));
+        // On its way to the handler.
+        let call = |way, callers| self.leg(way, callers, Caller, Leg::Call);
+        // Of one among the most others.
+        let whole = |way, bound| self.leg(way, self.most, bound, Leg::Whole);
+        let typed = || whole(BatonTyped, Caller);
+        let over_typed = |name: &str, way, value, bar| {
+            Ratio::divide(name, whole(way, Caller), typed(), value, at_least(bar))
+        };
+        // Its server has the better of its two places; beside that, each of the two.
+        let (free, beside) = (whole(Mqueue, Caller), whole(Mqueue, Both));
+        let better = free.clone().and_then(|free| Ok(better_of(free, beside.clone()?)));
+        let over_queue = |name: &str, queue, bar| Ratio::divide(name, typed(), queue, P99, bar);
+        let nobody = [BatonTyped, Mqueue].map(|way| whole(way, Nobody));
+        let [typed_unbound, queue_unbound] = nobody;
+        // Nothing is wrong where the kernel has no Binder driver.
+        let kernel_bar = self.found.has_kernel_binder.then_some(Bar::AtLeast(3.0));
         let wake_up = match self.found.wake_ups.get(&self.most) {
             Some(measured) => measured.as_ref().map_err(|why| format!("cyclictest: {why}")),
             None => Err("cyclictest was not measured".to_owned()),
         };
-        ratios.push(divide("typed_max_over_cyclictest", typed(), wake_up, MAX, None));
-        ratios
-    }
-
-    /// Nothing is wrong where the kernel has no Binder driver.
-    fn of_kernel(&self) -> Ratio {
-        let of = |way| self.leg(way, self.most, Bound::Caller, Leg::Call);
-        let bar = self.found.has_kernel_binder.then_some(Bar::AtLeast(3.0));
-        let (kernel, typed) = (of(Way::KernelBinder), of(Way::BatonTyped));
-        divide("kernel_p999_over_typed", kernel, typed, P999, bar)
-    }
-
-    /// The queue's server has the better of its two places; beside that, each of the two, and
-    /// nobody bound.
-    fn of_mqueue(&self) -> [Ratio; 4] {
-        let typed = |bound| self.whole(Way::BatonTyped, bound);
-        let queue = |bound| self.whole(Way::Mqueue, bound);
-        let (free, beside) = (queue(Bound::Caller), queue(Bound::Both));
-        let better = free.clone().and_then(|free| Ok(better_of(free, beside.clone()?)));
-        let bar = Some(Bar::AtMost(1.0));
-        let bound = |name, queue, bar| divide(name, typed(Bound::Caller), queue, P99, bar);
-        [
-            bound("typed_p99_over_tuned_mqueue", better, bar),
-            bound("typed_p99_over_mqueue_anywhere", free, None),
-            bound("typed_p99_over_mqueue_beside_its_caller", beside, None),
-            divide(
+        let several = |real_time_callers| {
+            let one = Case::one(BatonTyped, self.level, self.most);
+            self.found.leg(&Case { real_time_callers, ..one }, Leg::Call)
+        };
+        let (idle, loaded) = (|| call(BatonTyped, 0), || call(BatonTyped, self.most));
+        vec![
+            Ratio::divide("loaded_p99_over_idle", loaded(), idle(), P99, at_most(2.0)),
+            Ratio::divide("loaded_p999_over_idle", loaded(), idle(), P999, at_most(3.0)),
+            over_typed("unix_p99_over_typed", Unix, P99, 3.0),
+            over_typed("unix_max_over_typed", Unix, MAX, 3.0),
+            over_typed("socket_rpc_p99_over_typed", RsbinderRpc, P99, 10.0),
+            over_queue("typed_p99_over_tuned_mqueue", better, at_most(1.0)),
+            over_queue("typed_p99_over_mqueue_anywhere", free, None),
+            over_queue("typed_p99_over_mqueue_beside_its_caller", beside, None),
+            Ratio::divide(
                 "typed_p99_over_mqueue_nobody_bound",
-                typed(Bound::Nobody),
-                queue(Bound::Nobody),
+                typed_unbound,
+                queue_unbound,
                 P99,
                 None,
             ),
+            Ratio::divide(
+                "kernel_p999_over_typed",
+                call(KernelBinder, self.most),
+                loaded(),
+                P999,
+                kernel_bar,
+            ),
+            Ratio::divide("typed_max_over_cyclictest", typed(), wake_up, MAX, None),
+            Ratio::divide("seven_callers_over_one", several(SEVEN), several(1), MEAN, at_most(1.3)),
         ]
-    }
-
-    /// Mean T_CALL of seven real-time callers, and of one.
-    fn of_seven(&self) -> Ratio {
-        let of = |real_time_callers| {
-            let one = Case::one(Way::BatonTyped, self.level, self.most);
-            self.found.leg(&Case { real_time_callers, ..one }, Leg::Call)
-        };
-        divide("seven_callers_over_one", of(SEVEN), of(1), MEAN, Some(Bar::AtMost(1.3)))
     }
 
     /// The longest delay of a round, in microseconds; and what it is where the priority may not
     /// come with the call.
     fn of_inversion(&self) -> [Ratio; 2] {
-        [("inversion_delay_us", true), ("inversion_without_inheritance_delay_us", false)].map(
-            |(name, allowed)| {
-                let inversion = Inversion { way: Way::BatonTyped, allowed };
-                let times = match self.found.inversions.get(&inversion) {
-                    Some(measured) => measured.as_ref().map_err(String::clone),
+        let kinds =
+            [("inversion_delay_us", true), ("inversion_without_inheritance_delay_us", false)];
+        kinds.map(|(name, allowed)| {
+            let value =
+                match self.found.inversions.get(&Inversion { way: Way::BatonTyped, allowed }) {
+                    Some(Ok(times)) => median(times.over_rounds(|round| round.max as f64 / 1e3)),
+                    Some(Err(why)) => Err(why.clone()),
                     None => Err("inversion was not measured".to_owned()),
                 };
-                let longest_us = |times: &Distribution| -> Option<Spread> {
-                    times.over_rounds(|round| round.max as f64 / 1e3)
-                };
-                let value =
-                    times.and_then(|times| longest_us(times).ok_or_else(|| "no round".to_owned()));
-                let value = value.map(|spread| (spread.median, Some(spread)));
-                Ratio::new(name.to_owned(), value, allowed.then_some(Bar::AtMost(1000.0)))
-            },
-        )
+            Ratio::new(name, value, allowed.then_some(Bar::AtMost(1000.0)))
+        })
     }
 
     /// What one call takes, of both sides together.
@@ -146,53 +121,50 @@ impl Bars<'_> {
             Resource::Allocations => ("steady_call_allocations", 0.0),
             Resource::SystemCalls => ("steady_call_syscalls", 4.0),
         };
-        let taken = match self.found.steady.get(&resource) {
-            Some(taken) => taken.as_ref().map_err(String::clone),
+        let value = match self.found.steady.get(&resource) {
+            Some(Ok(taken)) => median(Spread::of(taken.iter().copied())),
+            Some(Err(why)) => Err(why.clone()),
             None => Err("steady calls were not measured".to_owned()),
         };
-        let spread = taken.and_then(|taken| {
-            Spread::of(taken.iter().copied()).ok_or_else(|| "no round".to_owned())
-        });
-        let value = spread.map(|spread| (spread.median, Some(spread)));
-        Ratio::new(name.to_owned(), value, Some(Bar::AtMost(most)))
+        Ratio::new(name, value, Some(Bar::AtMost(most)))
     }
 
-    /// The whole call of a bound caller beside one who wants to hurt it, beside the same who hurts
-    /// somebody else, and alone; the first by the raw interface, too.
+    /// The whole call of a bound caller beside one who wants to hurt it, over the call beside one
+    /// who hurts somebody else, and over the call alone; the first by the raw interface, too.
     fn of_misuse(&self, misuse: Misuse) -> [Ratio; 3] {
         let of = |way, misuse| {
             let alone = Case::one(way, self.level, 0).bound(Bound::Caller);
             self.found.leg(&Case { misuse, ..alone }, Leg::Whole)
         };
         let at = |way, aim| of(way, Some(Harm { misuse, aim }));
-        let name = |under| format!("misuse_{}_p99_over_{under}", misuse.name());
-        let over_elsewhere = |name: &str, way, bar| {
-            divide(name, at(way, Aim::Here), at(way, Aim::Elsewhere), P99, bar)
+        let over = |under: &str, way, bar| {
+            let name = format!("misuse_{}_p99_over_{under}", misuse.name());
+            let under = match under {
+                "idle" => of(way, None),
+                _ => at(way, Aim::Elsewhere),
+            };
+            Ratio::divide(name, at(way, Aim::Here), under, P99, bar)
         };
-        let (typed, raw, idle) = (name("elsewhere"), name("elsewhere_raw"), name("idle"));
         let bar = Bar::AtMost(2.0);
         // A quick run leaves it out.
         let raw_bar = at(Way::BatonUapi, Aim::Here).is_ok().then_some(bar);
         [
-            over_elsewhere(&typed, Way::BatonTyped, Some(bar)),
-            over_elsewhere(&raw, Way::BatonUapi, raw_bar),
-            divide(&idle, at(Way::BatonTyped, Aim::Here), of(Way::BatonTyped, None), P99, None),
+            over("elsewhere", Way::BatonTyped, Some(bar)),
+            over("elsewhere_raw", Way::BatonUapi, raw_bar),
+            over("idle", Way::BatonTyped, None),
         ]
     }
 }
 
-type Times<'a> = Result<&'a Distribution, String>;
+fn median(spread: Option<Spread>) -> Value {
+    let spread = spread.ok_or_else(|| "no round".to_owned())?;
+    Ok((spread.median, Some(spread)))
+}
 
 /// Whose median p99 is less.
 fn better_of<'a>(one: &'a Distribution, other: &'a Distribution) -> &'a Distribution {
     let p99 = |times: &Distribution| times.over_rounds(P99).map(|p99| p99.median);
     if p99(one) <= p99(other) { one } else { other }
-}
-
-/// Of the medians of the rounds' values.
-fn divide(name: &str, over: Times<'_>, under: Times<'_>, value: Value, bar: Option<Bar>) -> Ratio {
-    let divided = over.and_then(|over| Ok(Distribution::ratio_of(over, under?, value)));
-    Ratio::new(name.to_owned(), divided, bar)
 }
 
 #[cfg(test)]
@@ -207,7 +179,7 @@ mod tests {
     }
 
     fn add(
-        found: &mut Results,
+        found: &mut RtResults,
         way: Way,
         callers: usize,
         real_time_callers: usize,
@@ -223,8 +195,8 @@ mod tests {
         found.calls.insert(case, Ok(legs));
     }
 
-    fn found() -> Results {
-        let mut found = Results { level: 80, has_kernel_binder: true, ..Results::default() };
+    fn found() -> RtResults {
+        let mut found = RtResults { level: 80, has_kernel_binder: true, ..RtResults::default() };
         for (way, callers, real_time_callers, bound, times_ns) in [
             (Way::BatonTyped, 0, 1, Bound::Caller, [500, 250, 750]),
             (Way::BatonTyped, 100, 1, Bound::Caller, [1000, 300, 1300]),
@@ -300,7 +272,7 @@ mod tests {
         assert_eq!(ratio("steady_call_allocations").why.as_deref(), Some("not for us"));
         assert_eq!(ratio("misuse_garbage_p99_over_elsewhere").holds, Some(false));
         assert!(ratio("typed_max_over_cyclictest").why.is_some());
-        let nowhere = of(&Results::default(), &Words::parse_from(["rt"]).args);
+        let nowhere = of(&RtResults::default(), &Words::parse_from(["rt"]).args);
         let kernel = nowhere.iter().find(|ratio| ratio.name == "kernel_p999_over_typed").unwrap();
         assert_eq!((kernel.value, kernel.holds), (None, None), "a machine without one");
     }

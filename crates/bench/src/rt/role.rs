@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   server  ready; serves
-//!   crowd   ready, once each of its ordinary threads has called; they call as fast as they can
+//!   others  ready, once each of its ordinary threads has called; they call as fast as they can
 //!   urgent  ready, once all its real-time threads are warm; told to, calls periodically;
 //!           { times of each thread }
 //!   steady  ready; { told how often, calls; ready }
@@ -12,27 +12,28 @@
 //!   late    ready; { at each opening of the gate: waits, calls } { when, and how long it took }
 //! ```
 
-use crate::endpoint::{end_with, say};
+use crate::child::{self, say, tell};
 use crate::processors;
 use crate::rt::caller::{self, Schedule};
 use crate::rt::inversion;
 use crate::rt::misuse::{self, Misuse};
 use crate::rt::request::Request;
 use crate::rt::way::{Call, Ends, Place, Way};
-use serde::Serialize;
-use std::io::{self, BufRead};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::thread;
+use strum::IntoStaticStr;
 
 /// What a process is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Role {
     /// Answers.
     Server,
     /// Ordinary callers.
-    Crowd,
+    Others,
     /// Real-time callers.
     Urgent,
     /// A real-time caller that makes calls one after the other.
@@ -48,15 +49,7 @@ pub enum Role {
 impl Role {
     /// As the command line has it.
     pub fn name(self) -> &'static str {
-        match self {
-            Role::Server => "server",
-            Role::Crowd => "crowd",
-            Role::Urgent => "urgent",
-            Role::Steady => "steady",
-            Role::Misuser => "misuser",
-            Role::Hog => "hog",
-            Role::Late => "late",
-        }
+        self.into()
     }
 }
 
@@ -88,33 +81,27 @@ pub struct RoleArgs {
     pub misuse: Option<Misuse>,
 }
 
-/// Plays the part until it is killed.
-pub fn role(args: &RoleArgs) -> ExitCode {
-    match args.way.ends() {
-        Some(ends) => play(args, ends),
-        None => fail(args, &io::ErrorKind::Unsupported.into()),
-    }
+/// Does the part until it is killed.
+pub(crate) fn role(args: &RoleArgs) -> ExitCode {
+    let elsewhere = |_: &Place| Err(io::ErrorKind::Unsupported.into());
+    let none = Ends { serve: elsewhere, callers: |_, _| Err(io::ErrorKind::Unsupported.into()) };
+    run_with(args, args.way.ends().unwrap_or(none))
 }
 
-/// Plays the part with ends that may be another program's.
-pub fn play(args: &RoleArgs, ends: Ends) -> ExitCode {
-    let prepared = end_with(args.starter).and_then(|()| Ok(processors::go_to(args.cpu)?));
-    match prepared.and_then(|()| act(args, ends)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(args, &error),
-    }
-}
-
-fn fail(args: &RoleArgs, error: &io::Error) -> ExitCode {
-    eprintln!("{}, {}: {error}", args.way.name(), args.role.name());
-    ExitCode::FAILURE
+/// Does the part with ends that may be another program's.
+pub fn run_with(args: &RoleArgs, ends: Ends) -> ExitCode {
+    let name = format!("{}, {}", args.way.name(), args.role.name());
+    child::run_part(name, args.starter, || {
+        processors::go_to(args.cpu)?;
+        act(args, ends)
+    })
 }
 
 fn act(args: &RoleArgs, ends: Ends) -> io::Result<()> {
     let RoleArgs { place, schedule, threads, gate, .. } = args;
     match args.role {
         Role::Server => (ends.serve)(place),
-        Role::Crowd => call_for_ever((ends.callers)(place, *threads)?),
+        Role::Others => call_for_ever((ends.callers)(place, *threads)?),
         Role::Urgent => {
             caller::stay_in_memory();
             let callers = (ends.callers)(place, *threads)?;
@@ -141,25 +128,16 @@ fn asked(gate: &Option<PathBuf>) -> io::Result<&Path> {
     gate.as_deref().ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// A line of what was found.
-pub(super) fn tell(found: &impl Serialize) -> io::Result<()> {
-    say(&serde_json::to_string(found)?)
-}
-
 /// The next line of what it is told.
 fn order() -> io::Result<String> {
-    let mut line = String::new();
-    match io::stdin().lock().read_line(&mut line)? {
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        _ => Ok(line),
-    }
+    child::orders().next().unwrap_or(Err(io::ErrorKind::UnexpectedEof.into()))
 }
 
 fn call_steadily(mut call: Call, level: u8, schedule: &Schedule) -> io::Result<()> {
     caller::prepare(&mut call, level, schedule)?;
     loop {
         say("ready")?;
-        let n_calls: u32 = order()?.trim().parse().map_err(io::Error::other)?;
+        let n_calls: u32 = order()?.parse().map_err(io::Error::other)?;
         for _ in 0..n_calls {
             caller::call_once(&mut call)?;
         }

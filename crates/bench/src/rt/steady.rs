@@ -4,26 +4,22 @@
 //! call in one stretch, and many in the next. What the second has more is the calls'.
 
 use crate::perf::{Counter, Event};
-use crate::rt::processes::RtProcesses;
+use crate::rt::processes::Processes;
 use crate::rt::role::Role;
 use crate::rt::way::Way;
-use crate::stage::Stage;
+use crate::testbed::Testbed;
 use std::io;
 
-/// Calls of a stretch.
 const CALLS: u32 = 2000;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
-    /// Memory.
     Allocations,
-    /// System calls.
     SystemCalls,
 }
 
 impl Resource {
-    /// All.
     pub const ALL: [Resource; 2] = [Resource::Allocations, Resource::SystemCalls];
 
     fn events(self) -> io::Result<Vec<Event>> {
@@ -36,12 +32,12 @@ impl Resource {
 
 /// How much of it one call takes, to the tenth: that a wait ends for nothing once in a hundred
 /// calls is not the call's.
-pub fn measure(stage: &Stage, level: u8, resource: Resource) -> io::Result<f64> {
-    let mut processes = RtProcesses::new(stage, Way::BatonTyped);
+pub fn measure(testbed: &Testbed, level: u8, resource: Resource) -> io::Result<f64> {
+    let mut processes = Processes::new(testbed, Way::BatonTyped);
     let server = processes.server(level, &[])?;
     let words = ["--level".to_owned(), level.to_string(), "--inherits".to_owned()];
-    let caller = processes.ready(Role::Steady, &words)?;
-    let counted = [server, caller].map(|member| processes.process(member));
+    let caller = processes.start(Role::Steady, &words)?;
+    let counted = [server, caller].map(|number| processes.get(number).id());
     let cannot = |error: io::Error| {
         io::Error::new(error.kind(), format!("the kernel does not count for us: {error}"))
     };
@@ -49,7 +45,9 @@ pub fn measure(stage: &Stage, level: u8, resource: Resource) -> io::Result<f64> 
     let counter = Counter::new(&events, &counted).map_err(cannot)?;
     let mut taken = |n_calls: u32| -> io::Result<u64> {
         let before = counter.read()?;
-        processes.ask(caller, &n_calls.to_string())?;
+        let caller = processes.get(caller);
+        caller.tell(&n_calls.to_string())?;
+        caller.is_ready()?;
         Ok(counter.read()? - before)
     };
     let (without, with) = (taken(0)?, taken(CALLS)?);

@@ -13,7 +13,6 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-/// Its connection.
 pub struct Stranger {
     socket: OwnedFd,
     /// The broker holds it for gone without the socket of its events, which nobody reads.

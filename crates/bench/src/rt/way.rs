@@ -1,16 +1,21 @@
 //! How a call is made: Baton, and its peers.
 
 use crate::pair::{PairError, command};
-use crate::rt::found::Bound;
 use crate::rt::request::{BYTES, Request};
-use crate::rt::{mqueue, typed, uapi, unix};
+use crate::rt::results::Bound;
+use crate::rt::{ends, mqueue};
 use crate::system::System;
+use clap::ValueEnum;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use strum::{IntoStaticStr, VariantArray};
 
 /// One way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Way {
     /// Baton's typed API.
     BatonTyped,
@@ -52,60 +57,43 @@ pub struct Ends {
 }
 
 impl Way {
-    /// All, ours first.
-    pub const ALL: [Way; 6] = [
-        Way::BatonTyped,
-        Way::BatonUapi,
-        Way::KernelBinder,
-        Way::Unix,
-        Way::Mqueue,
-        Way::RsbinderRpc,
-    ];
-
     /// Ours.
-    pub const OURS: [Way; 2] = [Way::BatonTyped, Way::BatonUapi];
+    pub(crate) const OURS: [Way; 2] = [Way::BatonTyped, Way::BatonUapi];
 
     /// As rows have it.
     pub fn name(self) -> &'static str {
-        match self {
-            Way::BatonTyped => "baton-typed",
-            Way::BatonUapi => "baton-uapi",
-            Way::KernelBinder => "kernel-binder",
-            Way::Unix => "unix",
-            Way::Mqueue => "mqueue",
-            Way::RsbinderRpc => "rsbinder-rpc",
-        }
+        self.into()
     }
 
     /// Whether it is somebody else's.
-    pub fn is_peer(self) -> bool {
+    pub(crate) fn is_peer(self) -> bool {
         !self.inherits()
     }
 
     /// Whether the server has a thread at the caller's own priority, once it has come.
-    pub fn inherits(self) -> bool {
+    pub(crate) fn inherits(self) -> bool {
         matches!(self, Way::BatonTyped | Way::BatonUapi)
     }
 
     /// Whether it is measured so: Baton's looper goes by itself where its caller is bound, and a
     /// process that serves everybody is rather not bound, unless one thread is all that it has.
-    pub fn may_be(self, bound: Bound) -> bool {
+    pub(crate) fn may_be(self, bound: Bound) -> bool {
         bound != Bound::Both || self == Way::Mqueue
     }
 
     /// Its ends, if they are in this program.
-    pub fn ends(self) -> Option<Ends> {
+    pub(crate) fn ends(self) -> Option<Ends> {
         match self {
-            Way::BatonTyped => Some(typed::ENDS),
-            Way::BatonUapi | Way::KernelBinder => Some(uapi::ENDS),
-            Way::Unix => Some(unix::ENDS),
+            Way::BatonTyped => Some(ends::TYPED),
+            Way::BatonUapi | Way::KernelBinder => Some(ends::UAPI),
+            Way::Unix => Some(ends::UNIX),
             Way::Mqueue => Some(mqueue::ENDS),
             Way::RsbinderRpc => None,
         }
     }
 
     /// The program that has its ends, with what it needs around it.
-    pub fn command(self, broker: &Path) -> Result<Command, PairError> {
+    pub(crate) fn command(self, broker: &Path) -> Result<Command, PairError> {
         let program_of = match self {
             Way::BatonUapi => System::BatonUapiLibc,
             Way::KernelBinder => System::KernelBinder,
@@ -113,18 +101,5 @@ impl Way {
             Way::BatonTyped | Way::Unix | Way::Mqueue => System::BatonTyped,
         };
         command(program_of, broker)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::ValueEnum;
-
-    #[test]
-    fn names_are_those_of_the_command_line() {
-        for way in Way::ALL {
-            assert_eq!(way.to_possible_value().unwrap().get_name(), way.name());
-        }
     }
 }

@@ -20,25 +20,20 @@ use std::path::{Path, PathBuf};
 
 const DATA_AT: usize = 64;
 const AREA_BYTES: usize = (1 << 20) + 4096;
-/// Both.
 const MAP_BYTES: usize = 2 * AREA_BYTES;
 
 /// What a side does until its word changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// It sleeps.
     Blocked,
-    /// It looks again.
     Spinning,
 }
 
-/// One side.
 pub struct Side {
     map: Mapping<MAP_BYTES>,
     waiting: Waiting,
     inbox: usize,
     outbox: usize,
-    /// Of the last exchange.
     number: u32,
     buffer: Vec<u8>,
     /// The client finds the memory through this descriptor of the server's.

@@ -19,7 +19,6 @@ fn failed(error: HostError) -> io::Error {
     io::Error::other(error)
 }
 
-/// The service.
 pub fn echo(call: &mut Call<'_>) -> Result<Parcel, Errno> {
     let answer = Service::Echo.answer(call.data()).ok_or(Errno::BADMSG)?;
     Ok(Parcel::from(&*answer))
@@ -39,8 +38,4 @@ pub fn listen(
     Ok(Owner { _running: running })
 }
 
-impl Server for Owner {
-    fn serve(&mut self, _n_calls: u32, _payload_bytes: usize) -> io::Result<()> {
-        Ok(())
-    }
-}
+impl Server for Owner {}

@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// More than the largest payload.
 const ROOM_BYTES: usize = 2 << 20;
 const READ: u32 = 1;
 

@@ -5,7 +5,6 @@ use crate::payload;
 use crate::system::{Client, Server};
 use std::io::{self, Read, Write};
 
-/// One side.
 pub struct Side<R, W> {
     incoming: R,
     outgoing: W,

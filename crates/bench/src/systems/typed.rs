@@ -30,11 +30,7 @@ pub fn failed(error: CallError) -> io::Error {
     io::Error::other(error)
 }
 
-pub fn connect(broker: &Path) -> io::Result<Caller> {
-    connect_in(broker, CONTEXT)
-}
-
-pub fn connect_in(broker: &Path, context: &str) -> io::Result<Caller> {
+pub fn connect(broker: &Path, context: &str) -> io::Result<Caller> {
     let (_, object) = reach(broker, context)?;
     Ok(Caller { object })
 }
@@ -75,8 +71,4 @@ impl Client for Caller {
     }
 }
 
-impl Server for Owner {
-    fn serve(&mut self, _n_calls: u32, _payload_bytes: usize) -> io::Result<()> {
-        Ok(())
-    }
-}
+impl Server for Owner {}

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Size of the receive buffer, as libbinder has it.
-pub const RECEIVE_BYTES: usize = (1 << 20) - 8192;
+const RECEIVE_BYTES: usize = (1 << 20) - 8192;
+/// Most bytes of a call, and why not more.
+pub const MOST_BYTES: (usize, &str) = (RECEIVE_BYTES, "a receive buffer has 1 MiB - 8 KiB");
 /// Room for returns, as libbinder has it.
 const READ_BYTES: usize = 256;
 /// How long a manager before may take to end.
@@ -25,7 +27,6 @@ const ECHO: u32 = 1;
 /// How the program makes its `ioctl` calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// By the C library.
     Libc,
     /// By a system call of its own.
     Trap,
@@ -38,18 +39,16 @@ struct Device {
     commands: Vec<u8>,
     returns: [u8; READ_BYTES],
     /// Who has another looper when the driver wants one.
-    crew: Option<Arc<Crew>>,
+    loopers: Option<Arc<Loopers>>,
     /// Nobody waits for an answer to the message that came last.
     was_one_way: bool,
 }
 
-/// The threads of a pool.
-struct Crew {
+struct Loopers {
     device: Device,
     answer: Answer,
 }
 
-/// The calling program.
 pub struct Caller {
     device: Device,
 }
@@ -125,7 +124,7 @@ impl Device {
 
     fn on(fd: c_int, form: Form) -> Device {
         let (commands, returns) = (Vec::new(), [0; READ_BYTES]);
-        Device { fd, form, commands, returns, crew: None, was_one_way: false }
+        Device { fd, form, commands, returns, loopers: None, was_one_way: false }
     }
 
     fn ioctl<T>(&self, request: u32, argument: &mut T) -> io::Result<()> {
@@ -202,7 +201,7 @@ impl Device {
                         message = Some(data(&told));
                     }
                     BR_SPAWN_LOOPER => {
-                        self.crew.iter().for_each(|crew| crew.enlist(BC_REGISTER_LOOPER));
+                        self.loopers.iter().for_each(|loopers| loopers.enlist(BC_REGISTER_LOOPER));
                     }
                     BR_INCREFS => self.queue(BC_INCREFS_DONE, &payload[..bytes]),
                     BR_ACQUIRE => self.queue(BC_ACQUIRE_DONE, &payload[..bytes]),
@@ -233,7 +232,6 @@ pub fn connect(form: Form) -> io::Result<Caller> {
     Ok(Caller { device: Device::open(form)? })
 }
 
-/// Threads of one program.
 pub fn callers(form: Form, n_callers: usize) -> io::Result<Vec<Caller>> {
     let device = Device::open(form)?;
     Ok((0..n_callers).map(|_| Caller { device: device.of_another_thread() }).collect())
@@ -247,7 +245,7 @@ fn manager(form: Form) -> io::Result<Device> {
     let start = Instant::now();
     loop {
         match device.ioctl(BINDER_SET_CONTEXT_MGR, &mut 0i32) {
-            // The manager of another crowd has ended: the kernel lets go of it a moment later.
+            // The manager of another group has ended: the kernel lets go of it a moment later.
             Err(error)
                 if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < PATIENCE =>
             {
@@ -277,18 +275,21 @@ pub fn pool(form: Form, n_loopers: usize) -> io::Result<Pool> {
 pub fn pool_of(form: Form, n_loopers: usize, mut more: u32, answer: Answer) -> io::Result<Pool> {
     let device = manager(form)?;
     device.ioctl(BINDER_SET_MAX_THREADS, &mut more)?;
-    let crew = Arc::new(Crew { device, answer });
-    (0..n_loopers).for_each(|_| crew.enlist(BC_ENTER_LOOPER));
+    let loopers = Arc::new(Loopers { device, answer });
+    (0..n_loopers).for_each(|_| loopers.enlist(BC_ENTER_LOOPER));
     Ok(Pool)
 }
 
-impl Crew {
+impl Loopers {
     /// Starts a looper, which comes of itself or because it was asked for.
-    fn enlist(self: &Arc<Crew>, comes: u32) {
-        let crew = Arc::clone(self);
+    fn enlist(self: &Arc<Loopers>, comes: u32) {
+        let loopers = Arc::clone(self);
         std::thread::spawn(move || {
-            let own = Device { crew: Some(Arc::clone(&crew)), ..crew.device.of_another_thread() };
-            let served = looper(own, comes, Arc::clone(&crew.answer)).and_then(|mut own| {
+            let own = Device {
+                loopers: Some(Arc::clone(&loopers)),
+                ..loopers.device.of_another_thread()
+            };
+            let served = looper(own, comes, Arc::clone(&loopers.answer)).and_then(|mut own| {
                 loop {
                     own.serve_one()?
                 }
@@ -300,11 +301,7 @@ impl Crew {
     }
 }
 
-impl Server for Pool {
-    fn serve(&mut self, _n_calls: u32, _payload_bytes: usize) -> io::Result<()> {
-        Ok(())
-    }
-}
+impl Server for Pool {}
 
 impl Manager {
     /// Sends the answer to the request before, and makes the next one ready.

@@ -4,7 +4,7 @@
 //! A writer's records are the messages in turn, so each is known by its number. What each has
 //! written it counts in a file beside the log.
 
-use crate::actor::{Actor, Silence};
+use crate::child::{ChildError, ChildProcess};
 use crate::log::messages::{N_MESSAGES, message};
 use crate::log::role::Role;
 use baton_log::{Buffer, Content, Item, Loss, N_BUFFERS, Options, Priority, Reader, Record};
@@ -19,7 +19,6 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-/// The storm's row.
 pub const CASE: &str = "killed-writers";
 const COUNTS: &str = "counts";
 const COUNTS_BYTES: usize = 4096;
@@ -32,7 +31,6 @@ const MOST_RECORDS: u64 = 400_000;
 /// What became of all records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// Processes that were killed.
     pub kills: u64,
     /// Records that their writers had counted.
     pub written: u64,
@@ -46,7 +44,6 @@ pub struct Tally {
     pub uncounted: u64,
 }
 
-/// Writes until it is killed.
 pub fn write(
     place: &Path,
     threads: usize,
@@ -142,7 +139,6 @@ impl Rings {
 }
 
 impl Tally {
-    /// What must be zero.
     pub fn faults(&self) -> u64 {
         self.torn + self.uncounted
     }
@@ -157,8 +153,7 @@ impl Tally {
     }
 }
 
-/// Kills so many processes.
-pub fn rage(n_kills: u64) -> io::Result<Tally> {
+pub fn run(n_kills: u64) -> io::Result<Tally> {
     let mut tally = Tally::default();
     for number in 1..=n_kills {
         // Anywhere between the first record and the last, and not where another run killed.
@@ -174,7 +169,7 @@ fn kill_one(after_records: u64, reads_meanwhile: bool) -> io::Result<Tally> {
     let place = directory.path();
     let file = File::options().create_new(true).read(true).write(true).open(place.join(COUNTS))?;
     file.set_len(COUNTS_BYTES as u64)?;
-    let mut writers = Role::Storm.start(place, N_WRITERS)?;
+    let mut writers = Role::Killed.start(place, N_WRITERS)?;
     let mut rings = Rings::default();
     while counts(&file)?.contains(&0) {
         still_writes(&mut writers)?;
@@ -194,9 +189,9 @@ fn kill_one(after_records: u64, reads_meanwhile: bool) -> io::Result<Tally> {
     Ok(rings.end(counts(&file)?))
 }
 
-fn still_writes(writers: &mut Actor) -> io::Result<()> {
+fn still_writes(writers: &mut ChildProcess) -> io::Result<()> {
     match writers.hear(Duration::ZERO) {
-        Err(Silence::Stuck) => Ok(()),
+        Err(ChildError::Stuck(_)) => Ok(()),
         _ => Err(io::Error::other("the writers have ended by themselves")),
     }
 }

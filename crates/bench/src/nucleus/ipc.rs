@@ -15,12 +15,10 @@ use std::rc::Rc;
 const BATCH: u64 = 1000;
 /// Threads of the hot potato's ring (section 4.3.2).
 const RING: usize = 250;
-/// The same, of a ring.
 const RING_BATCH: u64 = 25 * BATCH;
 /// A label that ends a server.
 const STOP: u32 = 1;
 
-/// A kernel without a tick.
 pub fn kernel<K: Variant>(n_threads: usize) -> io::Result<Box<Kernel<K>>> {
     // No tick: nothing here lasts as long, and what it costs is not what is asked.
     Kernel::new(Options { n_threads, tick: None, ..Options::default() })

@@ -1,4 +1,4 @@
-//! Where a part of a run plays: a directory, and a broker for those that are ours.
+//! What a part of a run needs around it: a directory, and a broker for the systems of ours.
 
 use crate::form::BenchError;
 use crate::machine::Machine;
@@ -11,24 +11,24 @@ use baton_broker::{Config, Running};
 use std::collections::BTreeMap;
 use tempfile::TempDir;
 
-/// A stage of its own: who manages a context here meets nobody who did so elsewhere.
-pub struct Stage {
+/// A directory and a broker: the manager of a context here meets nobody who was one elsewhere.
+pub struct Testbed {
     broker: Running,
     directory: TempDir,
 }
 
-impl Stage {
+impl Testbed {
     /// Starts the broker, in this process.
-    pub fn set() -> Result<Stage, BenchError> {
-        Stage::with_limits(BTreeMap::new())
+    pub fn start() -> Result<Testbed, BenchError> {
+        Testbed::with_limits(BTreeMap::new())
     }
 
     /// One whose broker lets no caller of this user be served at a real-time priority.
-    pub fn without_real_time() -> Result<Stage, BenchError> {
-        Stage::with_limits(BTreeMap::from([(rustix::process::geteuid().as_raw(), 0)]))
+    pub fn without_real_time() -> Result<Testbed, BenchError> {
+        Testbed::with_limits(BTreeMap::from([(rustix::process::geteuid().as_raw(), 0)]))
     }
 
-    fn with_limits(real_time_limits: BTreeMap<u32, u32>) -> Result<Stage, BenchError> {
+    fn with_limits(real_time_limits: BTreeMap<u32, u32>) -> Result<Testbed, BenchError> {
         // The broker makes its socket's directory for one user; memory is found by a link in it.
         let directory = tempfile::tempdir().map_err(BenchError::Directory)?;
         let apart = [
@@ -39,12 +39,11 @@ impl Stage {
             System::BatonLoan,
             System::Memcpy,
         ];
-        let contexts = apart.map(|system| system.name().to_owned());
+        let contexts = apart.map(|system| system.name().to_owned()).into();
         let socket = directory.path().join("broker.sock");
-        let contexts = contexts.into();
         let config = Config { contexts, real_time_limits, ..Config::at(socket) };
         let broker = Running::start(config)?;
-        Ok(Stage { broker, directory })
+        Ok(Testbed { broker, directory })
     }
 
     /// What is to be started here.
@@ -56,14 +55,11 @@ impl Stage {
 
 /// The machine of a run, as its report names it.
 pub struct Setting {
-    /// The machine.
     pub machine: Machine,
-    /// Where the two sides run.
     pub processors: Processors,
 }
 
 impl Setting {
-    /// This one, before the run.
     pub fn look() -> Result<Setting, BenchError> {
         let processors = Processors::choose().map_err(BenchError::Processors)?;
         Ok(Setting { machine: Machine::look(), processors })
@@ -71,12 +67,10 @@ impl Setting {
 
     /// How the two sides can lie to each other here.
     pub fn placements(&self) -> Vec<Placement> {
-        let mut placements = vec![Placement::Same, Placement::Different];
-        placements.retain(|&placement| self.processors.server(placement).is_some());
-        placements
+        let exists = |placement: &Placement| self.processors.server(*placement).is_some();
+        Placement::BOTH.into_iter().filter(exists).collect()
     }
 
-    /// A report without ratios.
     pub fn report(self, bench: &'static str, rounds: u32, rows: Vec<Row>) -> Report {
         Report {
             bench,

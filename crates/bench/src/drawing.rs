@@ -1,9 +1,7 @@
-//! The scene of the thesis's drawing loop: a background image, a rocket ship, a fuel bar, drawn
+//! A frame of the thesis's drawing loop: a background image, a rocket ship, a fuel bar, drawn
 //! into an application's window of 480 x 320 pixels of 16 bits.
 
-/// Pixels of a row.
 const WIDTH: usize = 480;
-/// Rows.
 const HEIGHT: usize = 320;
 /// Bytes of a pixel, RGB565.
 const PIXEL_BYTES: usize = 2;
@@ -16,7 +14,6 @@ const FUEL: [u8; PIXEL_BYTES] = 0x07e0_u16.to_ne_bytes();
 /// A pixel of the ship that shows what is behind it.
 const CLEAR: [u8; PIXEL_BYTES] = 0xf81f_u16.to_ne_bytes();
 
-/// Draws one frame.
 pub fn draw(background: &[u8], window: &mut [u8], ship: &[u8], frame: usize) {
     window[..WINDOW_BYTES].copy_from_slice(&background[..WINDOW_BYTES]);
     let (left, top) = (frame % (WIDTH - SHIP), frame / 2 % (HEIGHT - SHIP));

@@ -7,12 +7,11 @@ use crate::report::Ratio;
 use baton_nucleus::each_kernel;
 use baton_nucleus::statistics::{Counters, Event};
 use baton_nucleus::variant::{Counted, DirectLazy, Variant};
-use std::fmt::Write;
 use std::io;
 
 /// What was found of the workloads.
 #[derive(Default)]
-pub struct Tables {
+pub struct WorkloadResults {
     counts: Vec<(Workload, io::Result<(f64, Counters)>)>,
     shares: Vec<(&'static str, io::Result<Shares>)>,
 }
@@ -20,20 +19,20 @@ pub struct Tables {
 /// The kernel whose queue is counted, as in the thesis.
 type Measured = Counted<DirectLazy>;
 
-impl Tables {
+impl WorkloadResults {
     /// Runs the workloads: counted, and then sampled.
-    pub fn fill(n_tasks: u64, is_wanted: &dyn Fn(&str) -> bool) -> Tables {
-        let mut tables = Tables::default();
+    pub fn measure(n_tasks: u64, is_wanted: &dyn Fn(&str) -> bool) -> WorkloadResults {
+        let mut results = WorkloadResults::default();
         for workload in WORKLOADS {
-            let found = workload.play::<Measured>(n_tasks);
+            let found = workload.run::<Measured>(n_tasks);
             let found = found.map(|(took_ns, counters)| (took_ns as f64 / 1e9, counters));
-            tables.counts.push((workload, found));
+            results.counts.push((workload, found));
         }
         each_kernel!(K => if is_wanted(K::NAME) {
-            let act = || Workload::Udpserver.play::<K>(n_tasks).map(drop);
-            tables.shares.push((K::NAME, sampler::shares(act)));
+            let act = || Workload::Udpserver.run::<K>(n_tasks).map(drop);
+            results.shares.push((K::NAME, sampler::shares(act)));
         });
-        tables
+        results
     }
 
     /// What kernels avoid, and what share they take.
@@ -56,51 +55,36 @@ impl Tables {
         ratios
     }
 
-    /// As text.
     pub fn text(&self) -> String {
-        let mut text = self.counts_text();
-        if self.shares.is_empty() {
-            return text;
-        }
-        let _ = writeln!(
-            text,
-            "\n{:<40}{:>9}{:>11}{:>10}",
-            "share of udpserver's time", "IPC", "scheduler", "samples"
-        );
-        for (kernel, shares) in &self.shares {
-            let _ = match shares {
-                Ok(Shares { ipc, scheduler, n }) => {
-                    writeln!(
-                        text,
-                        "  {kernel:<38}{:>8.2}%{:>10.2}%{n:>10}",
-                        ipc * 100.0,
-                        scheduler * 100.0
-                    )
-                }
-                Err(why) => writeln!(text, "  {kernel:<38}{why}"),
-            };
-        }
-        text
-    }
-
-    fn counts_text(&self) -> String {
         let mut text = String::new();
-        if self.counts.is_empty() {
-            return text;
-        }
-        let heads = self.counts.iter().map(|(workload, _)| format!("{:>12}", workload.name()));
-        let _ = writeln!(text, "\n{:<40}{}", "a second, on Direct/Lazy", heads.collect::<String>());
-        for (title, value) in LINES {
-            let cells = self.counts.iter().map(|(_, found)| match found {
-                Ok((seconds, counters)) => format!("{:>12.2}", value(*seconds, counters)),
-                Err(_) => format!("{:>12}", "failed"),
-            });
-            let _ = writeln!(text, "  {title:<38}{}", cells.collect::<String>());
+        if !self.counts.is_empty() {
+            let heads = self.counts.iter().map(|(it, _)| format!("{:>12}", it.name()));
+            let heads: String = heads.collect();
+            text += &format!("\n{:<40}{heads}\n", "a second, on Direct/Lazy");
+            for (title, value) in LINES {
+                let cells = self.counts.iter().map(|(_, found)| match found {
+                    Ok((seconds, counters)) => format!("{:>12.2}", value(*seconds, counters)),
+                    Err(_) => format!("{:>12}", "failed"),
+                });
+                text += &format!("  {title:<38}{}\n", cells.collect::<String>());
+            }
         }
         for (workload, found) in &self.counts {
-            if let Err(why) = found {
-                let _ = writeln!(text, "  {}: {why}", workload.name());
-            }
+            let failed = found.as_ref().err();
+            text += &failed.map_or(String::new(), |why| format!("  {}: {why}\n", workload.name()));
+        }
+        if !self.shares.is_empty() {
+            let heads = format!("{:>9}{:>11}{:>10}", "IPC", "scheduler", "samples");
+            text += &format!("\n{:<40}{heads}\n", "share of udpserver's time");
+        }
+        for (kernel, shares) in &self.shares {
+            text += &match shares {
+                Ok(Shares { ipc, scheduler, n }) => {
+                    let [ipc, scheduler] = [ipc, scheduler].map(|share| share * 100.0);
+                    format!("  {kernel:<38}{ipc:>8.2}%{scheduler:>10.2}%{n:>10}\n")
+                }
+                Err(why) => format!("  {kernel:<38}{why}\n"),
+            };
         }
         text
     }
