@@ -10,6 +10,13 @@ use std::sync::Arc;
 
 /// What is sent: bytes, and objects at places in them. It keeps the handles and the descriptors
 /// that it was given for itself until it is dropped.
+///
+/// ```
+/// let mut parcel = baton::Parcel::new();
+/// parcel.write(&7u32.to_ne_bytes()).write(b"word");
+/// assert_eq!(parcel.data().len(), 8);
+/// assert!(!parcel.has_objects());
+/// ```
 #[derive(Clone, Default)]
 pub struct Parcel {
     pub(crate) data: SmallVec<[u8; SHORT_BYTES]>,

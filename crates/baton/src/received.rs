@@ -11,7 +11,37 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-/// A transaction or reply in the receive buffer. Dropped, the buffer is freed.
+/// A transaction or reply, where it lies. Dropped, its memory is freed, with the references and the
+/// descriptors that it brought.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// # let socket = directory.path().join("broker.sock");
+/// # let _broker = baton_broker::Running::start(baton_broker::Config::at(socket.clone()))?;
+/// use baton::{Handle, Parcel, Process};
+///
+/// let server = Process::open("binder", &socket)?;
+/// let inner = server.object(|_| Ok(Parcel::from(&b"inner"[..]))).add();
+/// let outer = server.object(move |_| {
+///     let mut answer = Parcel::new();
+///     answer.write_object(inner);
+///     Ok(answer)
+/// });
+/// server.become_context_manager(outer.add())?;
+/// # let looper = std::thread::spawn({
+/// #     let server = server.clone();
+/// #     move || server.serve()
+/// # });
+/// let client = Process::open("binder", &socket)?;
+/// let manager = client.context_manager()?;
+/// let answer = manager.call(1, &Parcel::new())?;
+/// let inner: Handle = answer.handle(0).expect("an object");
+/// assert_eq!(inner.call(1, &Parcel::new())?.data(), b"inner");
+/// # drop(answer);
+/// # server.close();
+/// # looper.join().unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Received<'a> {
     pub(crate) driver: &'a Arc<Driver>,
     pub(crate) place: Place,
@@ -123,6 +153,24 @@ impl Received<'_> {
         // SAFETY: installed for this buffer and open until it is dropped.
         let fd = unsafe { BorrowedFd::borrow_raw(object.binder as i32) };
         rustix::io::fcntl_dupfd_cloexec(fd, 0).ok()
+    }
+}
+
+impl std::fmt::Debug for Received<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let fields = (self.data().len(), self.flags());
+        f.debug_struct("Received").field("bytes", &fields.0).field("flags", &fields.1).finish()
+    }
+}
+
+impl std::fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (code, sender) = (self.code(), self.sender());
+        f.debug_struct("Request")
+            .field("code", &code)
+            .field("sender", &sender)
+            .field("received", &self.received)
+            .finish()
     }
 }
 

@@ -38,6 +38,12 @@ pub struct CopiedPayload {
 /// Memory that goes back to [`SPARE`] when it is dropped; empty only then.
 struct Spare(Long);
 
+impl Default for CopiedPayload {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl CopiedPayload {
     /// An empty one, to be filled.
     #[inline]

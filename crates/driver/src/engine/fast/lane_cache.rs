@@ -20,6 +20,12 @@ pub struct LaneCache<T> {
     client: Option<Client<T>>,
 }
 
+impl<T: Clone> Default for LaneCache<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Clone> LaneCache<T> {
     /// Knows nothing yet.
     pub fn new() -> LaneCache<T> {

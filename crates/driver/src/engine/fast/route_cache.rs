@@ -119,6 +119,12 @@ impl<T> Client<T> {
     }
 }
 
+impl<T: Clone> Default for RouteCache<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Clone> RouteCache<T> {
     /// Knows nothing yet.
     pub fn new() -> RouteCache<T> {
