@@ -14,7 +14,9 @@ fn bench(name: &str, words: &[&str], html: Option<&Path>) -> Output {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut command = program();
     command.arg(name).args(words);
-    html.iter().for_each(|file| drop(command.arg("--html").arg(file)));
+    if let Some(file) = html {
+        command.arg("--html").arg(file);
+    }
     command.output().unwrap()
 }
 
