@@ -161,25 +161,27 @@ mod tests {
     const THEIRS: u32 = 8;
 
     type Edge = fn(&LaneOwner, Mailbox<'_>) -> bool;
+    /// The owner, and whether a thread serves the lane.
+    type At = (Owner, bool);
 
     /// Every edge from every state: whether it is taken, and the state after it.
     #[test]
     fn each_edge_leads_from_its_states_only() {
         use Owner::{Dedicated, Pinned, Pool};
-        let states: [(Owner, bool); 5] = [
+        let states: [At; 5] = [
             (Pool, false),
             (Pool, true),
             (Pinned, true),
             (Dedicated(OURS), false),
             (Dedicated(OURS), true),
         ];
-        let at = |(owner, served): (Owner, bool)| {
+        let at = |(owner, served): At| {
             let word = owner.word() | if served { SERVED } else { 0 };
             LaneOwner { word: AtomicU32::new(word) }
         };
         // For each edge the state after it, from each of the states in their order; `None` if it
         // is refused.
-        let edges: [(&str, Edge, [Option<(Owner, bool)>; 5]); 7] = [
+        let edges: [(&str, Edge, [Option<At>; 5]); 7] = [
             (
                 "the pool starts to serve",
                 |lane, _| lane.start_serving(Pool),
