@@ -65,11 +65,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "cursor files::archive files::boot files::file files::layout files::reclaim \
          files::settings memory write::logger write::writer",
     ),
-    (
-        "nucleus",
-        "cluster cluster::envelope current_thread grant host_state idle kernel message registers \
-         signals state state::abroad switch switch::aarch64 switch::x86_64 tcb",
-    ),
     ("preload", "alternate calls device files signals stack thread_pointer trap"),
     ("rt", "error holder"),
     (

@@ -12,7 +12,7 @@
 //! Nothing here takes a lock or memory. Half of the slots are for real-time callers alone.
 
 use crate::slot::Slot;
-use baton_nucleus::Nudge;
+use baton_nucleus::Interrupter;
 use baton_shm::futex;
 use baton_shm::sync::{AtomicU32, Ordering};
 use std::sync::OnceLock;
@@ -38,7 +38,7 @@ pub(crate) struct Desk {
     asleep: AtomicU32,
     /// The kernel's OS thread.
     kernel: AtomicU32,
-    nudge: OnceLock<Nudge>,
+    interrupter: OnceLock<Interrupter>,
     /// While a looper runs the kernel, its slot and one; and the same until that has been admitted.
     /// Whoever runs the kernel uses them.
     borrower: AtomicU32,
@@ -58,7 +58,7 @@ impl Desk {
             rung: AtomicU32::new(0),
             asleep: AtomicU32::new(0),
             kernel: AtomicU32::new(0),
-            nudge: OnceLock::new(),
+            interrupter: OnceLock::new(),
             borrower: AtomicU32::new(0),
             admitted: AtomicU32::new(0),
             closed: AtomicBool::new(false),
@@ -167,8 +167,8 @@ impl Desk {
         self.rung.store(1, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) == 0 {
-            if let Some(nudge) = self.nudge.get() {
-                nudge.poke();
+            if let Some(interrupter) = self.interrupter.get() {
+                interrupter.interrupt();
             }
         } else if self.asleep.swap(0, Ordering::Relaxed) != 0 {
             futex::wake(&self.asleep, 1);
@@ -202,9 +202,9 @@ impl Desk {
     }
 
     /// The calling OS thread is the kernel's.
-    pub(crate) fn serve(&self, nudge: Nudge) {
+    pub(crate) fn serve(&self, interrupter: Interrupter) {
         self.kernel.store(baton_shm::thread::id(), Ordering::Release);
-        let _ = self.nudge.set(nudge);
+        let _ = self.interrupter.set(interrupter);
     }
 
     /// Which OS thread runs the kernel.

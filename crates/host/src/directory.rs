@@ -17,7 +17,7 @@ pub(crate) const MOST_SERVICES: usize = 100;
 
 thread_local! {
     /// For kernels that the calling OS thread runs.
-    static GROUND: SignalStack = SignalStack::lay_for_good();
+    static GROUND: SignalStack = SignalStack::install_for_good();
     /// What the calling OS thread does for services at this address's desk: which of them wait for
     /// it.
     static WAITING: Cell<(usize, u128)> = const { Cell::new((0, 0)) };

@@ -155,9 +155,9 @@ fn furnish(
     // Without ticks: no handler is interrupted, so equals take turns when they wait.
     let options = Options { n_threads, stack_bytes, tick: None, ..Options::default() };
     let mut kernel: Box<Kernel<StrictPlus>> = Kernel::new(options)?;
-    directory.desk.serve(kernel.nudge());
+    directory.desk.serve(kernel.interrupter());
     let its = Arc::clone(directory);
-    kernel.listen(move || its.desk.take_interrupts());
+    kernel.set_external_interrupts(move || its.desk.take_interrupts());
     let its = Arc::clone(directory);
     let reception = kernel.spawn(priority::RECEPTION, move |here| threads::receive(here, &its))?;
     directory.set_reception(reception);

@@ -10,7 +10,6 @@
 //! in which its owner's kernel cannot let the owner go on: within one kernel because it is that
 //! kernel's own code, between kernels because the envelope says `Copying` (`cluster::envelope`).
 
-use crate::tcb::Utcb;
 use std::marker::PhantomData;
 
 /// What may be done with the memory.
@@ -95,13 +94,6 @@ pub(crate) struct Part {
 
 /// As many bytes are copied in one go: the kernel takes no interrupt before it has done so.
 pub(crate) const CHUNK_BYTES: usize = 4096;
-
-impl Utcb {
-    /// The memory that the thread grants to whom it waits for.
-    pub(crate) fn grant(&self) -> RawGrant {
-        self.grant
-    }
-}
 
 #[cfg(test)]
 mod tests {

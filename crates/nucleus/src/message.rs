@@ -1,8 +1,12 @@
 //! What an IPC says: tags, timeouts, errors, and their form in one word each.
 
-use crate::tcb::N_WORDS;
 use crate::thread_id::{Sender, Source, ThreadId, raw};
 use std::fmt;
+
+/// Words of a message, at most: the message registers of a thread.
+pub const N_WORDS: usize = 64;
+/// Message registers that are machine registers while the kernel switches threads.
+pub const N_REGISTER_WORDS: usize = 8;
 
 /// A message's label, which the kernel only hands on, and how many words it has.
 ///

@@ -16,9 +16,8 @@
 
 use crate::grant::RawGrant;
 use crate::list::Slot;
-use crate::message::{Ipc, Tag};
-use crate::registers::Wish;
-use crate::request::Request;
+use crate::message::{Ipc, N_WORDS, Tag};
+use crate::request::{Request, TrustedRequest};
 use crate::thread_id::{ThreadId, raw};
 use std::ops::{Index, IndexMut};
 
@@ -211,16 +210,11 @@ pub struct Utcb {
     pub request: Request,
     /// The memory that the thread grants while it waits for one partner.
     pub(crate) grant: RawGrant,
-    pub(crate) wish: Wish,
+    pub(crate) trusted_request: TrustedRequest,
 }
 
-/// Message registers of a thread.
-pub const N_WORDS: usize = 64;
-/// As many of them are in machine registers while a thread is switched to.
-pub const N_REGISTER_WORDS: usize = 8;
-
 impl Utcb {
-    pub(crate) fn lay(&mut self, ipc: Ipc, tag: Tag) {
+    pub(crate) fn set_ipc(&mut self, ipc: Ipc, tag: Tag) {
         (self.peer, self.receive) = ipc.raw();
         self.tag = tag.raw();
         self.send_deadline_ns = ipc.send.map_or(0, |(_, timeout)| timeout.deadline_ns());
@@ -239,7 +233,7 @@ impl Default for Utcb {
             receive_deadline_ns: 0,
             request: Request::None,
             grant: RawGrant::default(),
-            wish: Wish::Nothing,
+            trusted_request: TrustedRequest::None,
         }
     }
 }

@@ -4,7 +4,7 @@ use baton_nucleus::each_kernel;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::{StrictPlus, Variant};
 use baton_nucleus::{
-    Cause, Cluster, CurrentThread, Failure, IpcError, Kernel, Message, Options, Phase, Seat,
+    Cause, Cluster, CurrentThread, Failure, IpcError, Kernel, Membership, Message, Options, Phase,
     Sender, Source, Tag, ThreadId, Timeout,
 };
 use std::cell::Cell;
@@ -14,22 +14,22 @@ use std::thread::JoinHandle;
 
 const N_THREADS: usize = 8;
 
-fn two() -> [Seat; 2] {
-    Cluster::seats(2, N_THREADS).unwrap().try_into().unwrap()
+fn two() -> [Membership; 2] {
+    Cluster::memberships(2, N_THREADS).unwrap().try_into().unwrap()
 }
 
-fn kernel<K: Variant>(seat: Seat) -> Box<Kernel<K>> {
-    Kernel::join(seat, Options { tick: None, ..Options::default() }).unwrap()
+fn kernel<K: Variant>(membership: Membership) -> Box<Kernel<K>> {
+    Kernel::join(membership, Options { tick: None, ..Options::default() }).unwrap()
 }
 
-/// A kernel on an OS thread of its own, with threads that `furnish` makes.
+/// A kernel on an OS thread of its own, with threads that `add_threads` makes.
 fn start<K: Variant>(
-    seat: Seat,
-    furnish: impl FnOnce(&mut Kernel<K>) + Send + 'static,
+    membership: Membership,
+    add_threads: impl FnOnce(&mut Kernel<K>) + Send + 'static,
 ) -> JoinHandle<usize> {
     std::thread::spawn(move || {
-        let mut kernel = kernel::<K>(seat);
-        furnish(&mut kernel);
+        let mut kernel = kernel::<K>(membership);
+        add_threads(&mut kernel);
         let summary = kernel.run();
         assert_eq!(summary.failures, [], "{}", K::NAME);
         summary.n_left
@@ -98,13 +98,13 @@ fn calls_are_answered() {
 #[test]
 fn kernels_in_a_ring_call_each_other() {
     fn in_kernel<K: Variant>() {
-        let seats = Cluster::seats(3, N_THREADS).unwrap();
-        let (tells, mut tolds): (Vec<_>, Vec<_>) = seats.iter().map(|_| names()).unzip();
+        let memberships = Cluster::memberships(3, N_THREADS).unwrap();
+        let (tells, mut tolds): (Vec<_>, Vec<_>) = memberships.iter().map(|_| names()).unzip();
         tolds.rotate_left(1);
-        let places = seats.into_iter().zip(tells).zip(tolds);
+        let places = memberships.into_iter().zip(tells).zip(tolds);
         let handles: Vec<_> = places
-            .map(|((seat, tell), told)| {
-                start::<K>(seat, move |kernel| {
+            .map(|((membership, tell), told)| {
+                start::<K>(membership, move |kernel| {
                     tell.send(kernel.spawn(9, serve).unwrap()).unwrap();
                     let server = told.recv().unwrap();
                     for priority in 3..6 {

@@ -96,15 +96,15 @@ fn a_server_reaches_what_its_caller_grants() {
 #[test]
 fn a_server_reaches_what_a_caller_of_another_kernel_grants() {
     fn in_kernel<K: Variant>() {
-        let mut seats = Cluster::seats(2, 4).unwrap();
+        let mut memberships = Cluster::memberships(2, 4).unwrap();
         let (tell, told) = sync_channel(1);
-        let theirs = seats.remove(1);
+        let theirs = memberships.remove(1);
         let other = std::thread::spawn(move || {
             let mut kernel = Kernel::<K>::join(theirs, options()).unwrap();
             tell.send(kernel.spawn(5, serve).unwrap()).unwrap();
             kernel.run()
         });
-        let mut kernel = Kernel::<K>::join(seats.remove(0), options()).unwrap();
+        let mut kernel = Kernel::<K>::join(memberships.remove(0), options()).unwrap();
         let server = told.recv().unwrap();
         kernel.spawn(5, move |here| call(here, server)).unwrap();
         for summary in [kernel.run(), other.join().unwrap()] {
@@ -142,9 +142,9 @@ fn a_grant_ends_when_its_call_is_aborted() {
 #[test]
 fn memory_is_its_owners_again_when_its_wait_is_over() {
     const ROUNDS: u64 = 2000;
-    let mut seats = Cluster::seats(2, 4).unwrap();
+    let mut memberships = Cluster::memberships(2, 4).unwrap();
     let (tell, told) = sync_channel(1);
-    let theirs = seats.remove(1);
+    let theirs = memberships.remove(1);
     let other = std::thread::spawn(move || {
         let mut kernel = Kernel::<StrictPlus>::join(theirs, options()).unwrap();
         let server = |mut here: CurrentThread| {
@@ -161,7 +161,7 @@ fn memory_is_its_owners_again_when_its_wait_is_over() {
         tell.send(kernel.spawn(5, server).unwrap()).unwrap();
         kernel.run()
     });
-    let mut kernel = Kernel::<StrictPlus>::join(seats.remove(0), options()).unwrap();
+    let mut kernel = Kernel::<StrictPlus>::join(memberships.remove(0), options()).unwrap();
     let server = told.recv().unwrap();
     let client = move |mut here: CurrentThread| {
         let mut bytes = [0; 4096];

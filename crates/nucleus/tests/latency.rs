@@ -94,7 +94,7 @@ impl<K: Variant> Counting<K> {
     fn step(&mut self, id: ThreadId, ipc: Ipc, next: ThreadId) {
         assert_eq!(self.state.current(), Some(id), "{}", K::NAME);
         let before = self.state.statistics().of(Event::Dequeued);
-        self.state.lay(ipc, Tag::default(), &[]);
+        self.state.set_ipc(ipc, Tag::default(), &[]);
         self.state.ipc();
         assert_eq!(self.state.current(), Some(next), "{}", K::NAME);
         let n_dequeued = self.state.statistics().of(Event::Dequeued) - before;

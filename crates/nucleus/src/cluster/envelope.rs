@@ -32,9 +32,8 @@
 //! `Idle`, and the partner's while it is `Answering`.
 
 use crate::grant::RawGrant;
-use crate::message::Tag;
+use crate::message::{N_WORDS, Tag};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::tcb::N_WORDS;
 use crate::thread_id::ThreadId;
 
 /// What a thread waits for beyond its kernel.
@@ -79,48 +78,48 @@ const STAGE_BITS: u32 = 4;
 
 /// A stage, and of which offer or wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mark(u64);
+pub(crate) struct StageVersion(u64);
 
-impl Mark {
+impl StageVersion {
     pub(crate) fn stage(self) -> Stage {
         STAGES[(self.0 & 15) as usize % STAGES.len()]
     }
 
     /// Whether this is the same offer, or the wait that it has become.
-    pub(crate) fn continues(self, other: Mark) -> bool {
+    pub(crate) fn continues(self, other: StageVersion) -> bool {
         self.0 >> STAGE_BITS == other.0 >> STAGE_BITS
     }
 
-    fn with(self, stage: Stage) -> Mark {
-        Mark(self.0 >> STAGE_BITS << STAGE_BITS | stage as u64)
+    fn with(self, stage: Stage) -> StageVersion {
+        StageVersion(self.0 >> STAGE_BITS << STAGE_BITS | stage as u64)
     }
 
-    fn next(self, stage: Stage) -> Mark {
-        Mark(((self.0 >> STAGE_BITS) + 1) << STAGE_BITS | stage as u64)
+    fn next(self, stage: Stage) -> StageVersion {
+        StageVersion(((self.0 >> STAGE_BITS) + 1) << STAGE_BITS | stage as u64)
     }
 }
 
 /// What a sender wants: that its message is taken, and perhaps more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms(u32);
+pub(crate) struct SendFlags(u32);
 
-impl Terms {
-    pub(crate) const SEND: Terms = Terms(0);
+impl SendFlags {
+    pub(crate) const SEND: SendFlags = SendFlags(0);
     /// And then an answer by the same thread.
-    pub(crate) const CALL: Terms = Terms(1);
+    pub(crate) const CALL: SendFlags = SendFlags(1);
     /// Or only what is there when its message is taken: until then it lends its priority all the
     /// same.
-    pub(crate) const POLL: Terms = Terms(1 << 3);
+    pub(crate) const POLL: SendFlags = SendFlags(1 << 3);
     /// Only if its partner waits for it.
-    pub(crate) const AT_ONCE: Terms = Terms(1 << 1);
+    pub(crate) const AT_ONCE: SendFlags = SendFlags(1 << 1);
     /// Its kernel is told when a call was taken, since a deadline begins then.
-    pub(crate) const TIMED: Terms = Terms(1 << 2);
+    pub(crate) const TIMED: SendFlags = SendFlags(1 << 2);
 
-    pub(crate) fn and(self, other: Terms, when: bool) -> Terms {
-        if when { Terms(self.0 | other.0) } else { self }
+    pub(crate) fn and(self, other: SendFlags, when: bool) -> SendFlags {
+        if when { SendFlags(self.0 | other.0) } else { self }
     }
 
-    pub(crate) fn has(self, other: Terms) -> bool {
+    pub(crate) fn has(self, other: SendFlags) -> bool {
         self.0 & other.0 != 0
     }
 }
@@ -129,11 +128,11 @@ impl Terms {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Envelope {
-    mark: AtomicU64,
+    version: AtomicU64,
     /// The thread that has this number now; 0: none.
     name: AtomicU32,
     partner: AtomicU32,
-    terms: AtomicU32,
+    flags: AtomicU32,
     priority: AtomicU32,
     tag: AtomicU64,
     /// Memory that the thread grants: address, bytes, access.
@@ -147,10 +146,10 @@ impl Envelope {
     pub(crate) fn new() -> Envelope {
         let zero = |_| AtomicU64::new(0);
         Envelope {
-            mark: AtomicU64::new(0),
+            version: AtomicU64::new(0),
             name: AtomicU32::new(0),
             partner: AtomicU32::new(0),
-            terms: AtomicU32::new(0),
+            flags: AtomicU32::new(0),
             priority: AtomicU32::new(0),
             tag: AtomicU64::new(0),
             grant: [(); 3].map(zero),
@@ -160,9 +159,9 @@ impl Envelope {
     }
 
     /// How it stands. What belongs to that is seen from here on.
-    pub(crate) fn mark(&self) -> Mark {
-        // Pairs with every store and exchange of the mark.
-        Mark(self.mark.load(Ordering::Acquire))
+    pub(crate) fn version(&self) -> StageVersion {
+        // Pairs with every store and exchange of the version.
+        StageVersion(self.version.load(Ordering::Acquire))
     }
 
     /// The thread that has this number now.
@@ -179,7 +178,7 @@ impl Envelope {
         self.priority.load(Ordering::Relaxed) as u8
     }
 
-    /// Read again by whoever gets the letter that follows.
+    /// Read again by whoever gets the change that follows.
     pub(crate) fn set_priority(&self, priority: u8) {
         self.priority.store(priority.into(), Ordering::Relaxed);
     }
@@ -188,8 +187,8 @@ impl Envelope {
         self.partner.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn terms(&self) -> Terms {
-        Terms(self.terms.load(Ordering::Relaxed))
+    pub(crate) fn flags(&self) -> SendFlags {
+        SendFlags(self.flags.load(Ordering::Relaxed))
     }
 
     /// What the partner may reach from when it has the message. Set before the wait for its answer.
@@ -209,64 +208,64 @@ impl Envelope {
     /// The partner has copied, and the thread waits on. `false`: its wait has been ended meanwhile,
     /// and its kernel is to be told.
     pub(crate) fn end_copy(&self) -> bool {
-        let copying = Mark(self.mark.load(Ordering::Relaxed));
+        let copying = StageVersion(self.version.load(Ordering::Relaxed));
         let goes_on = copying.stage() == Stage::Copying && self.exchange(copying, Stage::Waiting);
         if !goes_on {
             // Nobody else goes on from `Revoking`. Release: the copy is made before its owner goes
             // on.
-            self.mark.store(copying.with(Stage::Revoked).0, Ordering::Release);
+            self.version.store(copying.with(Stage::Revoked).0, Ordering::Release);
         }
         goes_on
     }
 
     /// A message for the partner.
-    pub(crate) fn offer(&self, partner: u32, terms: Terms, tag: Tag, words: &[u64]) {
-        self.terms.store(terms.0, Ordering::Relaxed);
+    pub(crate) fn offer(&self, partner: u32, flags: SendFlags, tag: Tag, words: &[u64]) {
+        self.flags.store(flags.0, Ordering::Relaxed);
         self.partner.store(partner, Ordering::Relaxed);
         self.write(tag, words);
         self.leave_idle(Stage::Offered);
     }
 
     /// A wait for the partner's message, which may be the answer to one that it was handed.
-    pub(crate) fn wait(&self, partner: u32, terms: Terms) {
-        self.terms.store(terms.0, Ordering::Relaxed);
+    pub(crate) fn wait(&self, partner: u32, flags: SendFlags) {
+        self.flags.store(flags.0, Ordering::Relaxed);
         self.partner.store(partner, Ordering::Relaxed);
         self.leave_idle(Stage::Waiting);
     }
 
     fn leave_idle(&self, stage: Stage) {
-        let mark = Mark(self.mark.load(Ordering::Relaxed));
-        debug_assert_eq!(mark.stage(), Stage::Idle);
-        self.mark.store(mark.next(stage).0, Ordering::Release);
+        let version = StageVersion(self.version.load(Ordering::Relaxed));
+        debug_assert_eq!(version.stage(), Stage::Idle);
+        self.version.store(version.next(stage).0, Ordering::Release);
     }
 
     /// Nobody else goes on from the stages that the owner settles.
     pub(crate) fn settle(&self) {
-        let mark = Mark(self.mark.load(Ordering::Relaxed));
+        let version = StageVersion(self.version.load(Ordering::Relaxed));
         debug_assert!(matches!(
-            mark.stage(),
+            version.stage(),
             Stage::Answered | Stage::Taken | Stage::Refused | Stage::Revoked
         ));
-        self.mark.store(mark.with(Stage::Idle).0, Ordering::Relaxed);
+        self.version.store(version.with(Stage::Idle).0, Ordering::Relaxed);
     }
 
     /// Goes from one stage to another, unless it has changed.
-    pub(crate) fn exchange(&self, from: Mark, to: Stage) -> bool {
+    pub(crate) fn exchange(&self, from: StageVersion, to: Stage) -> bool {
         let to = from.with(to).0;
         // Acquire: the other host_state's copy of the words ends before they are written again.
         // Release: what this host_state has copied was there until now.
-        self.mark.compare_exchange(from.0, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.version.compare_exchange(from.0, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// The partner's message, if the thread waits for it. `from`: who that is.
     pub(crate) fn answer(&self, from: u32, tag: Tag, words: &[u64]) -> bool {
-        let mark = self.mark();
-        let waits = mark.stage() == Stage::Waiting && self.partner() == from;
-        if !waits || !self.exchange(mark, Stage::Answering) {
+        let version = self.version();
+        let waits = version.stage() == Stage::Waiting && self.partner() == from;
+        if !waits || !self.exchange(version, Stage::Answering) {
             return false;
         }
         self.write(tag, words);
-        self.mark.store(mark.with(Stage::Answered).0, Ordering::Release);
+        self.version.store(version.with(Stage::Answered).0, Ordering::Release);
         true
     }
 
@@ -277,7 +276,7 @@ impl Envelope {
         }
     }
 
-    /// Copies the message, which is one only if the mark has not changed after that.
+    /// Copies the message, which is one only if the version has not changed after that.
     pub(crate) fn read(&self, words: &mut [u64; N_WORDS]) -> u64 {
         let tag = self.tag.load(Ordering::Relaxed);
         let length = usize::from(Tag::from_raw(tag).length());

@@ -1,5 +1,5 @@
 //! What a kernel has been told by others of its cluster: that it should look at a thread. What has
-//! happened to the thread is in its envelope; a letter has no content, so that one is as good as
+//! happened to the thread is in its envelope; a change has no content, so that one is as good as
 //! many, and there is always room.
 //!
 //! ```text
@@ -15,7 +15,7 @@
 //! A lane has one writer, the kernel whose lane it is, and one reader. Written from below, taken
 //! from above.
 //!
-//! **Invariant**: a letter is taken after it was sent, and what its sender wrote before is seen
+//! **Invariant**: a change is taken after it was sent, and what its sender wrote before is seen
 //! then: each level is set by a read-modify-write that releases, and taken by a swap that acquires.
 
 use crate::sync::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ const TOPICS: [Topic; 3] = [Topic::Sender, Topic::Receiver, Topic::Name];
 
 /// One thing to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Letter {
+pub(crate) struct Change {
     /// Who wrote it.
     pub(crate) from: u8,
     pub(crate) topic: Topic,
@@ -86,13 +86,13 @@ impl Inbox {
         Inbox { senders: AtomicU64::new(0), lanes: (0..n_kernels).map(lane).collect() }
     }
 
-    /// Written by the kernel `letter.from` only. Says whether the reader has to be told.
-    pub(crate) fn put(&self, letter: Letter) -> bool {
-        let lane = &self.lanes[usize::from(letter.from)];
-        let is_new = lane[letter.topic as usize].insert(letter.number);
+    /// Written by the kernel `change.from` only. Says whether the reader has to be told.
+    pub(crate) fn put(&self, change: Change) -> bool {
+        let lane = &self.lanes[usize::from(change.from)];
+        let is_new = lane[change.topic as usize].insert(change.number);
         if is_new {
             // Pairs with `open` and with `is_empty_at_rest`.
-            self.senders.fetch_or(1 << letter.from, Ordering::AcqRel);
+            self.senders.fetch_or(1 << change.from, Ordering::AcqRel);
         }
         is_new
     }
@@ -101,7 +101,7 @@ impl Inbox {
         self.senders.load(Ordering::Relaxed) == 0
     }
 
-    /// Asked by the reader after it has said that it sleeps. A read-modify-write: a letter that is
+    /// Asked by the reader after it has said that it sleeps. A read-modify-write: a change that is
     /// put there later is put by somebody who sees that.
     pub(crate) fn is_empty_at_rest(&self) -> bool {
         self.senders.fetch_or(0, Ordering::AcqRel) == 0
@@ -112,15 +112,15 @@ impl Inbox {
         cursor.senders |= self.senders.swap(0, Ordering::AcqRel);
     }
 
-    /// The next letter.
-    pub(crate) fn take(&self, cursor: &mut Cursor) -> Option<Letter> {
+    /// The next change.
+    pub(crate) fn take(&self, cursor: &mut Cursor) -> Option<Change> {
         loop {
             let topic = TOPICS[cursor.topic.saturating_sub(1)];
             let lane = self.lanes.get(usize::from(cursor.from));
             if cursor.word != 0 {
                 let bit = cursor.word.trailing_zeros() as u16;
                 cursor.word &= cursor.word - 1;
-                return Some(Letter { from: cursor.from, topic, number: cursor.base + bit });
+                return Some(Change { from: cursor.from, topic, number: cursor.base + bit });
             }
             if cursor.summary != 0 {
                 let word = cursor.summary.trailing_zeros() as usize;

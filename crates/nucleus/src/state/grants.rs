@@ -20,7 +20,7 @@ impl<K: Variant> State<K> {
         part: Part,
     ) -> Result<u64, GrantError> {
         if self.is_foreign(owner) {
-            return self.open_grant_abroad(me, owner, part);
+            return self.open_remote_grant(me, owner, part);
         }
         let owner = self.find(owner).ok_or(GrantError::NotGranted)?;
         let tcb = &self.tcbs[owner];
@@ -28,23 +28,23 @@ impl<K: Variant> State<K> {
         if !waits {
             return Err(GrantError::NotGranted);
         }
-        self.utcbs[owner.index()].grant().place(part)
+        self.utcbs[owner.index()].grant.place(part)
     }
 
-    fn open_grant_abroad(
+    fn open_remote_grant(
         &mut self,
         me: Slot,
         owner: ThreadId,
         part: Part,
     ) -> Result<u64, GrantError> {
         let me = self.tcbs[me].id.raw();
-        let abroad = self.abroad.as_ref().ok_or(GrantError::NotGranted)?;
-        let envelope = abroad.cluster.envelope_of(owner).ok_or(GrantError::NotGranted)?;
-        let mark = envelope.mark();
-        let waits = mark.stage() == Stage::Waiting
+        let link = self.link.as_ref().ok_or(GrantError::NotGranted)?;
+        let envelope = link.cluster.envelope_of(owner).ok_or(GrantError::NotGranted)?;
+        let version = envelope.version();
+        let waits = version.stage() == Stage::Waiting
             && envelope.partner() == me
             && envelope.name() == Some(owner);
-        if !waits || !envelope.exchange(mark, Stage::Copying) {
+        if !waits || !envelope.exchange(version, Stage::Copying) {
             return Err(GrantError::NotGranted);
         }
         let place = envelope.grant().place(part);
@@ -59,11 +59,11 @@ impl<K: Variant> State<K> {
         if !self.is_foreign(owner) {
             return;
         }
-        let Some(abroad) = &mut self.abroad else { return };
-        let cluster = std::sync::Arc::clone(&abroad.cluster);
+        let Some(link) = &mut self.link else { return };
+        let cluster = std::sync::Arc::clone(&link.cluster);
         let Some(envelope) = cluster.envelope_of(owner) else { return };
         if !envelope.end_copy() {
-            abroad.tell_waiting(owner);
+            link.post_to_receiver(owner);
         }
     }
 }

@@ -36,7 +36,7 @@ impl<K: Variant> State<K> {
     }
 
     /// The same, if the server is not another kernel's.
-    pub(super) fn lend_if_here(&mut self, caller: Slot, server: u32) {
+    pub(super) fn lend_locally(&mut self, caller: Slot, server: u32) {
         if let Some(server) = ThreadId::from_raw(server).and_then(|id| self.find(id)) {
             self.lend(caller, server);
         }
@@ -79,7 +79,7 @@ impl<K: Variant> State<K> {
     }
 
     /// The priority of one who lends it has changed elsewhere.
-    pub(super) fn lender_has_priority(&mut self, server: Slot, lender: Slot, priority: u8) {
+    pub(super) fn set_lender_priority(&mut self, server: Slot, lender: Slot, priority: u8) {
         self.settle(server);
         self.lenders.change_priority(server, lender, priority);
         self.update(server);
@@ -106,8 +106,8 @@ impl<K: Variant> State<K> {
         if queued && self.tcbs[slot].is_runnable() {
             self.push_back(slot);
         }
-        if self.is_abroad(slot) {
-            return self.tell_priority(slot);
+        if self.waits_remotely(slot) {
+            return self.publish_priority(slot);
         }
         let Status::Sending = self.tcbs[slot].status else { return };
         if let Some(receiver) = ThreadId::from_raw(self.tcbs[slot].partner) {

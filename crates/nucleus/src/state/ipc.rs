@@ -17,34 +17,34 @@
 //! look for interrupts.
 
 use super::State;
-use super::abroad::Posted;
+use super::cluster_link::RemoteSend;
 use super::notices::one_interrupt;
 use super::scheduler::Hint;
-use crate::cluster::envelope::Terms;
+use crate::cluster::envelope::SendFlags;
 use crate::list::Slot;
-use crate::message::{Cause, IpcError, Phase, Tag, Timeout};
+use crate::message::{Cause, IpcError, N_REGISTER_WORDS, Phase, Tag, Timeout};
 use crate::statistics::{Event, Statistics};
-use crate::tcb::{INBOX_SIGNALS, Lending, N_REGISTER_WORDS, Status, Tcb, Utcb};
+use crate::tcb::{INBOX_SIGNALS, Lending, Status, Tcb, Utcb};
 use crate::thread_id::{ThreadId, raw};
 use crate::variant::{Inheritance, Path, Variant};
 
 /// How the send phase ended.
-enum Sent {
+enum SendOutcome {
     To(Slot),
     /// To a thread of another kernel.
-    Abroad,
+    Remote,
     Blocked,
     Failed,
 }
 
 /// What the receive phase found.
-pub(super) enum Found {
+pub(super) enum ReceiveOutcome {
     /// A thread's message; that thread can run.
     Message(Slot),
     /// A message, and nobody who can run for that: its sender waits for an answer.
     OnlyMessage,
     /// The message of a thread of another kernel, which may have lent a priority until now.
-    FromAbroad,
+    FromRemote,
     NoPartner,
     Nothing,
 }
@@ -67,14 +67,14 @@ impl<K: Variant> State<K> {
             Slot::NONE
         } else {
             match self.send_phase(me, to) {
-                Sent::To(target) => target,
-                Sent::Abroad => return self.receive_after_abroad(me, to),
-                Sent::Blocked | Sent::Failed => return,
+                SendOutcome::To(target) => target,
+                SendOutcome::Remote => return self.receive_after_remote_send(me, to),
+                SendOutcome::Blocked | SendOutcome::Failed => return,
             }
         };
         if from == raw::NOBODY {
             self.utcbs[me.index()].peer = u64::from(raw::NOBODY);
-            self.both_can_run(woken);
+            self.schedule_both(woken);
         } else {
             self.receive_phase(me, woken, Some(to));
         }
@@ -83,7 +83,7 @@ impl<K: Variant> State<K> {
     /// The rest of an IPC whose first half another kernel has. The priority that its partner has
     /// lent is gone.
     #[cold]
-    fn receive_after_abroad(&mut self, me: Slot, to: u32) {
+    fn receive_after_remote_send(&mut self, me: Slot, to: u32) {
         if self.utcbs[me.index()].receive as u32 == raw::NOBODY {
             self.utcbs[me.index()].peer = u64::from(raw::NOBODY);
         } else {
@@ -94,7 +94,7 @@ impl<K: Variant> State<K> {
 
     /// The current thread, if it has nothing to look for any more.
     #[inline(always)]
-    pub(crate) fn goes_on(&self) -> Option<&Tcb> {
+    pub(crate) fn current_if_settled(&self) -> Option<&Tcb> {
         let current = self.decision.current;
         let tcb = self.tcbs.0.get(current.index())?;
         (!tcb.continues).then_some(tcb)
@@ -112,42 +112,42 @@ impl<K: Variant> State<K> {
         true
     }
 
-    fn send_phase(&mut self, me: Slot, to: u32) -> Sent {
+    fn send_phase(&mut self, me: Slot, to: u32) -> SendOutcome {
         let target = ThreadId::from_raw(to).and_then(|id| self.find(id)).filter(|&it| it != me);
         let failed = |cause| Err(IpcError { phase: Phase::Send, cause });
         let Some(target) = target else { return self.send_elsewhere(me, to) };
         if self.accepts(target, self.tcbs[me].id.raw()) {
             self.transfer(me, target);
             self.unblock(target);
-            return Sent::To(target);
+            return SendOutcome::To(target);
         }
         match send_timeout(&self.utcbs[me.index()]) {
             Timeout::Zero => {
                 self.finish(me, failed(Cause::Timeout));
-                Sent::Failed
+                SendOutcome::Failed
             }
             timeout => {
                 self.block_sending(me, target, timeout);
-                Sent::Blocked
+                SendOutcome::Blocked
             }
         }
     }
 
     /// To whom is not of this kernel.
     #[cold]
-    fn send_elsewhere(&mut self, me: Slot, to: u32) -> Sent {
+    fn send_elsewhere(&mut self, me: Slot, to: u32) -> SendOutcome {
         let to = ThreadId::from_raw(to).filter(|&id| self.is_foreign(id));
-        match to.map_or(Posted::NoPartner, |id| self.send_abroad(me, id)) {
-            Posted::Answered => Sent::Abroad,
-            Posted::Offered => {
+        match to.map_or(RemoteSend::NoPartner, |id| self.send_remotely(me, id)) {
+            RemoteSend::Delivered => SendOutcome::Remote,
+            RemoteSend::Offered => {
                 self.set_deadline(me, send_timeout(&self.utcbs[me.index()]));
                 self.block(me, Slot::NONE, false);
-                Sent::Blocked
+                SendOutcome::Blocked
             }
-            Posted::NoPartner => {
+            RemoteSend::NoPartner => {
                 let error = IpcError { phase: Phase::Send, cause: Cause::NoPartner };
                 self.finish(me, Err(error));
-                Sent::Failed
+                SendOutcome::Failed
             }
         }
     }
@@ -184,39 +184,39 @@ impl<K: Variant> State<K> {
     fn receive_phase(&mut self, me: Slot, woken: Slot, to: Option<u32>) {
         let from = self.utcbs[me.index()].receive as u32;
         let cause = match self.take_message(me, from) {
-            Found::Message(sender) => return self.three_can_run(woken, sender),
-            Found::OnlyMessage => return self.both_can_run(woken),
-            Found::FromAbroad => {
-                self.both_can_run(woken);
+            ReceiveOutcome::Message(sender) => return self.schedule_three(woken, sender),
+            ReceiveOutcome::OnlyMessage => return self.schedule_both(woken),
+            ReceiveOutcome::FromRemote => {
+                self.schedule_both(woken);
                 return self.keep_current();
             }
-            Found::NoPartner => Cause::NoPartner,
-            Found::Nothing => match receive_timeout(&self.utcbs[me.index()]) {
+            ReceiveOutcome::NoPartner => Cause::NoPartner,
+            ReceiveOutcome::Nothing => match receive_timeout(&self.utcbs[me.index()]) {
                 Timeout::Zero => Cause::Timeout,
                 timeout => {
                     let is_call = to == Some(from);
-                    let terms = Terms::SEND.and(Terms::CALL, is_call);
-                    self.become_receiver(me, from, timeout, terms);
+                    let flags = SendFlags::SEND.and(SendFlags::CALL, is_call);
+                    self.become_receiver(me, from, timeout, flags);
                     if is_call && K::INHERITANCE == Inheritance::ThroughCalls {
-                        self.lend_if_here(me, from);
+                        self.lend_locally(me, from);
                     }
                     return self.block(me, woken, is_call);
                 }
             },
         };
         self.finish(me, Err(IpcError { phase: Phase::Receive, cause }));
-        self.both_can_run(woken);
+        self.schedule_both(woken);
     }
 
     #[inline(always)]
-    fn become_receiver(&mut self, me: Slot, from: u32, timeout: Timeout, terms: Terms) {
+    fn become_receiver(&mut self, me: Slot, from: u32, timeout: Timeout, flags: SendFlags) {
         let tcb = &mut self.tcbs[me];
         tcb.status = Status::Receiving;
         tcb.partner = from;
         self.set_deadline(me, timeout);
         self.update_gate(me);
-        if self.abroad.is_some() {
-            self.wait_abroad(me, terms);
+        if self.link.is_some() {
+            self.wait_remotely(me, flags);
         }
     }
 
@@ -233,13 +233,13 @@ impl<K: Variant> State<K> {
     }
 
     #[inline(always)]
-    fn take_message(&mut self, me: Slot, from: u32) -> Found {
+    fn take_message(&mut self, me: Slot, from: u32) -> ReceiveOutcome {
         if self.tcbs[me].inbox & INBOX_SIGNALS != 0 && self.take_signal(me, from) {
-            return Found::OnlyMessage;
+            return ReceiveOutcome::OnlyMessage;
         }
         match self.next_sender(me, from) {
-            None => Found::NoPartner,
-            Some(Slot::NONE) => Found::Nothing,
+            None => ReceiveOutcome::NoPartner,
+            Some(Slot::NONE) => ReceiveOutcome::Nothing,
             Some(sender) => self.take_from(sender, me, from),
         }
     }
@@ -257,7 +257,7 @@ impl<K: Variant> State<K> {
         }
     }
 
-    fn take_from(&mut self, sender: Slot, me: Slot, from: u32) -> Found {
+    fn take_from(&mut self, sender: Slot, me: Slot, from: u32) -> ReceiveOutcome {
         if self.is_proxy(sender) {
             return self.take_from_proxies(sender, me, from);
         }
@@ -268,16 +268,16 @@ impl<K: Variant> State<K> {
 
     /// A message that was withdrawn is passed over: there may be another one.
     #[cold]
-    fn take_from_proxies(&mut self, mut sender: Slot, me: Slot, from: u32) -> Found {
+    fn take_from_proxies(&mut self, mut sender: Slot, me: Slot, from: u32) -> ReceiveOutcome {
         while !self.take_from_proxy(sender, me) {
             sender = match self.next_sender(me, from) {
-                None => return Found::NoPartner,
-                Some(Slot::NONE) => return Found::Nothing,
+                None => return ReceiveOutcome::NoPartner,
+                Some(Slot::NONE) => return ReceiveOutcome::Nothing,
                 Some(next) if self.is_proxy(next) => next,
                 Some(next) => return self.take_from(next, me, from),
             };
         }
-        Found::FromAbroad
+        ReceiveOutcome::FromRemote
     }
 
     fn sends_to(&self, slot: Slot, receiver: Slot) -> bool {
@@ -286,13 +286,13 @@ impl<K: Variant> State<K> {
     }
 
     /// A thread whose message was taken goes on to its receive phase, if it has one.
-    pub(super) fn has_sent(&mut self, sender: Slot) -> Found {
+    pub(super) fn has_sent(&mut self, sender: Slot) -> ReceiveOutcome {
         let utcb = &mut self.utcbs[sender.index()];
         let from = utcb.receive as u32;
         if from == raw::NOBODY {
             utcb.peer = u64::from(raw::NOBODY);
             self.unblock(sender);
-            return Found::Message(sender);
+            return ReceiveOutcome::Message(sender);
         }
         let timeout = receive_timeout(utcb);
         // A caller's partner runs, so it has not sent to the caller; what that has lent stays lent.
@@ -304,11 +304,11 @@ impl<K: Variant> State<K> {
             self.unblock(sender);
         }
         if waits {
-            self.become_receiver(sender, from, timeout, Terms::SEND);
-            return Found::OnlyMessage;
+            self.become_receiver(sender, from, timeout, SendFlags::SEND);
+            return ReceiveOutcome::OnlyMessage;
         }
         self.tcbs[sender].continues = true;
-        Found::Message(sender)
+        ReceiveOutcome::Message(sender)
     }
 
     /// Whether nothing is there that a thread could receive.
@@ -347,7 +347,7 @@ impl<K: Variant> State<K> {
     }
 
     /// The current thread and perhaps another one, which was blocked, can run.
-    pub(super) fn both_can_run(&mut self, woken: Slot) {
+    pub(super) fn schedule_both(&mut self, woken: Slot) {
         if woken == Slot::NONE {
             return;
         }
@@ -358,12 +358,12 @@ impl<K: Variant> State<K> {
     }
 
     /// So can the thread whose message was taken. Of two that were blocked, L4 takes the higher.
-    fn three_can_run(&mut self, woken: Slot, sender: Slot) {
+    fn schedule_three(&mut self, woken: Slot, sender: Slot) {
         if woken == Slot::NONE || !self.tcbs[woken].is_runnable() {
-            return self.both_can_run(sender);
+            return self.schedule_both(sender);
         }
         if !self.tcbs[sender].is_runnable() {
-            return self.both_can_run(woken);
+            return self.schedule_both(woken);
         }
         let woken_is_higher = self.tcbs[woken].priority > self.tcbs[sender].priority;
         let (higher, lower) = if woken_is_higher { (woken, sender) } else { (sender, woken) };

@@ -15,18 +15,19 @@
 //! the ready queue; a thread is in the send queue of its partner exactly while it is `Sending`; a
 //! strict kernel's `current` is no lower than any thread that could run.
 
-mod abroad;
+mod cluster_link;
 mod grants;
 mod inheritance;
 mod ipc;
 mod notices;
 mod open;
 mod proxies;
+mod remote;
 mod scheduler;
 mod threads;
 mod time;
 
-use crate::cluster::Seat;
+use crate::cluster::Membership;
 use crate::heap::IndexedHeap;
 use crate::list::Slot;
 use crate::message::{Ipc, IpcError, Tag, result_of_word, result_word};
@@ -36,7 +37,7 @@ use crate::statistics::{Event, Statistics};
 use crate::tcb::{INBOX_INTERRUPTS, INBOX_NOTICES, Status, Tcbs, Utcb};
 use crate::thread_id::{MAX_THREADS, Sender, ThreadId, raw};
 use crate::variant::{Inheritance, Variant};
-use abroad::Abroad;
+use cluster_link::ClusterLink;
 
 /// What the scheduler has decided, and by what it decides the next time. The assembly knows it.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +69,7 @@ pub struct State<K: Variant> {
     slice_ticks: u32,
     statistics: K::Statistics,
     /// Its place among other kernels, if it has one.
-    abroad: Option<Abroad>,
+    link: Option<ClusterLink>,
 }
 
 impl<K: Variant> State<K> {
@@ -79,17 +80,18 @@ impl<K: Variant> State<K> {
     }
 
     /// A kernel without threads, with as many as its cluster allows for.
-    pub fn in_cluster(seat: &Seat, slice_ticks: u32) -> State<K> {
-        let (n_kernels, n_threads) = (seat.cluster().n_kernels(), seat.cluster().n_threads());
-        let tcbs = Tcbs::new(seat.kernel().into(), n_kernels, n_threads);
-        State::with_tables(tcbs, n_threads, slice_ticks, Some(Abroad::new(seat)))
+    pub fn in_cluster(membership: &Membership, slice_ticks: u32) -> State<K> {
+        let (n_kernels, n_threads) =
+            (membership.cluster().n_kernels(), membership.cluster().n_threads());
+        let tcbs = Tcbs::new(membership.kernel().into(), n_kernels, n_threads);
+        State::with_tables(tcbs, n_threads, slice_ticks, Some(ClusterLink::new(membership)))
     }
 
     fn with_tables(
         tcbs: Tcbs,
         n_threads: usize,
         slice_ticks: u32,
-        abroad: Option<Abroad>,
+        link: Option<ClusterLink>,
     ) -> State<K> {
         let n_slots = tcbs.0.len();
         let n_servers = match K::INHERITANCE {
@@ -108,7 +110,7 @@ impl<K: Variant> State<K> {
             handlers: [None; 64],
             slice_ticks,
             statistics: K::Statistics::default(),
-            abroad,
+            link,
         }
     }
 
@@ -169,9 +171,9 @@ impl<K: Variant> State<K> {
     }
 
     /// Lays an IPC into the current thread's UTCB, with a message of these words.
-    pub fn lay(&mut self, ipc: Ipc, tag: Tag, words: &[u64]) {
+    pub fn set_ipc(&mut self, ipc: Ipc, tag: Tag, words: &[u64]) {
         let utcb = &mut self.utcbs[self.decision.current.index()];
-        utcb.lay(ipc, tag);
+        utcb.set_ipc(ipc, tag);
         utcb.words[..words.len()].copy_from_slice(words);
     }
 

@@ -1,7 +1,7 @@
 //! Thread control: threads begin and end, stop and go on, and change their priority.
 
 use super::State;
-use super::abroad::End;
+use super::cluster_link::Cancelled;
 use super::scheduler::Hint;
 use crate::list::Slot;
 use crate::message::{Cause, IpcError, Phase};
@@ -24,7 +24,7 @@ impl<K: Variant> State<K> {
         let tcb = own.iter_mut().find(|tcb| tcb.status == Status::Free)?;
         tcb.create(priority, self.slice_ticks);
         let id = tcb.id;
-        self.publish(id);
+        self.publish_name(id);
         self.utcbs[id.slot().index()].peer = u64::from(raw::NOBODY);
         Some(id)
     }
@@ -61,7 +61,7 @@ impl<K: Variant> State<K> {
                 self.rotate();
                 Request::Done
             }
-            Request::Notify(id, bits) if self.notify_abroad(id, bits) => Request::Done,
+            Request::Notify(id, bits) if self.notify_remotely(id, bits) => Request::Done,
             Request::Notify(id, bits) => {
                 of_thread(self, id, &mut |state, slot| state.notify(slot, bits))
             }
@@ -123,16 +123,16 @@ impl<K: Variant> State<K> {
 
     fn abort(&mut self, id: ThreadId) -> bool {
         let Some(slot) = self.find(id) else { return false };
-        if self.is_abroad(slot) && self.catch_up(slot) {
+        if self.waits_remotely(slot) && self.collect_remote_result(slot) {
             self.wake(slot);
             return false;
         }
-        if self.is_abroad(slot) {
-            let end = self.end_wait_abroad(slot, Cause::Aborted);
-            if let End::Now(_) = end {
+        if self.waits_remotely(slot) {
+            let end = self.fail_remote_wait(slot, Cause::Aborted);
+            if let Cancelled::Now(_) = end {
                 self.wake(slot);
             }
-            return end != End::Otherwise;
+            return end != Cancelled::TooLate;
         }
         let phase = match self.tcbs[slot].status {
             Status::Sending => Phase::Send,
@@ -185,7 +185,7 @@ impl<K: Variant> State<K> {
             *handler = None;
         }
         for index in 0..self.tcbs.0.len() as u16 {
-            self.tell_of_end(Slot::new(index), id);
+            self.fail_wait_if_partner(Slot::new(index), id);
         }
         self.withdraw_name(slot);
         self.tcbs[slot].id = id.next();
@@ -196,7 +196,7 @@ impl<K: Variant> State<K> {
         self.schedule();
     }
 
-    fn tell_of_end(&mut self, slot: Slot, ended: ThreadId) {
+    fn fail_wait_if_partner(&mut self, slot: Slot, ended: ThreadId) {
         if self.tcbs[slot].partner != ended.raw() {
             return;
         }
@@ -206,7 +206,7 @@ impl<K: Variant> State<K> {
             _ => return,
         };
         if self.is_proxy(slot) {
-            return self.dismiss(slot);
+            return self.free_proxy(slot);
         }
         self.fail_wait(slot, IpcError { phase, cause: Cause::Ended });
         self.enqueue(slot);

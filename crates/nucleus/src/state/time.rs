@@ -19,8 +19,8 @@ impl<K: Variant> State<K> {
         while let Some((deadline_ns, slot)) = self.deadlines.first()
             && deadline_ns <= now_ns
         {
-            if self.is_abroad(slot) {
-                if self.expire_abroad(slot, now_ns) {
+            if self.waits_remotely(slot) {
+                if self.expire_remote_wait(slot, now_ns) {
                     self.wake_later(slot);
                     is_over = true;
                 }

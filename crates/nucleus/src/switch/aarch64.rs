@@ -26,21 +26,14 @@
 //! registers are saved by the compiler around the entry if they hold anything. FPCR belongs to the
 //! thread and is loaded only if it differs; the fast paths compare what the TCBs say.
 
-use super::EntryPoints;
-use crate::kernel;
-use crate::state::Decision;
-use crate::tcb::{Lending, Status, Tcb, Utcb};
-use crate::variant::{Assembly, Variant};
+use super::bare::Context;
+use super::upcalls::{CEILING, LENDING, RECEIVING, Upcalls};
+use crate::entry_points::EntryPoints;
+use crate::tcb::{Status, Tcb, Utcb};
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
 
-const CEILING: usize = size_of::<EntryPoints>() + offset_of!(Decision, ceiling);
-const RECEIVING: u16 = Status::Receiving as u16;
-const LENDING: u16 = RECEIVING | (Lending::Priority as u16) << 8;
 const READY: u16 = Status::Ready as u16;
-const _: () = assert!(offset_of!(Tcb, lending) == offset_of!(Tcb, status) + 1);
-const _: () = assert!(offset_of!(EntryPoints, entry) == 0 && offset_of!(Utcb, words) == 0);
-const _: () = assert!(size_of::<Tcb>() == 1 << 7);
 
 /// Makes the IPC that `peer` and `receive` say. Returns when the thread runs again.
 ///
@@ -105,20 +98,6 @@ pub(crate) unsafe fn preempt(entry_points: *const EntryPoints) {
             clobber_abi("C"),
         );
     }
-}
-
-/// The address of a variant's entry.
-pub(crate) fn entry<K: Variant>() -> usize {
-    match K::ASSEMBLY {
-        Assembly::None => general_entry::<K> as *const () as usize,
-        Assembly::Direct => direct_entry::<K> as *const () as usize,
-        Assembly::Strict => strict_entry::<K> as *const () as usize,
-    }
-}
-
-/// The address of a variant's entry for threads that were interrupted.
-pub(crate) fn preempt_entry<K: Variant>() -> usize {
-    interrupted_entry::<K> as *const () as usize
 }
 
 /// The way in: x14 is the current TCB, which says where it stands.
@@ -200,7 +179,7 @@ macro_rules! hand_over {
 
 /// Call, and reply and wait, between two parties that are there, whoever else is ready.
 #[unsafe(naked)]
-unsafe extern "C" fn direct_entry<K: Variant>() {
+pub(super) unsafe extern "C" fn direct_entry<K: Upcalls>() {
     naked_asm!(
         arrive!(),
         find_partner!(),
@@ -230,7 +209,7 @@ unsafe extern "C" fn direct_entry<K: Variant>() {
         "8: b {interrupted}",
         "9: b {slow}",
         in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, knocker.pending),
+        pending = const offset_of!(EntryPoints, interrupt_line.pending),
         tcbs = const offset_of!(EntryPoints, tcbs),
         mask = const offset_of!(EntryPoints, mask),
         current_tcb = const offset_of!(EntryPoints, current_tcb),
@@ -253,7 +232,7 @@ unsafe extern "C" fn direct_entry<K: Variant>() {
 /// caller's priority, and the caller is the highest: it runs. In a reply the priorities are
 /// compared.
 #[unsafe(naked)]
-unsafe extern "C" fn strict_entry<K: Variant>() {
+pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
     naked_asm!(
         arrive!(),
         find_partner!(),
@@ -308,7 +287,7 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
         "8: b {interrupted}",
         "9: b {slow}",
         in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, knocker.pending),
+        pending = const offset_of!(EntryPoints, interrupt_line.pending),
         tcbs = const offset_of!(EntryPoints, tcbs),
         mask = const offset_of!(EntryPoints, mask),
         current_tcb = const offset_of!(EntryPoints, current_tcb),
@@ -334,7 +313,7 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
 
 /// Any IPC.
 #[unsafe(naked)]
-unsafe extern "C" fn general_entry<K: Variant>() {
+pub(super) unsafe extern "C" fn general_entry<K: Upcalls>() {
     naked_asm!(
         arrive!(),
         "b {slow}",
@@ -348,7 +327,7 @@ unsafe extern "C" fn general_entry<K: Variant>() {
 
 /// Lays the message into the UTCB of the current thread, x14, and goes on in Rust.
 #[unsafe(naked)]
-unsafe extern "C" fn slow<K: Variant>() {
+unsafe extern "C" fn slow<K: Upcalls>() {
     naked_asm!(
         "mrs x12, fpcr",
         "str x12, [x14, #{float}]",
@@ -373,7 +352,7 @@ unsafe extern "C" fn slow<K: Variant>() {
         peer = const offset_of!(Utcb, peer),
         receive = const offset_of!(Utcb, receive),
         kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        enter = sym kernel::enter::<K>,
+        enter = sym K::enter,
         leave = sym leave::<K>,
     )
 }
@@ -381,7 +360,7 @@ unsafe extern "C" fn slow<K: Variant>() {
 /// Loads the message registers of the thread whose TCB is in x0, and lets it run. No thread: back
 /// to who called `launch`.
 #[unsafe(naked)]
-unsafe extern "C" fn leave<K: Variant>() {
+unsafe extern "C" fn leave<K: Upcalls>() {
     naked_asm!(
         "cbz x0, 7f",
         "mov x15, x0",
@@ -410,7 +389,7 @@ unsafe extern "C" fn leave<K: Variant>() {
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
         in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, knocker.pending),
+        pending = const offset_of!(EntryPoints, interrupt_line.pending),
         interrupted = sym interrupted_exit::<K>,
         land = sym land,
     )
@@ -418,7 +397,7 @@ unsafe extern "C" fn leave<K: Variant>() {
 
 /// A signal came after the thread x15 was given its stack and its message, which are put back.
 #[unsafe(naked)]
-unsafe extern "C" fn interrupted_exit<K: Variant>() {
+unsafe extern "C" fn interrupted_exit<K: Upcalls>() {
     naked_asm!(
         "mov w12, #1",
         "str w12, [x11, #{in_kernel}]",
@@ -446,14 +425,14 @@ unsafe extern "C" fn interrupted_exit<K: Variant>() {
         tag = const offset_of!(Utcb, tag),
         peer = const offset_of!(Utcb, peer),
         kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        interrupted = sym kernel::interrupted::<K>,
+        interrupted = sym K::interrupted,
         leave = sym leave::<K>,
     )
 }
 
 /// A signal came while the current thread was outside of the kernel.
 #[unsafe(naked)]
-unsafe extern "C" fn interrupted_entry<K: Variant>() {
+pub(super) unsafe extern "C" fn interrupted_entry<K: Upcalls>() {
     naked_asm!(
         arrive!(),
         "mrs x12, fpcr",
@@ -471,7 +450,7 @@ unsafe extern "C" fn interrupted_entry<K: Variant>() {
         resume = const offset_of!(Tcb, resume),
         float = const offset_of!(Tcb, float_control),
         kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        interrupted = sym kernel::interrupted::<K>,
+        interrupted = sym K::interrupted,
         leave = sym leave::<K>,
     )
 }
@@ -490,7 +469,7 @@ unsafe extern "C" fn interrupted_entry<K: Variant>() {
 /// # Safety
 /// `entry_points` begins a `Kernel<K>`, which is used by nobody else.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn launch<K: Variant>(entry_points: *const EntryPoints) {
+pub(crate) unsafe extern "C" fn launch<K: Upcalls>(entry_points: *const EntryPoints) {
     naked_asm!(
         "sub sp, sp, #160",
         "stp x29, x30, [sp]",
@@ -513,7 +492,7 @@ pub(crate) unsafe extern "C" fn launch<K: Variant>(entry_points: *const EntryPoi
         "b {leave}",
         kernel_stack = const offset_of!(EntryPoints, kernel_stack),
         host = const offset_of!(EntryPoints, host_float_control),
-        launched = sym kernel::launched::<K>,
+        launched = sym K::launched,
         leave = sym leave::<K>,
     )
 }
@@ -546,25 +525,25 @@ unsafe extern "C" fn land() {
 /// Where a thread begins: at the top of its stack, which a backtrace finds no way beyond. Its body
 /// is in the first message register.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn begin() {
+pub(super) unsafe extern "C" fn start_thread<K: Upcalls>() {
     naked_asm!(
         "mov x29, #0",
         "mov x30, #0",
         "mov x1, x0",
         "mov x0, x11",
-        "b {body}",
-        body = sym kernel::body,
+        "b {run_thread}",
+        run_thread = sym K::run_thread,
     )
 }
 
 /// Where a thread whose stack has overflowed goes on, at the top of that stack.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn fail() {
+pub(super) unsafe extern "C" fn fail_thread<K: Upcalls>() {
     naked_asm!(
         "mov x29, #0",
         "mov x30, #0",
-        "b {overflowed}",
-        overflowed = sym kernel::overflowed,
+        "b {fail_overflowed}",
+        fail_overflowed = sym K::fail_overflowed,
     )
 }
 
@@ -579,7 +558,8 @@ pub(crate) unsafe fn redirect(
 ) {
     // SAFETY: the handler's context is ours to change until it returns.
     let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
-    machine.pc = fail as *const () as u64;
+    // SAFETY: the entry points of the kernel that runs.
+    machine.pc = unsafe { (*entry_points).overflow_start } as u64;
     machine.sp = stack_top as u64;
     machine.regs[0] = entry_points as u64;
 }
@@ -601,69 +581,40 @@ pub(crate) fn float_control() -> [u32; 2] {
     [word as u32, (word >> 32) as u32]
 }
 
-/// The bare switch that IPC is compared with: a routine as a library has it, which saves what the
-/// ABI says and resumes by a jump.
-pub mod bare {
-    use std::arch::naked_asm;
-
-    /// Where a stack ends and where it goes on.
-    #[repr(C)]
-    #[derive(Debug)]
-    pub struct Place {
-        stack_pointer: usize,
-        resume: usize,
-    }
-
-    impl Place {
-        /// A place that begins with `body` on this stack, which is aligned to 16. `body` does not
-        /// return.
-        ///
-        /// # Safety
-        /// There is room for twenty words, and then for what `body` does.
-        pub unsafe fn beginning(stack_top: *mut usize, body: extern "C" fn() -> !) -> Place {
-            Place { stack_pointer: stack_top.wrapping_sub(20) as usize, resume: body as usize }
-        }
-
-        /// A place to leave from.
-        pub const fn empty() -> Place {
-            Place { stack_pointer: 0, resume: 0 }
-        }
-    }
-
-    /// Leaves to another place, until somebody leaves for this one.
-    ///
-    /// # Safety
-    /// `there` is a place that was left, or a beginning.
-    #[unsafe(naked)]
-    pub unsafe extern "C" fn switch(here: *mut Place, there: *const Place) {
-        naked_asm!(
-            "sub sp, sp, #160",
-            "stp x29, x30, [sp]",
-            "stp x19, x20, [sp, #16]",
-            "stp x21, x22, [sp, #32]",
-            "stp x23, x24, [sp, #48]",
-            "stp x25, x26, [sp, #64]",
-            "stp x27, x28, [sp, #80]",
-            "stp d8, d9, [sp, #96]",
-            "stp d10, d11, [sp, #112]",
-            "stp d12, d13, [sp, #128]",
-            "stp d14, d15, [sp, #144]",
-            "mov x9, sp",
-            "stp x9, x30, [x0]",
-            "ldp x9, x10, [x1]",
-            "mov sp, x9",
-            "ldp x29, x30, [sp]",
-            "ldp x19, x20, [sp, #16]",
-            "ldp x21, x22, [sp, #32]",
-            "ldp x23, x24, [sp, #48]",
-            "ldp x25, x26, [sp, #64]",
-            "ldp x27, x28, [sp, #80]",
-            "ldp d8, d9, [sp, #96]",
-            "ldp d10, d11, [sp, #112]",
-            "ldp d12, d13, [sp, #128]",
-            "ldp d14, d15, [sp, #144]",
-            "add sp, sp, #160",
-            "br x10",
-        )
-    }
+/// Suspends the current computation into `here` and resumes the one in `there`. Returns when another
+/// call resumes `here`.
+///
+/// # Safety
+/// `there` is a context that was suspended and not resumed since, or a beginning.
+#[unsafe(naked)]
+pub unsafe extern "C" fn bare_switch(here: *mut Context, there: *const Context) {
+    naked_asm!(
+        "sub sp, sp, #160",
+        "stp x29, x30, [sp]",
+        "stp x19, x20, [sp, #16]",
+        "stp x21, x22, [sp, #32]",
+        "stp x23, x24, [sp, #48]",
+        "stp x25, x26, [sp, #64]",
+        "stp x27, x28, [sp, #80]",
+        "stp d8, d9, [sp, #96]",
+        "stp d10, d11, [sp, #112]",
+        "stp d12, d13, [sp, #128]",
+        "stp d14, d15, [sp, #144]",
+        "mov x9, sp",
+        "stp x9, x30, [x0]",
+        "ldp x9, x10, [x1]",
+        "mov sp, x9",
+        "ldp x29, x30, [sp]",
+        "ldp x19, x20, [sp, #16]",
+        "ldp x21, x22, [sp, #32]",
+        "ldp x23, x24, [sp, #48]",
+        "ldp x25, x26, [sp, #64]",
+        "ldp x27, x28, [sp, #80]",
+        "ldp d8, d9, [sp, #96]",
+        "ldp d10, d11, [sp, #112]",
+        "ldp d12, d13, [sp, #128]",
+        "ldp d14, d15, [sp, #144]",
+        "add sp, sp, #160",
+        "br x10",
+    )
 }

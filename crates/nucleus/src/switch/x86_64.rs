@@ -28,24 +28,17 @@
 //! differ: loading takes longer than everything else here. Even to store MXCSR takes a quarter of
 //! an IPC, so what the TCBs say is compared (`CurrentThread::float_control_changed`).
 
-use super::EntryPoints;
-use crate::kernel;
-use crate::state::Decision;
-use crate::tcb::{Lending, Status, Tcb, Utcb};
+use super::bare::Context;
+use super::upcalls::{CEILING, LENDING, RECEIVING, Upcalls};
+use crate::entry_points::EntryPoints;
+use crate::tcb::{Status, Tcb, Utcb};
 use crate::thread_id::raw;
-use crate::variant::{Assembly, Variant};
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
 
-const CEILING: usize = size_of::<EntryPoints>() + offset_of!(Decision, ceiling);
 const READY: i32 = -1 << 16 | Status::Ready as i32;
-const RECEIVING: u16 = Status::Receiving as u16;
-const LENDING: u16 = RECEIVING | (Lending::Priority as u16) << 8;
-const _: () = assert!(offset_of!(Tcb, lending) == offset_of!(Tcb, status) + 1);
 const _: () =
     assert!(offset_of!(Tcb, gate) == offset_of!(Tcb, status) + 4 && raw::SHUT == u32::MAX);
-const _: () = assert!(offset_of!(EntryPoints, entry) == 0 && offset_of!(Utcb, words) == 0);
-const _: () = assert!(size_of::<Tcb>() == 1 << 7);
 
 /// Makes the IPC that `peer` and `receive` say. Returns when the thread runs again.
 ///
@@ -113,20 +106,6 @@ pub(crate) unsafe fn preempt(entry_points: *const EntryPoints) {
     }
 }
 
-/// The address of a variant's entry.
-pub(crate) fn entry<K: Variant>() -> usize {
-    match K::ASSEMBLY {
-        Assembly::None => general_entry::<K> as *const () as usize,
-        Assembly::Direct => direct_entry::<K> as *const () as usize,
-        Assembly::Strict => strict_entry::<K> as *const () as usize,
-    }
-}
-
-/// The address of a variant's entry for threads that were interrupted.
-pub(crate) fn preempt_entry<K: Variant>() -> usize {
-    interrupted_entry::<K> as *const () as usize
-}
-
 /// The way in: rbp is the current TCB, which says where it stands.
 macro_rules! arrive {
     () => {
@@ -192,7 +171,7 @@ macro_rules! hand_over {
 
 /// Call, and reply and wait, between two parties that are there, whoever else is ready.
 #[unsafe(naked)]
-unsafe extern "C" fn direct_entry<K: Variant>() {
+pub(super) unsafe extern "C" fn direct_entry<K: Upcalls>() {
     naked_asm!(
         arrive!(),
         find_partner!(),
@@ -221,7 +200,7 @@ unsafe extern "C" fn direct_entry<K: Variant>() {
         hand_over!(),
         depart!(),
         in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, knocker.pending),
+        pending = const offset_of!(EntryPoints, interrupt_line.pending),
         tcbs = const offset_of!(EntryPoints, tcbs),
         mask = const offset_of!(EntryPoints, mask),
         current_tcb = const offset_of!(EntryPoints, current_tcb),
@@ -244,7 +223,7 @@ unsafe extern "C" fn direct_entry<K: Variant>() {
 /// caller's priority, and the caller is the highest: it runs. In a reply the priorities are
 /// compared.
 #[unsafe(naked)]
-unsafe extern "C" fn strict_entry<K: Variant>() {
+pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
     naked_asm!(
         arrive!(),
         find_partner!(),
@@ -297,7 +276,7 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
         hand_over!(),
         depart!(),
         in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, knocker.pending),
+        pending = const offset_of!(EntryPoints, interrupt_line.pending),
         tcbs = const offset_of!(EntryPoints, tcbs),
         mask = const offset_of!(EntryPoints, mask),
         current_tcb = const offset_of!(EntryPoints, current_tcb),
@@ -323,7 +302,7 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
 
 /// Any IPC.
 #[unsafe(naked)]
-unsafe extern "C" fn general_entry<K: Variant>() {
+pub(super) unsafe extern "C" fn general_entry<K: Upcalls>() {
     naked_asm!(
         arrive!(),
         "jmp {slow}",
@@ -337,7 +316,7 @@ unsafe extern "C" fn general_entry<K: Variant>() {
 
 /// Lays the message into the UTCB of the current thread, rbp, and goes on in Rust.
 #[unsafe(naked)]
-unsafe extern "C" fn slow<K: Variant>() {
+unsafe extern "C" fn slow<K: Upcalls>() {
     naked_asm!(
         "mov r15, [rbp + {utcb}]",
         "mov [r15], rsi",
@@ -361,7 +340,7 @@ unsafe extern "C" fn slow<K: Variant>() {
         peer = const offset_of!(Utcb, peer),
         receive = const offset_of!(Utcb, receive),
         kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        enter = sym kernel::enter::<K>,
+        enter = sym K::enter,
         leave = sym leave::<K>,
     )
 }
@@ -369,7 +348,7 @@ unsafe extern "C" fn slow<K: Variant>() {
 /// Loads the message registers of the thread whose TCB is in rax, and lets it run. No thread: back
 /// to who called `launch`. The control words are those of the TCB rbp.
 #[unsafe(naked)]
-unsafe extern "C" fn leave<K: Variant>() {
+unsafe extern "C" fn leave<K: Upcalls>() {
     naked_asm!(
         "test rax, rax",
         "jz {land}",
@@ -401,7 +380,7 @@ unsafe extern "C" fn leave<K: Variant>() {
         stack = const offset_of!(Tcb, stack_pointer),
         resume = const offset_of!(Tcb, resume),
         in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, knocker.pending),
+        pending = const offset_of!(EntryPoints, interrupt_line.pending),
         interrupted = sym interrupted_exit::<K>,
         land = sym land,
     )
@@ -409,7 +388,7 @@ unsafe extern "C" fn leave<K: Variant>() {
 
 /// A signal came after the thread rbx was given its stack and its message, which are put back.
 #[unsafe(naked)]
-unsafe extern "C" fn interrupted_exit<K: Variant>() {
+unsafe extern "C" fn interrupted_exit<K: Upcalls>() {
     naked_asm!(
         "mov dword ptr [rdi + {in_kernel}], 1",
         "mov rbp, rbx",
@@ -438,14 +417,14 @@ unsafe extern "C" fn interrupted_exit<K: Variant>() {
         tag = const offset_of!(Utcb, tag),
         peer = const offset_of!(Utcb, peer),
         kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        interrupted = sym kernel::interrupted::<K>,
+        interrupted = sym K::interrupted,
         leave = sym leave::<K>,
     )
 }
 
 /// A signal came while the current thread was outside of the kernel.
 #[unsafe(naked)]
-unsafe extern "C" fn interrupted_entry<K: Variant>() {
+pub(super) unsafe extern "C" fn interrupted_entry<K: Upcalls>() {
     naked_asm!(
         arrive!(),
         "stmxcsr [rbp + {float}]",
@@ -461,7 +440,7 @@ unsafe extern "C" fn interrupted_entry<K: Variant>() {
         resume = const offset_of!(Tcb, resume),
         float = const offset_of!(Tcb, float_control),
         kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        interrupted = sym kernel::interrupted::<K>,
+        interrupted = sym K::interrupted,
         leave = sym leave::<K>,
     )
 }
@@ -480,7 +459,7 @@ unsafe extern "C" fn interrupted_entry<K: Variant>() {
 /// # Safety
 /// `entry_points` begins a `Kernel<K>`, which is used by nobody else.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn launch<K: Variant>(entry_points: *const EntryPoints) {
+pub(crate) unsafe extern "C" fn launch<K: Upcalls>(entry_points: *const EntryPoints) {
     naked_asm!(
         "push rbx",
         "push rbp",
@@ -501,7 +480,7 @@ pub(crate) unsafe extern "C" fn launch<K: Variant>(entry_points: *const EntryPoi
         kernel_stack = const offset_of!(EntryPoints, kernel_stack),
         host = const offset_of!(EntryPoints, host_float_control),
         float = const offset_of!(Tcb, float_control),
-        launched = sym kernel::launched::<K>,
+        launched = sym K::launched,
         leave = sym leave::<K>,
     )
 }
@@ -529,14 +508,14 @@ unsafe extern "C" fn land() {
 /// Where a thread begins: at the top of its stack, which a backtrace finds no way beyond. Its body
 /// is in the first message register.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn begin() {
-    naked_asm!("xor ebp, ebp", "push 0", "jmp {body}", body = sym kernel::body)
+pub(super) unsafe extern "C" fn start_thread<K: Upcalls>() {
+    naked_asm!("xor ebp, ebp", "push 0", "jmp {run_thread}", run_thread = sym K::run_thread)
 }
 
 /// Where a thread whose stack has overflowed goes on, at the top of that stack.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn fail() {
-    naked_asm!("xor ebp, ebp", "push 0", "jmp {overflowed}", overflowed = sym kernel::overflowed)
+pub(super) unsafe extern "C" fn fail_thread<K: Upcalls>() {
+    naked_asm!("xor ebp, ebp", "push 0", "jmp {fail_overflowed}", fail_overflowed = sym K::fail_overflowed)
 }
 
 /// Lets the thread that a signal has interrupted go on at `fail`.
@@ -551,7 +530,8 @@ pub(crate) unsafe fn redirect(
     let context = context.cast::<libc::ucontext_t>();
     // SAFETY: the handler's context is ours to change until it returns.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
-    registers[libc::REG_RIP as usize] = fail as *const () as i64;
+    // SAFETY: the entry points of the kernel that runs.
+    registers[libc::REG_RIP as usize] = unsafe { (*entry_points).overflow_start } as i64;
     registers[libc::REG_RSP as usize] = stack_top as i64;
     registers[libc::REG_RDI as usize] = entry_points as i64;
 }
@@ -578,61 +558,31 @@ pub(crate) fn float_control() -> [u32; 2] {
     [mxcsr, u32::from(x87)]
 }
 
-/// The bare switch that IPC is compared with: a routine as a library has it, which saves what the
-/// ABI says and resumes by a jump.
-pub mod bare {
-    use std::arch::naked_asm;
-
-    /// Where a stack ends and where it goes on.
-    #[repr(C)]
-    #[derive(Debug)]
-    pub struct Place {
-        stack_pointer: usize,
-        resume: usize,
-    }
-
-    impl Place {
-        /// A place that begins with `body` on this stack, which is aligned to 16. `body` does not
-        /// return.
-        ///
-        /// # Safety
-        /// There is room for six words, and then for what `body` does.
-        pub unsafe fn beginning(stack_top: *mut usize, body: extern "C" fn() -> !) -> Place {
-            // The return address that a function expects lies above what `switch` takes away.
-            Place { stack_pointer: stack_top.wrapping_sub(7) as usize, resume: body as usize }
-        }
-
-        /// A place to leave from.
-        pub const fn empty() -> Place {
-            Place { stack_pointer: 0, resume: 0 }
-        }
-    }
-
-    /// Leaves to another place, until somebody leaves for this one.
-    ///
-    /// # Safety
-    /// `there` is a place that was left, or a beginning.
-    #[unsafe(naked)]
-    pub unsafe extern "C" fn switch(here: *mut Place, there: *const Place) {
-        naked_asm!(
-            "pop rax",
-            "push rbp",
-            "push rbx",
-            "push r12",
-            "push r13",
-            "push r14",
-            "push r15",
-            "mov [rdi], rsp",
-            "mov [rdi + 8], rax",
-            "mov rsp, [rsi]",
-            "mov rax, [rsi + 8]",
-            "pop r15",
-            "pop r14",
-            "pop r13",
-            "pop r12",
-            "pop rbx",
-            "pop rbp",
-            "jmp rax",
-        )
-    }
+/// Suspends the current computation into `here` and resumes the one in `there`. Returns when another
+/// call resumes `here`.
+///
+/// # Safety
+/// `there` is a context that was suspended and not resumed since, or a beginning.
+#[unsafe(naked)]
+pub unsafe extern "C" fn bare_switch(here: *mut Context, there: *const Context) {
+    naked_asm!(
+        "pop rax",
+        "push rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "mov [rdi], rsp",
+        "mov [rdi + 8], rax",
+        "mov rsp, [rsi]",
+        "mov rax, [rsi + 8]",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "jmp rax",
+    )
 }

@@ -5,7 +5,7 @@ use baton_nucleus::request::Request;
 use baton_nucleus::state::State;
 use baton_nucleus::tcb::Status;
 use baton_nucleus::variant::{Switching, Variant};
-use baton_nucleus::{Cluster, Seat, Sender, ThreadId};
+use baton_nucleus::{Cluster, Membership, Sender, ThreadId};
 
 const SLICE_TICKS: u32 = 3;
 
@@ -14,7 +14,7 @@ pub struct Members<K: Variant> {
     pub states: Vec<State<K>>,
     pub model: Model,
     steps: Vec<(usize, Step)>,
-    _seats: Vec<Seat>,
+    _memberships: Vec<Membership>,
 }
 
 impl<K: Variant> Drop for Members<K> {
@@ -29,12 +29,15 @@ impl<K: Variant> Drop for Members<K> {
 impl<K: Variant> Members<K> {
     /// Kernels with room for so many threads each.
     pub fn new(n_kernels: usize, n_threads: usize) -> Members<K> {
-        let seats = Cluster::seats(n_kernels, n_threads).unwrap();
+        let memberships = Cluster::memberships(n_kernels, n_threads).unwrap();
         Members {
-            states: seats.iter().map(|seat| State::in_cluster(seat, SLICE_TICKS)).collect(),
+            states: memberships
+                .iter()
+                .map(|membership| State::in_cluster(membership, SLICE_TICKS))
+                .collect(),
             model: Model::new::<K>(SLICE_TICKS),
             steps: Vec::new(),
-            _seats: seats,
+            _memberships: memberships,
         }
     }
 
@@ -65,7 +68,7 @@ impl<K: Variant> Members<K> {
         let state = &mut self.states[kernel];
         match step {
             Step::Ipc(ipc, tag, words) => {
-                state.lay(*ipc, *tag, words);
+                state.set_ipc(*ipc, *tag, words);
                 state.ipc();
             }
             Step::Request(request) => state.request(*request),
@@ -79,8 +82,8 @@ impl<K: Variant> Members<K> {
     /// All look until there is nothing to look at.
     pub fn settle(&mut self) {
         for _ in 0..1000 {
-            self.states.iter_mut().for_each(State::look);
-            let rings: u64 = self.states.iter_mut().map(State::take_rings).sum();
+            self.states.iter_mut().for_each(State::read_inbox);
+            let rings: u64 = self.states.iter_mut().map(State::take_wakeups).sum();
             if rings == 0 {
                 return;
             }

@@ -233,7 +233,7 @@ impl Model {
             return self.fail(me, Phase::Send, Cause::NoPartner);
         }
         if to.kernel() != me.kernel() && !self.waits_for(to, me) {
-            return self.send_abroad(me, to);
+            return self.send_remotely(me, to);
         }
         if self.accepts(to, me) {
             self.transfer(me, to);
@@ -251,7 +251,7 @@ impl Model {
 
     /// Another kernel takes the message: the sender is not the current thread then, and looks for
     /// what it is to receive as one does whose message was waited with.
-    fn send_abroad(&mut self, me: ThreadId, to: ThreadId) -> Choice {
+    fn send_remotely(&mut self, me: ThreadId, to: ThreadId) -> Choice {
         let Ipc { send: Some((_, timeout)), receive } = self.threads[&me].ipc else {
             unreachable!()
         };
@@ -339,7 +339,7 @@ impl Model {
         }
     }
 
-    /// Sent to one and received from another: L4 lets the higher of those two run.
+    /// SendOutcome to one and received from another: L4 lets the higher of those two run.
     fn both_woken(&self, woken: ThreadId, sender: ThreadId) -> Choice {
         if self.switching == Switching::Strict {
             return self.schedule();

@@ -77,7 +77,7 @@ impl<K: Variant> Pair<K> {
         let me = self.model.current;
         match step {
             Step::Ipc(ipc, tag, words) => {
-                self.state.lay(*ipc, *tag, words);
+                self.state.set_ipc(*ipc, *tag, words);
                 self.state.ipc();
             }
             Step::Request(request) => self.state.request(*request),

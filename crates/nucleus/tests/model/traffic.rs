@@ -52,7 +52,7 @@ impl<K: Variant> Traffic<K> {
     }
 
     pub fn look(&mut self, kernel: usize) {
-        self.state(kernel).look();
+        self.state(kernel).read_inbox();
     }
 
     pub fn expire(&mut self, kernel: usize, now_ns: u64) {
