@@ -94,8 +94,9 @@ impl CurrentThread {
         words.last_chunk_mut().expect("there are more than eight")
     }
 
-    /// Makes any IPC: sends `message` if `ipc` has a send phase, and replaces it by the message that
-    /// the receive phase gets. Returns the sender of that one, or `None` without a receive phase.
+    /// Makes any IPC: sends `message` if `ipc` has a send phase, and replaces it by the message
+    /// that the receive phase gets. Returns the sender of that one, or `None` without a receive
+    /// phase.
     ///
     /// # Errors
     /// See [`Cause`](crate::Cause). After an error of the receive phase the message was sent.

@@ -89,7 +89,8 @@ fn sleep(descriptor: Option<BorrowedFd>, wakeup: Option<BorrowedFd>, deadline_ns
             tv_nsec: (left_ns % 1_000_000_000) as _,
         }
     });
-    // The result does not matter: the kernel looks at the clock, the descriptors and its inbox next.
+    // The result does not matter: the kernel looks at the clock, the descriptors and its inbox
+    // next.
     let _ = match (&descriptor, &wakeup) {
         (Some(one), Some(other)) => {
             let in_ = |fd| PollFd::new(fd, PollFlags::IN);

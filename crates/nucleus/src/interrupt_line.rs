@@ -22,8 +22,8 @@ pub(crate) struct InterruptLine {
 impl InterruptLine {
     /// Makes the kernel look. A kernel that does not run looks when it runs again.
     pub(crate) fn raise(&self) {
-        // Release: pairs with the swap in `kernel::take_interrupts`, after which the kernel reads its
-        // inbox and its external interrupts.
+        // Release: pairs with the swap in `kernel::take_interrupts`, after which the kernel reads
+        // its inbox and its external interrupts.
         let was_pending = self.pending.swap(1, Ordering::AcqRel) != 0;
         if was_pending || self.n_preemptible.load(Ordering::Relaxed) == 0 {
             return;

@@ -200,7 +200,8 @@ impl<K: Variant> Kernel<K> {
     }
 
     /// Runs the kernel's threads on this OS thread until none can run any more. A kernel of a
-    /// cluster runs until no thread of any of its kernels can, so they have to run at the same time.
+    /// cluster runs until no thread of any of its kernels can, so they have to run at the same
+    /// time.
     ///
     /// # Panics
     /// If the OS thread cannot be bound to [`Options::processor`].

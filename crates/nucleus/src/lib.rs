@@ -3,7 +3,8 @@
 //!
 //! Modules, from the lowest to the highest:
 //!
-//! - [`thread_id`], [`message`], [`grant`], [`request`]: the words that threads and kernel exchange.
+//! - [`thread_id`], [`message`], [`grant`], [`request`]: the words that threads and kernel
+//!   exchange.
 //! - [`bitmap`], [`list`], [`heap`], [`ready_queue`], [`send_queue`], [`tcb`]: data structures.
 //! - [`statistics`], [`variant`]: the kernels to choose from.
 //! - [`cluster`]: the memory that kernels of one process share.

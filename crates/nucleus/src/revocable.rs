@@ -4,7 +4,7 @@
 //! clears the pointer and then waits until `n_users` is 0. The owner reads the count by a
 //! read-modify-write, so a user that counts itself later finds the pointer cleared.
 
-use crate::sync::{AtomicPtr, AtomicU32, Ordering, give_way};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering, yield_now};
 use std::ptr;
 
 /// See the module.
@@ -29,7 +29,7 @@ impl<T: Sync> Revocable<T> {
     pub(crate) fn revoke(&self) {
         self.pointer.store(ptr::null_mut(), Ordering::Release);
         while self.n_users.fetch_add(0, Ordering::AcqRel) != 0 {
-            give_way();
+            yield_now();
         }
     }
 

@@ -88,8 +88,8 @@ impl SignalStack {
         self.os_thread
     }
 
-    /// Like [`SignalStack::install`], for the rest of the OS thread's life: dropping it disables the
-    /// alternate stack, as the owner of the former one may have unmapped it by then.
+    /// Like [`SignalStack::install`], for the rest of the OS thread's life: dropping it disables
+    /// the alternate stack, as the owner of the former one may have unmapped it by then.
     pub fn install_for_good() -> SignalStack {
         let mut signal_stack = SignalStack::install();
         signal_stack.stack_before.ss_flags = libc::SS_DISABLE;
@@ -135,8 +135,8 @@ extern "C" fn on_kernel_signal(_signal: c_int, _info: *mut libc::siginfo_t, _con
     if !unsafe { (&raw const (*tcb).preemptible).read_volatile() } {
         return;
     }
-    // SAFETY: this is the current thread of that kernel, outside of the kernel. errno belongs to the
-    // OS thread, so it is kept while other threads run.
+    // SAFETY: this is the current thread of that kernel, outside of the kernel. errno belongs to
+    // the OS thread, so it is kept while other threads run.
     unsafe {
         let errno = *libc::__errno_location();
         // The system gives a handler control words of its own, and restores the thread's after it.
@@ -178,8 +178,8 @@ unsafe fn stack_top(entry_points: &EntryPoints, address: usize, room: usize) -> 
     if entry_points.in_kernel.load(Relaxed) != 0 {
         return None;
     }
-    // SAFETY: a shared reference. A thread that was writing the host state does not go on if this is
-    // an overflow.
+    // SAFETY: a shared reference. A thread that was writing the host state does not go on if this
+    // is an overflow.
     let host_state = unsafe { &*entry_points.host_state.0.get() };
     let stack = host_state.stack_of(entry_points.current())?;
     let guard = stack.guard();

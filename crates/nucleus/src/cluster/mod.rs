@@ -61,8 +61,8 @@ pub struct Membership {
 impl Cluster {
     /// Makes a cluster and returns the memberships of its kernels, by their numbers.
     ///
-    /// `n_kernels` is 1 to 64. `n_threads`, of each kernel, is rounded up to a power of two: at most
-    /// 4,096 in a kernel and 65,535 in the cluster.
+    /// `n_kernels` is 1 to 64. `n_threads`, of each kernel, is rounded up to a power of two: at
+    /// most 4,096 in a kernel and 65,535 in the cluster.
     ///
     /// # Errors
     /// `InvalidInput`: a number is out of these bounds. Else the system's error: it has no more

@@ -1,4 +1,4 @@
-//! What kernels of a cluster share, as it ships, under the model checker.
+//! The shared structures of a cluster, as they ship, under the loom model checker.
 
 use super::envelope::{Envelope, SendFlags, Stage};
 use super::inbox::{Change, Cursor, Inbox, Topic};
@@ -19,7 +19,7 @@ fn change(from: u8, number: u16) -> Change {
     Change { from, topic: Topic::Sender, number }
 }
 
-/// What stands for the descriptor of a wakeup.
+/// A stand-in for the eventfd of a `Wakeup`.
 struct Readable(Mutex<bool>, Condvar);
 
 impl Readable {
@@ -45,10 +45,10 @@ impl Readable {
     }
 }
 
-/// Writes, posts, and rings if it has to; the reader sleeps until it is rung for. What was written
-/// before the last change is seen, and the reader does not sleep on.
+/// Two writers post and wake the reader if they have to, while the reader sleeps again and again.
+/// The reader sees everything that was written before each change, and does not sleep on.
 #[test]
-fn a_letter_is_not_slept_through() {
+fn no_change_is_slept_through() {
     loom::model(|| {
         let inbox = Arc::new(Inbox::new(2, 64));
         let sleep = Arc::new(SleepFlag::new());
@@ -71,7 +71,7 @@ fn a_letter_is_not_slept_through() {
             if inbox.is_empty_at_rest() {
                 rung.wait();
             }
-            if sleep.rise() {
+            if sleep.end() {
                 rung.take();
             }
             inbox.open(&mut cursor);
@@ -86,9 +86,10 @@ fn a_letter_is_not_slept_through() {
     });
 }
 
-/// Two letters about the same thread, while the reader takes them: the last one's content is seen.
+/// A writer posts two changes of one thread while the reader takes changes. The reader sees the
+/// content of the last one.
 #[test]
-fn the_last_of_two_letters_is_taken() {
+fn the_last_of_two_changes_is_seen() {
     loom::model(|| {
         let inbox = Arc::new(Inbox::new(1, 64));
         let written = Arc::new(AtomicU32::new(0));
@@ -127,8 +128,8 @@ fn take(envelope: &Envelope) -> Option<[u64; 2]> {
     envelope.exchange(version, next).then_some([words[0], words[1]])
 }
 
-/// A sender gives up and offers another message, while its partner takes one: what is taken is
-/// whole, and taken by nobody's leave but the sender's.
+/// A sender withdraws its message and offers another one while its partner takes one. The partner
+/// takes one whole message, and none that was withdrawn.
 #[test]
 fn an_offer_is_taken_or_withdrawn() {
     loom::model(|| {
@@ -154,8 +155,8 @@ fn an_offer_is_taken_or_withdrawn() {
     });
 }
 
-/// A call is taken and answered while the caller gives up: it gets the whole answer, or its partner
-/// is told that nobody waits.
+/// A call is taken and answered while the caller gives up. The caller gets the whole answer, or the
+/// partner is told that nobody waits.
 #[test]
 fn an_answer_comes_whole_or_not_at_all() {
     loom::model(|| {
@@ -174,7 +175,7 @@ fn an_answer_comes_whole_or_not_at_all() {
         let may_end = matches!(version.stage(), Stage::Offered | Stage::Waiting);
         let has_ended = may_end && envelope.exchange(version, Stage::Idle);
         if has_ended {
-            // It sends to somebody else.
+            // The thread sends to another partner.
             envelope.offer(OWN, SendFlags::SEND, Tag::of_length(2), &[8, 8]);
         }
         let answered = partner.join().unwrap();
@@ -188,10 +189,10 @@ fn an_answer_comes_whole_or_not_at_all() {
     });
 }
 
-/// Notices that are left while the thread ends and another one gets its number are nobody else's,
-/// and those of the later one are not lost.
+/// Notices are left while the thread ends and another thread gets its number. The later thread gets
+/// its own notices and no others.
 #[test]
-fn notices_are_for_one_thread() {
+fn notices_reach_only_their_thread() {
     loom::model(|| {
         let [early, late] = [1, 2].map(|version| ThreadId::new(0, Slot::new(0), version));
         let envelope = Arc::new(Envelope::new());
@@ -212,30 +213,30 @@ fn notices_are_for_one_thread() {
     });
 }
 
-/// A place is not used after its owner has it back.
+/// No user reaches the target after the owner has revoked the reference.
 #[test]
-fn a_place_that_was_taken_back_is_not_used() {
+fn a_revoked_reference_is_not_used() {
     loom::model(|| {
-        let lent = Arc::new(Revocable::nothing());
-        let place = Box::new(AtomicU32::new(1));
-        // SAFETY: it is taken back below, and lives until then.
-        unsafe { lent.lend(&raw const *place) };
+        let reference = Arc::new(Revocable::empty());
+        let target = Box::new(AtomicU32::new(1));
+        // SAFETY: the target lives until `revoke` below has returned.
+        unsafe { reference.set(&raw const *target) };
         let user = {
-            let lent = Arc::clone(&lent);
+            let reference = Arc::clone(&reference);
             thread::spawn(move || {
-                lent.with(|place: &AtomicU32| assert_eq!(place.load(Ordering::Relaxed), 1));
+                reference.with(|target: &AtomicU32| assert_eq!(target.load(Ordering::Relaxed), 1));
             })
         };
-        lent.take_back();
-        place.store(2, Ordering::Relaxed);
+        reference.revoke();
+        target.store(2, Ordering::Relaxed);
         user.join().unwrap();
     });
 }
 
-/// Two kernels rest, one of which sends the other a change before: neither goes home while the
-/// change has not been read.
+/// One kernel posts a change to another, and then both are idle. The cluster does not terminate
+/// while the change has not been read.
 #[test]
-fn all_is_over_when_all_rest_and_no_letter_is_left() {
+fn a_cluster_terminates_when_all_are_idle_and_no_change_is_left() {
     loom::model(|| {
         let termination = Arc::new(TerminationDetector::new(2));
         let inbox = Arc::new(Inbox::new(2, 64));
@@ -245,20 +246,22 @@ fn all_is_over_when_all_rest_and_no_letter_is_left() {
             let is_read = Arc::clone(&is_read);
             thread::spawn(move || {
                 inbox.put(change(0, 1));
-                if let IdleOutcome::Terminated { .. } = termination.rest(0, |_| inbox.is_empty()) {
+                if let IdleOutcome::Terminated { .. } =
+                    termination.report_idle(0, |_| inbox.is_empty())
+                {
                     assert_eq!(is_read.load(Ordering::Relaxed), 1);
                 }
             })
         };
         let mut cursor = Cursor::default();
-        if termination.rest(1, |_| inbox.is_empty()) == IdleOutcome::Sleep
-            && termination.rise(1) == IdleOutcome::Sleep
+        if termination.report_idle(1, |_| inbox.is_empty()) == IdleOutcome::Sleep
+            && termination.report_busy(1) == IdleOutcome::Sleep
         {
             inbox.open(&mut cursor);
             if inbox.take(&mut cursor).is_some() {
                 is_read.store(1, Ordering::Relaxed);
             }
-            let rest = termination.rest(1, |_| inbox.is_empty());
+            let rest = termination.report_idle(1, |_| inbox.is_empty());
             let read = is_read.load(Ordering::Relaxed) == 1;
             assert!(read || rest == IdleOutcome::Sleep);
         }
@@ -266,10 +269,10 @@ fn all_is_over_when_all_rest_and_no_letter_is_left() {
     });
 }
 
-/// A caller gives up while its partner reaches what it has granted: its memory is its own again
-/// before it goes on.
+/// A caller gives up while its partner copies to its memory. The caller does not go on before the
+/// copy has ended.
 #[test]
-fn what_is_granted_is_not_reached_after_the_wait() {
+fn granted_memory_is_not_reached_after_the_wait() {
     loom::model(|| {
         let envelope = Arc::new(Envelope::new());
         let memory = Arc::new(loom::cell::UnsafeCell::new(0));
@@ -282,7 +285,7 @@ fn what_is_granted_is_not_reached_after_the_wait() {
                 {
                     return true;
                 }
-                // SAFETY: the model checker says whether somebody else is there.
+                // SAFETY: the model checker reports any other access at the same time.
                 memory.with_mut(|memory| unsafe { *memory = 1 });
                 envelope.end_copy()
             })
@@ -299,7 +302,7 @@ fn what_is_granted_is_not_reached_after_the_wait() {
             _ => false,
         };
         if is_over {
-            // SAFETY: the same.
+            // SAFETY: the model checker reports any other access at the same time.
             memory.with_mut(|memory| unsafe { *memory = 2 });
         }
         let needs_no_change = partner.join().unwrap();

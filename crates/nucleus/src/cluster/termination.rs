@@ -1,8 +1,8 @@
 //! Detects when no thread of a cluster can run any more: every kernel is idle, and no inbox holds a
 //! change.
 //!
-//! **Invariant**: a kernel that is recorded as idle sends nothing. It reports that it is busy before
-//! it does anything else, so "all are idle" stays true once it is found.
+//! **Invariant**: a kernel that is recorded as idle sends nothing. It reports that it is busy
+//! before it does anything else, so "all are idle" stays true once it is found.
 
 use crate::sync::Mutex;
 

@@ -125,8 +125,8 @@ impl CurrentThread {
 
     /// Lets another thread of this kernel go on at `new`, and returns where it would have gone on.
     /// An IPC in which the thread waits is aborted. The thread stays suspended if it was, and stops
-    /// being preemptible. `None`: nothing was changed. There is no such thread, `id` is this thread,
-    /// or another kernel is just writing the message that the thread waits for.
+    /// being preemptible. `None`: nothing was changed. There is no such thread, `id` is this
+    /// thread, or another kernel is just writing the message that the thread waits for.
     ///
     /// # Safety
     /// `new` is the result of an earlier call for this thread, which has not run since. Or its code
@@ -141,11 +141,11 @@ impl CurrentThread {
     }
 
     /// Lets another thread of this kernel run `body` instead, on a new stack. An IPC in which the
-    /// thread waits is aborted; the thread stays suspended, or not started, if it was. The values on
-    /// its old stack are leaked.
+    /// thread waits is aborted; the thread stays suspended, or not started, if it was. The values
+    /// on its old stack are leaked.
     ///
-    /// `false`: nothing was changed. There is no such thread, `id` is this thread, or another kernel
-    /// is just writing the message that the thread waits for.
+    /// `false`: nothing was changed. There is no such thread, `id` is this thread, or another
+    /// kernel is just writing the message that the thread waits for.
     ///
     /// # Errors
     /// The system's, if it has no memory for a stack.

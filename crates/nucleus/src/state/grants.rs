@@ -1,6 +1,5 @@
-//! Which memory a thread may reach, and when: that of who waits for it and nobody else. The copying
-//! is
-//! `kernel`'s.
+//! Access to granted memory: a thread may copy from or to the memory of a thread that waits for it
+//! alone. `trusted` does the copying.
 
 use super::State;
 use crate::cluster::envelope::Stage;
@@ -11,8 +10,8 @@ use crate::thread_id::ThreadId;
 use crate::variant::Variant;
 
 impl<K: Variant> State<K> {
-    /// Where a part of a thread's grant is. If that is known, the memory is there until
-    /// `close_grant`.
+    /// The address of a part of the memory that `owner` grants. After a success the memory stays
+    /// valid until `close_grant`.
     pub(crate) fn open_grant(
         &mut self,
         me: Slot,
@@ -54,7 +53,7 @@ impl<K: Variant> State<K> {
         place
     }
 
-    /// The copy has been made: the owner may go on.
+    /// Ends a copy: the owner may go on.
     pub(crate) fn close_grant(&mut self, owner: ThreadId) {
         if !self.is_foreign(owner) {
             return;

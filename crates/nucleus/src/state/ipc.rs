@@ -11,10 +11,10 @@
 //!                \ and others wait to send to it: Ready, `continues`
 //! ```
 //!
-//! Who has sent and then receives does so in one step: its partner may answer at once, and will
-//! find it `Receiving`. Only if others wait to send to it already is that step put off until it is
-//! chosen; a chain of such threads is a chain of IPCs (section 4.4.2), between which a kernel may
-//! look for interrupts.
+//! A thread that sends and then receives does both in one step, so that an answer at once finds it
+//! `Receiving`. If other threads wait to send to it already, its receive phase is put off until it
+//! is chosen to run. A chain of such threads is a chain of IPCs (section 4.4.2); between two of
+//! them a kernel may look for interrupts.
 
 use super::State;
 use super::cluster_link::RemoteSend;
@@ -28,22 +28,23 @@ use crate::tcb::{INBOX_SIGNALS, Lending, Status, Tcb, Utcb};
 use crate::thread_id::{ThreadId, raw};
 use crate::variant::{Inheritance, Path, Variant};
 
-/// How the send phase ended.
+/// The result of the send phase.
 enum SendOutcome {
     To(Slot),
-    /// To a thread of another kernel.
+    /// The message went to a thread of another kernel.
     Remote,
     Blocked,
     Failed,
 }
 
-/// What the receive phase found.
+/// The result of the receive phase.
 pub(super) enum ReceiveOutcome {
-    /// A thread's message; that thread can run.
+    /// A message of this thread, which can run now.
     Message(Slot),
-    /// A message, and nobody who can run for that: its sender waits for an answer.
+    /// A message whose sender cannot run, because it waits for an answer; or an interrupt or
+    /// notices.
     OnlyMessage,
-    /// The message of a thread of another kernel, which may have lent a priority until now.
+    /// A message of a thread of another kernel, which may have lent its priority until now.
     FromRemote,
     NoPartner,
     Nothing,
@@ -58,7 +59,7 @@ fn receive_timeout(utcb: &Utcb) -> Timeout {
 }
 
 impl<K: Variant> State<K> {
-    /// The current thread makes the IPC that its UTCB says. It may not be the current one then.
+    /// Makes the IPC of the current thread's UTCB. Another thread may be current then.
     pub fn ipc(&mut self) {
         let me = self.decision.current;
         let utcb = &self.utcbs[me.index()];
@@ -80,8 +81,8 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// The rest of an IPC whose first half another kernel has. The priority that its partner has
-    /// lent is gone.
+    /// Makes the receive phase after a message to another kernel. Its receiver may have lent this
+    /// thread a priority until now.
     #[cold]
     fn receive_after_remote_send(&mut self, me: Slot, to: u32) {
         if self.utcbs[me.index()].receive as u32 == raw::NOBODY {
@@ -92,7 +93,8 @@ impl<K: Variant> State<K> {
         self.keep_current();
     }
 
-    /// The current thread, if it has nothing to look for any more.
+    /// The current thread's TCB, unless the thread's receive phase is still to come or no thread is
+    /// current.
     #[inline(always)]
     pub(crate) fn current_if_settled(&self) -> Option<&Tcb> {
         let current = self.decision.current;
@@ -100,8 +102,8 @@ impl<K: Variant> State<K> {
         (!tcb.continues).then_some(tcb)
     }
 
-    /// If the current thread has yet to look for what it is to receive, it does. Says whether it
-    /// had to: then somebody else may be current, with the same to do.
+    /// Makes the current thread's receive phase, if that is still to come. Says whether it was;
+    /// then another thread may be current whose receive phase is still to come.
     pub fn continue_current(&mut self) -> bool {
         let me = self.decision.current;
         if me == Slot::NONE || !self.tcbs[me].continues {
@@ -133,7 +135,7 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// To whom is not of this kernel.
+    /// Sends to a destination that is no thread of this kernel.
     #[cold]
     fn send_elsewhere(&mut self, me: Slot, to: u32) -> SendOutcome {
         let to = ThreadId::from_raw(to).filter(|&id| self.is_foreign(id));
@@ -173,13 +175,13 @@ impl<K: Variant> State<K> {
         self.block(me, Slot::NONE, false);
     }
 
-    /// The receive phase of a thread that has woken nobody in the same step.
+    /// The receive phase of a thread that has woken no other thread in the same step.
     #[inline(never)]
     fn receive_later(&mut self, me: Slot, to: Option<u32>) {
         self.receive_phase(me, Slot::NONE, to);
     }
 
-    /// `to`: to whom the thread has sent in the same step, if it has.
+    /// `to`: the destination of the send phase in the same step, if there was one.
     #[inline(always)]
     fn receive_phase(&mut self, me: Slot, woken: Slot, to: Option<u32>) {
         let from = self.utcbs[me.index()].receive as u32;
@@ -220,7 +222,7 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// Keeps a thread's gate true.
+    /// Updates a thread's gate after a change of its status, deadline or suspension.
     pub(super) fn update_gate(&mut self, slot: Slot) {
         let tcb = &mut self.tcbs[slot];
         let is_open = tcb.status == Status::Receiving && !tcb.timed && !tcb.suspended;
@@ -244,7 +246,8 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// Whose message a thread would take, or `NONE`. `None`: there is nobody of that name.
+    /// The sender whose message a thread would take, or `NONE`. The result is `None` if no thread
+    /// has the id `from`.
     #[inline(always)]
     fn next_sender(&self, me: Slot, from: u32) -> Option<Slot> {
         match ThreadId::from_raw(from) {
@@ -266,7 +269,7 @@ impl<K: Variant> State<K> {
         self.has_sent(sender)
     }
 
-    /// A message that was withdrawn is passed over: there may be another one.
+    /// Takes the message of a proxy. If it was withdrawn, the next sender's turn comes.
     #[cold]
     fn take_from_proxies(&mut self, mut sender: Slot, me: Slot, from: u32) -> ReceiveOutcome {
         while !self.take_from_proxy(sender, me) {
@@ -285,7 +288,7 @@ impl<K: Variant> State<K> {
         tcb.status == Status::Sending && tcb.partner == self.tcbs[receiver].id.raw()
     }
 
-    /// A thread whose message was taken goes on to its receive phase, if it has one.
+    /// Lets a thread whose message was taken go on to its receive phase, if it has one.
     pub(super) fn has_sent(&mut self, sender: Slot) -> ReceiveOutcome {
         let utcb = &mut self.utcbs[sender.index()];
         let from = utcb.receive as u32;
@@ -295,7 +298,8 @@ impl<K: Variant> State<K> {
             return ReceiveOutcome::Message(sender);
         }
         let timeout = receive_timeout(utcb);
-        // A caller's partner runs, so it has not sent to the caller; what that has lent stays lent.
+        // A caller's partner is running, so it is not sending to the caller. The priority stays
+        // lent.
         let is_call = self.tcbs[sender].partner == from;
         let waits = timeout != Timeout::Zero && (is_call || self.would_wait(sender, from));
         if is_call && waits {
@@ -311,7 +315,7 @@ impl<K: Variant> State<K> {
         ReceiveOutcome::Message(sender)
     }
 
-    /// Whether nothing is there that a thread could receive.
+    /// Whether a thread would find nothing to receive from `from`.
     fn would_wait(&self, slot: Slot, from: u32) -> bool {
         match ThreadId::from_raw(from) {
             Some(id) => self.find_anywhere(id).is_some_and(|other| !self.sends_to(other, slot)),
@@ -325,7 +329,7 @@ impl<K: Variant> State<K> {
         self.count(Event::Transferred);
         let source = &self.utcbs[from.index()];
         let tag = source.tag;
-        // As in the fast paths, those that are in registers go over whatever the length.
+        // As in the fast paths, the register words are copied whatever the length is.
         let first: [u64; N_REGISTER_WORDS] = *source.words.first_chunk().expect("there are more");
         let target = &mut self.utcbs[to.index()];
         target.tag = tag;
@@ -346,7 +350,7 @@ impl<K: Variant> State<K> {
         target.words[..length].copy_from_slice(&source.words[..length]);
     }
 
-    /// The current thread and perhaps another one, which was blocked, can run.
+    /// Schedules after a step in which the current thread can go on and a blocked one became ready.
     pub(super) fn schedule_both(&mut self, woken: Slot) {
         if woken == Slot::NONE {
             return;
@@ -357,7 +361,8 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// So can the thread whose message was taken. Of two that were blocked, L4 takes the higher.
+    /// Like `schedule_both`, with a second thread whose message was taken. L4 lets the higher of
+    /// the two run that were blocked.
     fn schedule_three(&mut self, woken: Slot, sender: Slot) {
         if woken == Slot::NONE || !self.tcbs[woken].is_runnable() {
             return self.schedule_both(sender);
@@ -371,7 +376,8 @@ impl<K: Variant> State<K> {
         self.enqueue_schedule(higher, Hint::New);
     }
 
-    /// The current thread cannot go on; perhaps another one can for that.
+    /// Schedules after a step in which the current thread blocked and another one may have become
+    /// ready.
     fn block(&mut self, me: Slot, woken: Slot, is_call: bool) {
         match (K::PATH, woken) {
             (Path::Interface, Slot::NONE) => self.dequeue_schedule(me, Hint::HighestPriority),

@@ -1,9 +1,9 @@
-//! Threads of other kernels that send to one of this, or call it and wait for its answer: each has
-//! a proxy among the TCBs, which stands in send queues and lends its priority as a thread does. It
-//! never runs, and it may be late: its thread may have given up.
+//! Proxies of threads of other kernels that send to a thread of this kernel, or wait for its
+//! answer. A proxy is a TCB that is in send queues and lends its priority as a thread does. It
+//! never runs. It may be out of date: its thread may have cancelled its wait.
 //!
-//! **Invariant**: a proxy that is not `Free` stands for the offer whose version it has; whether there
-//! still is such an offer is decided by the exchange that takes it.
+//! **Invariant**: a proxy that is not `Free` stands for the offer or wait in `offers`. Whether that
+//! still exists is decided by the exchange that takes it.
 
 use super::State;
 use super::cluster_link::Cancelled;
@@ -21,7 +21,7 @@ impl<K: Variant> State<K> {
         slot.index() >= self.utcbs.len()
     }
 
-    /// The place of a thread of another kernel among the TCBs.
+    /// The slot of the proxy of a thread of another kernel.
     fn proxy(&self, kernel: u8, number: usize) -> Option<Slot> {
         let link = self.link.as_ref()?;
         let n_kernels = link.cluster.n_kernels();
@@ -30,7 +30,7 @@ impl<K: Variant> State<K> {
         is_one.then(|| Slot::new((distance * self.utcbs.len() + number) as u16))
     }
 
-    /// A thread of another kernel that is there.
+    /// The proxy of an existing thread of another kernel.
     #[cold]
     pub(super) fn find_proxy(&self, id: ThreadId) -> Option<Slot> {
         let link = self.link.as_ref()?;
@@ -38,12 +38,12 @@ impl<K: Variant> State<K> {
         self.proxy(id.kernel(), id.slot().index()).filter(|_| is_there)
     }
 
-    /// A thread of this kernel, or another one's.
+    /// The slot of a thread of this kernel, or of the proxy of another kernel's thread.
     pub(super) fn find_anywhere(&self, id: ThreadId) -> Option<Slot> {
         self.find(id).or_else(|| self.find_proxy(id))
     }
 
-    /// Looks at all that other kernels have written of.
+    /// Applies all changes that other kernels have posted.
     pub fn read_inbox(&mut self) {
         let Some(link) = &mut self.link else { return };
         let (kernel, cluster) = (link.kernel, &link.cluster);
@@ -80,8 +80,8 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// A thread can run. The priorities that others have lent may still change before this look is
-    /// over.
+    /// Makes a thread ready. With inheritance, `read_inbox` and `expire` call the scheduler at
+    /// their end, as priorities may change until then.
     pub(super) fn wake_later(&mut self, slot: Slot) {
         match K::INHERITANCE {
             Inheritance::None => self.wake(slot),
@@ -110,8 +110,8 @@ impl<K: Variant> State<K> {
         let tcb = &mut self.tcbs[proxy];
         (tcb.id, tcb.priority, tcb.partner) = (name, priority, partner);
         match version.stage() {
-            Stage::Offered => self.present(proxy, to),
-            // Its message was handed over, and it waits for the answer.
+            Stage::Offered => self.deliver_or_queue(proxy, to),
+            // The thread's message was delivered, and the thread waits for the answer.
             Stage::Waiting if lends => self.record_caller(proxy, to),
             _ => {}
         }
@@ -127,12 +127,12 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// A message is offered to a thread, which takes it now or later.
-    fn present(&mut self, proxy: Slot, to: Slot) {
+    /// Delivers an offered message to a thread that waits for it. Otherwise the proxy queues up.
+    fn deliver_or_queue(&mut self, proxy: Slot, to: Slot) {
         if self.accepts(to, self.tcbs[proxy].id.raw()) {
             let was_remote = self.waits_remotely(to);
             if !was_remote || matches!(self.cancel_remote_wait(to), Cancelled::Now(_)) {
-                return self.hand_over(proxy, to, was_remote);
+                return self.deliver(proxy, to, was_remote);
             }
         }
         if self.flags(proxy).has(SendFlags::AT_ONCE) {
@@ -142,8 +142,8 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// A thread that waits for it gets the message, unless that was withdrawn.
-    fn hand_over(&mut self, proxy: Slot, to: Slot, was_remote: bool) {
+    /// Delivers an offered message to a waiting thread, unless the offer was withdrawn.
+    fn deliver(&mut self, proxy: Slot, to: Slot, was_remote: bool) {
         let Some(flags) = self.take_offer(proxy, to) else {
             if was_remote {
                 self.wait_remotely(to, SendFlags::SEND);
@@ -180,20 +180,20 @@ impl<K: Variant> State<K> {
     }
 
     fn envelope(&self, proxy: Slot) -> &Envelope {
-        let link = self.link.as_ref().expect("whoever has proxies has a cluster");
+        let link = self.link.as_ref().expect("a kernel with proxies has a cluster");
         let (n_kernels, n_threads) = (link.cluster.n_kernels(), self.utcbs.len());
         let kernel = (usize::from(link.kernel) + proxy.index() / n_threads) % n_kernels;
         link.cluster.envelope(kernel as u8, proxy.index() % n_threads)
     }
 
     fn version(&self, proxy: Slot) -> StageVersion {
-        let link = self.link.as_ref().expect("whoever has proxies has a cluster");
+        let link = self.link.as_ref().expect("a kernel with proxies has a cluster");
         link.offers[proxy.index() - self.utcbs.len()]
     }
 
-    /// Copies the message that a proxy stands for, and takes it. `None`: it was withdrawn.
+    /// Copies the offered message of a proxy and takes the offer. `None`: it was withdrawn.
     fn take_offer(&mut self, proxy: Slot, to: Slot) -> Option<SendFlags> {
-        let link = self.link.as_ref().expect("whoever has proxies has a cluster");
+        let link = self.link.as_ref().expect("a kernel with proxies has a cluster");
         let version = self.version(proxy);
         let id = self.tcbs[proxy].id;
         let envelope = link.cluster.envelope(id.kernel(), id.slot().index());
@@ -204,7 +204,7 @@ impl<K: Variant> State<K> {
         if !envelope.exchange(version, next) {
             return None;
         }
-        // One who waits for the answer, however long it takes, need not know that this has begun.
+        // A caller without a receive deadline need not know when its wait for the answer begins.
         if !flags.has(SendFlags::CALL) || flags.has(SendFlags::TIMED) {
             self.post_to_sender(proxy);
         }
@@ -212,8 +212,7 @@ impl<K: Variant> State<K> {
         Some(flags)
     }
 
-    /// The current thread takes the message of a proxy that waits in its send queue. Says whether
-    /// it was still there.
+    /// Takes the message of a proxy in the current thread's send queue. `false`: it was withdrawn.
     pub(super) fn take_from_proxy(&mut self, proxy: Slot, me: Slot) -> bool {
         let Some(flags) = self.take_offer(proxy, me) else {
             self.free_proxy(proxy);
@@ -229,7 +228,7 @@ impl<K: Variant> State<K> {
         true
     }
 
-    /// The message cannot be taken now, and will not be waited for.
+    /// Refuses an offer whose timeout is zero.
     fn refuse(&mut self, proxy: Slot) {
         if self.envelope(proxy).exchange(self.version(proxy), Stage::Refused) {
             self.post_to_sender(proxy);
@@ -243,7 +242,7 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// A proxy stands for nothing any more.
+    /// Frees a proxy, whose thread neither sends nor waits any more.
     pub(super) fn free_proxy(&mut self, proxy: Slot) {
         if self.tcbs[proxy].status != Status::Free {
             self.leave_send_queue(proxy);

@@ -1,13 +1,14 @@
-//! Threads of this kernel whose partner belongs to another kernel. They block like any other thread.
-//! The state of their wait is in their envelope (`cluster::envelope`), where both kernels change it.
+//! Threads of this kernel whose partner belongs to another kernel. They block like any other
+//! thread. The state of their wait is in their envelope (`cluster::envelope`), where both kernels
+//! change it.
 //!
 //! A message to a thread that waits for exactly this sender is delivered at once, without its
 //! kernel. Any other message is offered: the receiver's kernel looks at it when it reads its inbox.
 //! An offer with a timeout of zero is refused if its receiver does not wait at that time.
 //!
-//! **Invariant**: an envelope is `Idle` exactly while its thread waits for no remote thread. Between
-//! the end of a wait in the envelope and this kernel's look at it, the TCB still says that the
-//! thread waits.
+//! **Invariant**: an envelope is `Idle` exactly while its thread waits for no remote thread.
+//! Between the end of a wait in the envelope and this kernel's look at it, the TCB still says that
+//! the thread waits.
 
 use super::State;
 use super::cluster_link::{Cancelled, RemoteSend};
@@ -117,7 +118,7 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// The priority of a thread that waits link has changed.
+    /// Publishes the new priority of a thread that waits for a remote thread.
     pub(super) fn publish_priority(&mut self, slot: Slot) {
         if let Some(link) = &mut self.link {
             link.own(slot).set_priority(self.tcbs[slot].priority);
@@ -134,8 +135,8 @@ impl<K: Variant> State<K> {
         matches!(stage, Stage::Waiting | Stage::Answering | Stage::Copying | Stage::Revoking)
     }
 
-    /// Takes over into the TCB what the partner's kernel has written into the envelope. Says whether
-    /// the wait is over; the caller then lets the thread run.
+    /// Takes over into the TCB what the partner's kernel has written into the envelope. Says
+    /// whether the wait is over; the caller then lets the thread run.
     pub(super) fn collect_remote_result(&mut self, slot: Slot) -> bool {
         let Some(link) = &self.link else { return false };
         let envelope = link.own(slot);
@@ -149,23 +150,23 @@ impl<K: Variant> State<K> {
                 let utcb = &mut self.utcbs[slot.index()];
                 utcb.tag = envelope.read(&mut utcb.words);
                 let sender = ThreadId::from_raw(envelope.partner()).expect("a thread has answered");
-                envelope.settle();
+                envelope.reset();
                 self.unblock(slot);
                 self.finish(slot, Ok(Sender::Thread(sender)));
             }
             Stage::Taken => {
-                envelope.settle();
+                envelope.reset();
                 self.has_sent(slot);
                 return self.tcbs[slot].status == Status::Ready;
             }
             Stage::Refused => {
-                envelope.settle();
+                envelope.reset();
                 self.unblock(slot);
                 self.finish(slot, Err(IpcError { phase: Phase::Send, cause: Cause::Timeout }));
             }
             // `fail_remote_wait` has written the error already.
             Stage::Revoked => {
-                envelope.settle();
+                envelope.reset();
                 self.unblock(slot);
             }
         }

@@ -1,6 +1,6 @@
-//! aarch64.
+//! The assembly for aarch64.
 //!
-//! A thread that is not running, in `ipc` or `preempt`:
+//! The stack of a thread that does not run, in `ipc` or `preempt`:
 //!
 //! ```text
 //!                         +--------------------+
@@ -11,20 +11,21 @@
 //!  Tcb.resume: the instruction that loads them
 //! ```
 //!
-//! Registers of a message, into the kernel and out of it:
+//! The registers of a message, into the kernel and out of it:
 //!
 //! ```text
 //!  x0 to x7  words 0 to 7
 //!  x8   tag
-//!  x9   to whom and how long; out: from whom, and above it an error
-//!  x10  from whom and how long
-//!  x11  the entry_points, in and out
-//!  x16  where to go on
+//!  x9   destination and timeout; out: sender and error
+//!  x10  source and timeout
+//!  x11  the entry points, in and out
+//!  x16  the thread's next instruction
 //! ```
 //!
-//! x12, x13 and x17 are scratch, x14 is the TCB of who entered, x15 of who leaves. All other
-//! registers are saved by the compiler around the entry if they hold anything. FPCR belongs to the
-//! thread and is loaded only if it differs; the fast paths compare what the TCBs say.
+//! x12, x13 and x17 are scratch registers. x14 is the TCB of the thread that enters, x15 of the
+//! thread that leaves. The compiler saves all other registers around the entry, if they are in use.
+//! FPCR belongs to the thread and is loaded only if it differs; the fast paths compare the values
+//! in the TCBs.
 
 use super::bare::Context;
 use super::upcalls::{CEILING, LENDING, RECEIVING, Upcalls};
@@ -38,7 +39,7 @@ const READY: u16 = Status::Ready as u16;
 /// Makes the IPC that `peer` and `receive` say. Returns when the thread runs again.
 ///
 /// # Safety
-/// The caller is the current thread of the kernel that has these entry_points.
+/// The caller is the current thread of the kernel with these entry points.
 #[inline(always)]
 pub(crate) unsafe fn ipc(
     entry_points: *const EntryPoints,
@@ -48,8 +49,8 @@ pub(crate) unsafe fn ipc(
     words: &mut [u64; 8],
 ) {
     let [w0, w1, w2, w3, w4, w5, w6, w7] = words;
-    // SAFETY: the kernel switches stacks and comes back with this one as it was. x19 and x29 are on
-    // it; everything else is an operand or a clobber.
+    // SAFETY: the kernel switches stacks, and comes back with this one unchanged, x19 and x29
+    // included. All other registers are operands or clobbers.
     unsafe {
         asm!(
             "stp x29, x19, [sp, #-16]!",
@@ -80,7 +81,7 @@ pub(crate) unsafe fn ipc(
 /// Lets the kernel take the processor from the current thread. Returns when it runs again.
 ///
 /// # Safety
-/// As for `ipc`; the thread is outside of the kernel.
+/// The caller is the current thread of the kernel with these entry points, outside of the kernel.
 pub(crate) unsafe fn preempt(entry_points: *const EntryPoints) {
     // SAFETY: as in `ipc`.
     unsafe {
@@ -100,7 +101,8 @@ pub(crate) unsafe fn preempt(entry_points: *const EntryPoints) {
     }
 }
 
-/// The way in: x14 is the current TCB, which says where it stands.
+/// Enters the kernel: loads the current TCB into x14, and saves the thread's stack and next
+/// instruction.
 macro_rules! arrive {
     () => {
         concat!(
@@ -114,7 +116,7 @@ macro_rules! arrive {
     };
 }
 
-/// The way out to the thread x15, whose message is in the registers.
+/// Leaves the kernel for the thread x15, whose message is in the registers.
 macro_rules! depart {
     () => {
         concat!(
@@ -129,7 +131,7 @@ macro_rules! depart {
     };
 }
 
-/// x15 is the TCB of the thread that x9 names, or the slow path is taken.
+/// Loads the TCB of the thread x9 into x15, or takes the slow path.
 macro_rules! find_partner {
     () => {
         concat!(
@@ -147,7 +149,7 @@ macro_rules! find_partner {
     };
 }
 
-/// The slow path is taken unless both threads want their floating point done the same way.
+/// Takes the slow path if the two threads use different floating-point control words.
 macro_rules! compare_float_control {
     () => {
         concat!(
@@ -159,8 +161,8 @@ macro_rules! compare_float_control {
     };
 }
 
-/// The point of no return: the partner runs, the current thread waits for whom x10 names. w13 is
-/// what the current thread does.
+/// The point of no return: the partner runs, and the current thread waits for the source x10. w13
+/// is the current thread's new status.
 macro_rules! hand_over {
     () => {
         concat!(
@@ -177,13 +179,14 @@ macro_rules! hand_over {
     };
 }
 
-/// Call, and reply and wait, between two parties that are there, whoever else is ready.
+/// Fast path of a call, and of a reply and wait, between two parties that are there. Priorities do
+/// not count.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn direct_entry<K: Upcalls>() {
     naked_asm!(
         arrive!(),
         find_partner!(),
-        // Does it receive from me?
+        // Does the partner receive from the current thread?
         "ldr w13, [x15, #{gate}]",
         "cbz w13, 2f",
         "ldr w17, [x14, #{id}]",
@@ -193,16 +196,16 @@ pub(super) unsafe extern "C" fn direct_entry<K: Upcalls>() {
         compare_float_control!(),
         "cmp x10, x9",
         "b.ne 3f",
-        // A call. From here on nothing can fail.
+        // A call. From here on no check can fail.
         "mov w13, #{RECEIVING}",
         hand_over!(),
         depart!(),
-        // Or it receives from all, of whom nobody is there.
+        // A receive from any source, which has to find no sender.
         "3:",
         "cbnz x10, 9f",
         "ldr w13, [x14, #{inbox}]",
         "cbnz w13, 9f",
-        // From here on nothing can fail.
+        // From here on no check can fail.
         "mov w13, #{RECEIVING}",
         hand_over!(),
         depart!(),
@@ -228,9 +231,9 @@ pub(super) unsafe extern "C" fn direct_entry<K: Upcalls>() {
     )
 }
 
-/// The same, if the thread that goes on is no lower than any other. In a call it inherits the
-/// caller's priority, and the caller is the highest: it runs. In a reply the priorities are
-/// compared.
+/// Like `direct_entry`, if the thread that goes on has the highest priority. In a call it inherits
+/// the caller's priority, and the caller is the highest because it runs. In a reply the priorities
+/// are compared.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
     naked_asm!(
@@ -240,7 +243,7 @@ pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
         "ldr w17, [x15, #{gate}]",
         "cmp x10, x9",
         "b.ne 3f",
-        // A call: the server receives from all, and the place for its caller is free.
+        // A call: the server receives from any source, and has no `caller` yet.
         "ldr w13, [x15, #{caller}]",
         "orr w13, w13, w17",
         "cbnz w13, 9f",
@@ -248,7 +251,7 @@ pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
         "ldr w13, [x11, #{ceiling}]",
         "cmp w17, w13",
         "b.lt 9f",
-        // From here on nothing can fail.
+        // From here on no check can fail.
         "mov w13, #{LENDING}",
         hand_over!(),
         "str w9, [x15, #{caller}]",
@@ -257,8 +260,8 @@ pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
         "csel w13, w17, w13, lo",
         "strb w13, [x15, #{priority}]",
         depart!(),
-        // A reply: nobody waits to send to me, and the partner is my one caller, or anybody who
-        // receives from all.
+        // A reply: no thread waits to send to the current one. The partner is its `caller`, or
+        // receives from any source.
         "3:",
         "cbnz x10, 9f",
         "ldr w13, [x14, #{inbox}]",
@@ -275,7 +278,7 @@ pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
         "ldr w16, [x11, #{ceiling}]",
         "cmp w13, w16",
         "b.lt 9f",
-        // From here on nothing can fail.
+        // From here on no check can fail.
         "cbz w17, 5f",
         "str wzr, [x14, #{caller}]",
         "ldrb w13, [x14, #{floor}]",
@@ -311,7 +314,7 @@ pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
     )
 }
 
-/// Any IPC.
+/// Entry without a fast path.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn general_entry<K: Upcalls>() {
     naked_asm!(
@@ -325,7 +328,7 @@ pub(super) unsafe extern "C" fn general_entry<K: Upcalls>() {
     )
 }
 
-/// Lays the message into the UTCB of the current thread, x14, and goes on in Rust.
+/// Saves the message into the UTCB of the current thread, x14, and calls Rust.
 #[unsafe(naked)]
 unsafe extern "C" fn slow<K: Upcalls>() {
     naked_asm!(
@@ -357,8 +360,8 @@ unsafe extern "C" fn slow<K: Upcalls>() {
     )
 }
 
-/// Loads the message registers of the thread whose TCB is in x0, and lets it run. No thread: back
-/// to who called `launch`.
+/// Lets the thread run whose TCB is in x0, with the message of its UTCB. Null: returns to the
+/// caller of `launch`.
 #[unsafe(naked)]
 unsafe extern "C" fn leave<K: Upcalls>() {
     naked_asm!(
@@ -395,7 +398,8 @@ unsafe extern "C" fn leave<K: Upcalls>() {
     )
 }
 
-/// A signal came after the thread x15 was given its stack and its message, which are put back.
+/// Puts the stack and the message back that the thread x15 was given, since a signal came
+/// meanwhile.
 #[unsafe(naked)]
 unsafe extern "C" fn interrupted_exit<K: Upcalls>() {
     naked_asm!(
@@ -430,7 +434,7 @@ unsafe extern "C" fn interrupted_exit<K: Upcalls>() {
     )
 }
 
-/// A signal came while the current thread was outside of the kernel.
+/// Entry of a preempted thread: a signal came while it was outside of the kernel.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn interrupted_entry<K: Upcalls>() {
     naked_asm!(
@@ -455,7 +459,7 @@ pub(super) unsafe extern "C" fn interrupted_entry<K: Upcalls>() {
     )
 }
 
-/// Runs the kernel's threads on this OS thread, until none can run any more.
+/// Runs the kernel's threads on this OS thread until none can run any more.
 ///
 /// ```text
 ///  +--------------------------------+
@@ -467,7 +471,7 @@ pub(super) unsafe extern "C" fn interrupted_entry<K: Upcalls>() {
 /// ```
 ///
 /// # Safety
-/// `entry_points` begins a `Kernel<K>`, which is used by nobody else.
+/// `entry_points` begins a `Kernel<K>` that nobody else uses.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn launch<K: Upcalls>(entry_points: *const EntryPoints) {
     naked_asm!(
@@ -522,8 +526,8 @@ unsafe extern "C" fn land() {
     )
 }
 
-/// Where a thread begins: at the top of its stack, which a backtrace finds no way beyond. Its body
-/// is in the first message register.
+/// The first instruction of a thread: at the top of its stack, where a backtrace ends. The first
+/// message register has its body.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn start_thread<K: Upcalls>() {
     naked_asm!(
@@ -536,7 +540,7 @@ pub(super) unsafe extern "C" fn start_thread<K: Upcalls>() {
     )
 }
 
-/// Where a thread whose stack has overflowed goes on, at the top of that stack.
+/// The next instruction of a thread whose stack has overflowed, at the top of that stack.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn fail_thread<K: Upcalls>() {
     naked_asm!(
@@ -547,42 +551,43 @@ pub(super) unsafe extern "C" fn fail_thread<K: Upcalls>() {
     )
 }
 
-/// Lets the thread that a signal has interrupted go on at `fail`.
+/// Makes the thread that a signal has interrupted go on at `fail_thread`.
 ///
 /// # Safety
-/// `context` is the third argument of a signal handler.
+/// `context` is the third argument of a signal handler, and the entry points are those of the
+/// kernel that runs.
 pub(crate) unsafe fn redirect(
     context: *mut libc::c_void,
     entry_points: *const EntryPoints,
     stack_top: usize,
 ) {
-    // SAFETY: the handler's context is ours to change until it returns.
+    // SAFETY: a handler may change its context until it returns.
     let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
-    // SAFETY: the entry points of the kernel that runs.
+    // SAFETY: the caller's promise.
     machine.pc = unsafe { (*entry_points).overflow_start } as u64;
     machine.sp = stack_top as u64;
     machine.regs[0] = entry_points as u64;
 }
 
-/// The stack pointer of what a signal has interrupted.
+/// The stack pointer of the code that a signal has interrupted.
 ///
 /// # Safety
-/// As for `redirect`.
+/// `context` is the third argument of a signal handler.
 pub(crate) unsafe fn interrupted_at(context: *mut libc::c_void) -> usize {
-    // SAFETY: the handler's context.
+    // SAFETY: the caller's promise.
     unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.sp as usize }
 }
 
-/// The control words as they are.
+/// The current floating-point control words.
 pub(crate) fn float_control() -> [u32; 2] {
     let word: u64;
-    // SAFETY: reads a register.
+    // SAFETY: the instruction reads a register and nothing else.
     unsafe { asm!("mrs {}, fpcr", out(reg) word, options(nomem, nostack)) };
     [word as u32, (word >> 32) as u32]
 }
 
-/// Suspends the current computation into `here` and resumes the one in `there`. Returns when another
-/// call resumes `here`.
+/// Suspends the current computation into `here` and resumes the one in `there`. Returns when
+/// another call resumes `here`.
 ///
 /// # Safety
 /// `there` is a context that was suspended and not resumed since, or a beginning.
