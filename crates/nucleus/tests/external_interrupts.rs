@@ -1,4 +1,4 @@
-//! Kernels that other OS threads interrupt, and run in turn.
+//! Kernels that other OS threads interrupt, and kernels that several OS threads run in turn.
 
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::{DirectLazy, StrictPlus, Variant};
@@ -48,7 +48,7 @@ fn a_nudge_interrupts_threads_that_run() {
         let summary = kernel.run();
         assert_eq!((summary.failures.len(), summary.n_left), (0, 0), "{}", K::NAME);
         drop(kernel);
-        // It reaches nobody.
+        // The kernel is gone, and nothing happens.
         other.join().unwrap().interrupt();
     }
     interrupted_in::<StrictPlus>();
@@ -72,15 +72,16 @@ fn os_threads_run_a_kernel_in_turn() {
                 here.receive(Source::Interrupt(2), Timeout::Never).unwrap();
                 sender.send(thread::current().id()).unwrap();
                 if turn == 3 {
-                    // On the signal stack of whoever runs it then.
+                    // The overflow is handled on the signal stack of the OS thread that runs the
+                    // kernel.
                     std::hint::black_box(recurse(1 << 30));
                 }
             }
         })
         .unwrap();
-    // SAFETY: the thread has a `Sender`, and no ticks and times.
+    // SAFETY: the thread has only a `Sender`; the kernel has no tick, no timers and no cluster.
     let mut kernel = unsafe { Portable::new(kernel) };
-    // It attaches itself: nobody has taken the first interrupt.
+    // In the first run the thread becomes the handler; it has received no interrupt yet.
     kernel.run_on(&SignalStack::install());
     for turn in 0..6 {
         let run = move || {
@@ -91,7 +92,7 @@ fn os_threads_run_a_kernel_in_turn() {
         let id = runner.thread().id();
         kernel = runner.join().unwrap();
         let served: Vec<ThreadId> = receiver.try_iter().collect();
-        // It failed the fourth time.
+        // The thread overflowed its stack in the fourth turn.
         assert_eq!(served, if turn < 4 { vec![id] } else { vec![] }, "{turn}");
     }
 }

@@ -1,4 +1,4 @@
-//! Memory that callers grant, within a kernel and between two.
+//! Memory that callers grant, within a kernel and between two kernels.
 
 use baton_nucleus::each_kernel;
 use baton_nucleus::request::Request;
@@ -9,7 +9,7 @@ use baton_nucleus::{
 };
 use std::sync::mpsc::sync_channel;
 
-/// More than one part, and not a number of them.
+/// More than one chunk of 4 KiB, and no multiple of it.
 const BYTES: usize = 10_000;
 const READ: u64 = 1;
 const WRITE: u64 = 2;
@@ -22,7 +22,8 @@ fn byte(index: usize) -> u8 {
     (index * 7 % 251) as u8
 }
 
-/// Doubles what it may read, or fills what it may write, until it is sent nothing.
+/// Doubles granted bytes that it may read, or fills those that it may write, until an empty message
+/// comes.
 fn serve(mut here: CurrentThread) {
     let mut bytes = vec![0; BYTES];
     let (mut sender, mut message) = here.receive(Source::Any, Timeout::Never).unwrap();
@@ -55,7 +56,7 @@ fn serve(mut here: CurrentThread) {
             }
         }
         here.send(client, Timeout::Zero, &message).unwrap();
-        // It may call again, but that has not been heard.
+        // The client may have called again, but this thread has not received that call.
         refuses(&mut here, client, Err(GrantError::NotGranted), Err(GrantError::NotGranted));
         (sender, message) = here.receive(Source::Any, Timeout::Never).unwrap();
     }
@@ -137,8 +138,8 @@ fn a_grant_ends_when_its_call_is_aborted() {
     each_kernel!(K => in_kernel::<K>());
 }
 
-/// A caller gives up again and again while a server of another kernel writes: what it finds in its
-/// memory afterwards does not change any more.
+/// A caller gives up again and again while a server of another kernel writes. After each wait its
+/// memory does not change any more.
 #[test]
 fn memory_is_its_owners_again_when_its_wait_is_over() {
     const ROUNDS: u64 = 2000;
