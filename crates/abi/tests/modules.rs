@@ -47,7 +47,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
          payload process process::handle process::options process::parcel process::received \
          thread_end",
     ),
-    ("host", "call desk directory service slot threads words"),
     (
         "hostile",
         "attack attack::all_at_once attack::doorbells attack::filled_handles attack::fork_in_call \

@@ -3,7 +3,7 @@
 use super::envelope::{Envelope, SendFlags, Stage};
 use super::inbox::{Change, Cursor, Inbox, Topic};
 use super::termination::{IdleOutcome, TerminationDetector};
-use super::wakeup::Sleep;
+use super::wakeup::SleepFlag;
 use crate::list::Slot;
 use crate::message::{N_WORDS, Tag};
 use crate::revocable::Revocable;
