@@ -22,5 +22,7 @@ pub mod logger;
 pub mod parser;
 pub mod print;
 pub mod read;
+pub mod read_list;
 pub mod tags;
+mod text;
 pub mod write;

@@ -6,13 +6,9 @@ use crate::border::{BAD_BUFFER, INVALID, guard};
 use crate::event::{
     __android_log_bwrite, __android_log_security_bwrite, __android_log_stats_bwrite,
 };
-use crate::parser::Parser;
+use crate::parser::{MAX_BYTES, MAX_DEPTH, Parser};
 use std::ffi::{c_char, c_int, c_void};
 
-/// What a payload has room for.
-pub(crate) const MAX_BYTES: usize = ring_log::MAX_PAYLOAD_BYTES - size_of::<i32>();
-/// `ANDROID_MAX_LIST_NEST_DEPTH`: lists within the outer one.
-pub(crate) const MAX_DEPTH: usize = 8;
 const IO: c_int = -libc::EIO;
 const OVERFLOW: c_int = -libc::EOVERFLOW;
 const FAULT: c_int = -libc::EFAULT;
@@ -111,7 +107,7 @@ impl List {
 /// The context of a pointer; what is for the other kind of context gets `EBADF`.
 ///
 /// # Safety
-/// Null, or from [`create_android_logger`] or [`crate::parser::create_android_log_parser`] and in
+/// Null, or from [`create_android_logger`] or [`crate::read_list::create_android_log_parser`] and in
 /// use here alone.
 unsafe fn writer<T>(
     context: *mut Context,

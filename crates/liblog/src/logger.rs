@@ -2,7 +2,7 @@
 //! program.
 
 use crate::border::{guard, string};
-use crate::write::{Text, put};
+use crate::text::{Text, put};
 use jiff::tz::TimeZone;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::io::Write;

@@ -3,38 +3,12 @@
 use crate::border::{NOT_PERMITTED, guard};
 use crate::loggable::is_loggable;
 use crate::logger::hand_over;
-use ring_log::{Buffer, Priority};
+use ring_log::Buffer;
 use std::ffi::{CStr, c_char, c_int};
 
 const VERBOSE: c_int = 2;
-/// `LOG_ID_DEFAULT`.
-const DEFAULT_BUFFER: c_int = -1;
 /// What liblog answers when it has written.
 const WRITTEN: c_int = 1;
-
-/// A text for the log.
-pub(crate) struct Text<'a> {
-    pub priority: c_int,
-    pub tag: &'a [u8],
-    pub message: &'a [u8],
-}
-
-/// Writes a text to the log. There are no texts in the buffer of events.
-pub(crate) fn put(buffer: c_int, text: &Text<'_>) {
-    let buffer = match buffer {
-        DEFAULT_BUFFER => Some(Buffer::Main),
-        number => u8::try_from(number).ok().and_then(Buffer::numbered),
-    };
-    if let Some(buffer) = buffer.filter(|buffer| *buffer != Buffer::Events) {
-        ring_log::write(buffer, priority(text.priority), text.tag, text.message);
-    }
-}
-
-/// The nearest one: the log has those that mean something.
-fn priority(number: c_int) -> Priority {
-    let number = number.clamp(Priority::Verbose as c_int, Priority::Fatal as c_int);
-    Priority::numbered(number as u8).unwrap_or(Priority::Fatal)
-}
 
 /// Writes a text to a buffer.
 ///

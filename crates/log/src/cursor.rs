@@ -5,6 +5,7 @@
 //! each other, and the last record must end where the head was. A gap in the numbers is allowed
 //! where records were overwritten, and tells how many.
 
+use crate::bounds::Bounds;
 use crate::memory::{Unreadable, View};
 use crate::moment::Sample;
 use crate::record::{HEADER_BYTES, Header, Kind, MAX_RECORD_BYTES, SEQUENCE_MASK, decode_sample};
@@ -14,13 +15,6 @@ use baton_shm::sync::{Ordering, fence};
 pub(crate) const BATCH_BYTES: u64 = 64 * 1024;
 /// How often a look copies what its writer overwrites meanwhile. Then it is left for the next look.
 pub(crate) const ATTEMPTS: usize = 4;
-
-/// A ring's two positions, as its file has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    pub tail: u64,
-    pub head: u64,
-}
 
 /// How far one reader has come in one ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

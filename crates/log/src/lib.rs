@@ -32,6 +32,7 @@
 #[cfg(all(not(loom), any(feature = "log", feature = "tracing")))]
 pub mod adapter;
 mod bell;
+mod bounds;
 mod buffer;
 mod cursor;
 #[cfg(not(loom))]

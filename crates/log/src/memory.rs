@@ -5,7 +5,7 @@
 //!
 //! Under the model checker `crate::models` has another one of this form, of loom's atomics.
 
-use crate::cursor::Bounds;
+use crate::bounds::Bounds;
 use baton_shm::held::Held;
 use baton_shm::own::{Circle, Own};
 use rustix::fd::{AsFd, BorrowedFd};

@@ -2,8 +2,9 @@
 
 mod waking;
 
+use crate::bounds::Bounds;
 use crate::buffer::Priority;
-use crate::cursor::{self, ATTEMPTS, Batch, Bounds, Cursor, Piece, Taken};
+use crate::cursor::{self, ATTEMPTS, Batch, Cursor, Piece, Taken};
 use crate::moment::Sample;
 use crate::record::{Kind, record_bytes};
 use crate::ring::{Entry, Ring};

@@ -20,8 +20,8 @@
 //! **Invariant**: an archive has records of one user, its owner, and only of processes of that
 //! user.
 
+use crate::bounds::Bounds;
 use crate::buffer::N_BUFFERS;
-use crate::cursor::Bounds;
 use crate::files::layout::{self, BOUNDS_AT, FRONT_BYTES, Former, HEADER_BYTES, Header, Place};
 use crate::files::lock;
 use crate::files::place::Directory;

@@ -158,6 +158,17 @@ pub(crate) fn parse_name_of_file(name: &str) -> Option<(u32, u64)> {
     (name_of_file(parts.0, parts.1) == name).then_some(parts)
 }
 
+/// What [`crate::files::file`] makes: a process's number, and another one.
+pub(crate) fn is_name_of_a_file(name: &[u8]) -> bool {
+    let name = name.strip_prefix(b".").unwrap_or(name);
+    let mut parts = name.split(|&byte| byte == b'-');
+    let (first, second, rest) = (parts.next(), parts.next(), parts.next());
+    let is = |part: Option<&[u8]>, digit: fn(&u8) -> bool| {
+        part.is_some_and(|part| !part.is_empty() && part.iter().all(digit))
+    };
+    is(first, u8::is_ascii_digit) && is(second, u8::is_ascii_hexdigit) && rest.is_none()
+}
+
 /// Where the entry of a ring is.
 pub(crate) fn entry_at(ring: usize) -> usize {
     TABLE_AT + ring * RING_ENTRY_BYTES

@@ -13,6 +13,7 @@ pub(crate) mod boot;
 pub(crate) mod cleared;
 pub(crate) mod file;
 pub(crate) mod fork;
+pub(crate) mod last_boot;
 pub(crate) mod layout;
 pub(crate) mod lock;
 pub(crate) mod opened;

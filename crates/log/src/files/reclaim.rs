@@ -1,6 +1,7 @@
 //! What dead processes have left, beyond what they may keep.
 
 use crate::files::archive::archive;
+use crate::files::layout::is_name_of_a_file;
 use crate::files::lock;
 use crate::files::opened::Opened;
 use crate::files::place::Directory;
@@ -101,15 +102,4 @@ fn is_dead(directory: &Directory, name: &CStr) -> bool {
 /// What [`crate::files::archive`] makes.
 fn is_archive(name: &CStr) -> bool {
     name.to_bytes().starts_with(b"0-") || name.to_bytes().starts_with(b".0-")
-}
-
-/// What [`crate::files::file`] makes: a process's number, and another one.
-pub(crate) fn is_name_of_a_file(name: &[u8]) -> bool {
-    let name = name.strip_prefix(b".").unwrap_or(name);
-    let mut parts = name.split(|&byte| byte == b'-');
-    let (first, second, rest) = (parts.next(), parts.next(), parts.next());
-    let is = |part: Option<&[u8]>, digit: fn(&u8) -> bool| {
-        part.is_some_and(|part| !part.is_empty() && part.iter().all(digit))
-    };
-    is(first, u8::is_ascii_digit) && is(second, u8::is_ascii_hexdigit) && rest.is_none()
 }

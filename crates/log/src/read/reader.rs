@@ -9,8 +9,9 @@
 use crate::buffer::{Buffer, N_BUFFERS};
 use crate::files::boot::Boot;
 use crate::files::cleared;
+use crate::files::last_boot::last_boot;
+use crate::files::layout::is_name_of_a_file;
 use crate::files::place::Directory;
-use crate::files::reclaim::is_name_of_a_file;
 use crate::moment::Moment;
 use crate::read::author::{Author, Manner};
 use crate::read::follow::{Follow, Looked, News};
@@ -114,7 +115,7 @@ impl Reader {
     /// did not get everything, what is sound, and [`Loss::Damaged`].
     pub fn open_last(path: &Path, buffers: &[Buffer]) -> Result<Option<Reader>, Errno> {
         let (directory, current) = (Directory::open_to_read(path)?, Boot::current());
-        let Some(boot) = Boot::last(&directory, current)? else { return Ok(None) };
+        let Some(boot) = last_boot(&directory, current)? else { return Ok(None) };
         let mut reader = Reader::new(directory, boot, buffers);
         reader.is_past = true;
         reader.find_authors()?;

@@ -1,6 +1,7 @@
 //! One ring as a reader sees it: records that were copied out of it, dated, and not yet taken.
 
-use crate::cursor::{self, ATTEMPTS, BATCH_BYTES, Batch, Bounds, Cursor, Piece, Taken};
+use crate::bounds::Bounds;
+use crate::cursor::{self, ATTEMPTS, BATCH_BYTES, Batch, Cursor, Piece, Taken};
 use crate::files::layout::{self, BOUNDS_AT, Place};
 use crate::memory::View;
 use crate::moment::{Moment, Sample};

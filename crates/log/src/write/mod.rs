@@ -2,5 +2,6 @@
 //! without asking for one.
 
 pub(crate) mod logger;
+pub(crate) mod shared;
 pub(crate) mod thread;
 pub(crate) mod writer;

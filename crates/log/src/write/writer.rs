@@ -9,7 +9,7 @@ use crate::buffer::{Buffer, N_BUFFERS, Priority};
 use crate::moment::Source;
 use crate::record::{Kind, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES, record_bytes};
 use crate::ring::Entry;
-use crate::write::logger::{Home, Lane, Shared};
+use crate::write::shared::{Home, Lane, Shared};
 use baton_shm::clock;
 use baton_shm::thread::is_real_time;
 use baton_shm::wiped::Wiped;
