@@ -72,7 +72,7 @@ fn who_reads_their_own_log_is_still_vouched_for() {
     say(&logger, "ours");
     drop(Reader::open(directory.path()).unwrap());
     reclaim(directory.path()).unwrap();
-    // Asked by another process, since the kernel does not name us to ourselves.
+    // RequestedUntil by another process, since the kernel does not name us to ourselves.
     let name = files(directory.path()).remove(0);
     let inode = std::fs::metadata(directory.path().join(name)).unwrap().ino();
     let locks = std::fs::read_to_string("/proc/locks").unwrap();

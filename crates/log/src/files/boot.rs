@@ -1,27 +1,27 @@
-//! Which start of the machine a file is of.
+//! The start of the machine in which a file was made.
 //!
-//! On a disk files outlive the start that they were made in. Their stamps, times of CLOCK_MONOTONIC
-//! and processes mean nothing later, so a reader of what is written now passes them over, and who
-//! asks for what was written before gets them alone.
+//! On a disk, files outlive the start of the machine in which they were made. The meaning of their
+//! stamps, of CLOCK_MONOTONIC and of process numbers does not. So a reader of the present log skips
+//! them, and a reader of the last log reads only them.
 
 use std::fmt::{self, Display, Formatter};
 
 pub(crate) const BOOT_BYTES: usize = 16;
-/// The kernel's name for this start, drawn anew with each.
+/// The kernel's random id of the present start.
 const CURRENT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// A start of the machine: a number without order.
+/// A start of the machine, as an id without order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Boot(pub [u8; BOOT_BYTES]);
 
 impl Boot {
-    /// This one. Zero where the kernel does not tell.
+    /// The present start. Zero if the kernel does not tell its id.
     pub fn current() -> Boot {
         let text = std::fs::read_to_string(CURRENT).unwrap_or_default();
         Boot::parse(&text).unwrap_or(Boot([0; BOOT_BYTES]))
     }
 
-    /// Of hexadecimal digits, with hyphens anywhere.
+    /// Parses hexadecimal digits, with hyphens anywhere.
     pub fn parse(text: &str) -> Option<Boot> {
         let digits: String = text.trim().chars().filter(|&letter| letter != '-').collect();
         let is_number =

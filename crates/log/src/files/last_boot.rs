@@ -1,9 +1,9 @@
 //! Finds the last start of the machine before this one.
 
 use crate::files::boot::Boot;
+use crate::files::directory::Directory;
 use crate::files::layout::{HEADER_BYTES, Header, is_name_of_a_file};
 use crate::files::opened::Opened;
-use crate::files::place::Directory;
 use crate::memory::read_exactly;
 use rustix::fs::Dir;
 use rustix::io::Errno;

@@ -1,15 +1,15 @@
-//! One process's way to one log.
+//! A process's access to one log.
 
 use crate::buffer::{Buffer, N_BUFFERS};
+use crate::files::directory;
 use crate::files::layout::is_ring_size;
-use crate::files::place;
 use crate::moment::Source;
 use crate::write::shared::Shared;
 use crate::write::writer::Writer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How a process logs.
+/// The options of a [`Logger`].
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     directory: Option<PathBuf>,
@@ -18,24 +18,25 @@ pub struct Options {
 }
 
 impl Options {
-    /// What everybody has: see [`directory`](crate::directory), [`Source::best`] and [`Settings`].
+    /// The defaults: see [`directory`](crate::directory), [`Source::best`] and
+    /// [`Settings`](crate::Settings).
     pub fn new() -> Options {
         Options::default()
     }
 
-    /// In this directory.
+    /// Sets the directory of the log.
     pub fn directory(mut self, path: impl Into<PathBuf>) -> Options {
         self.directory = Some(path.into());
         self
     }
 
-    /// With these stamps.
+    /// Sets the clock of stamps.
     pub fn source(mut self, source: Source) -> Options {
         self.source = Some(source);
         self
     }
 
-    /// With rings of this size in a buffer, whatever the directory's settings are.
+    /// Sets the bytes of rings, by buffer, in place of the directory's settings.
     ///
     /// # Panics
     /// If a ring cannot have this size: a power of two, from 64 KiB to 1 GiB.
@@ -48,24 +49,23 @@ impl Options {
         self
     }
 
-    /// Opens the log. Nothing is made on the way: that begins with the first record, and if it
-    /// fails, records are counted.
+    /// Opens the log. The file is made with the first record. Records are counted if that fails.
     pub fn open(self) -> Logger {
-        let directory = self.directory.unwrap_or_else(place::directory);
+        let directory = self.directory.unwrap_or_else(directory::directory);
         let source = self.source.unwrap_or_else(Source::best);
         Logger { shared: Arc::new(Shared::new(directory, source, self.ring_bytes)) }
     }
 }
 
-/// A log that this process writes. Each thread that writes has a [`Writer`].
+/// A log that this process writes. Each writing thread has a [`Writer`].
 #[derive(Clone, Debug)]
 pub struct Logger {
     shared: Arc<Shared>,
 }
 
 impl Logger {
-    /// What the calling thread writes with. It may go to another thread, and its rings go to the
-    /// next writer when it is dropped.
+    /// A writer for one thread. It may move to another thread. When it is dropped, the next writer
+    /// gets its rings.
     pub fn writer(&self) -> Writer {
         Writer::new(Arc::clone(&self.shared))
     }
@@ -75,13 +75,13 @@ impl Logger {
         &self.shared.directory
     }
 
-    /// What records are stamped with.
+    /// The clock of stamps.
     pub fn source(&self) -> Source {
         self.shared.source
     }
 
-    /// How many records of this process found no ring, in a buffer. Readers are told, as soon as
-    /// there is a file to tell it in.
+    /// The number of records of this process in a buffer that found no ring. Readers get this
+    /// number once the process has a file.
     pub fn unlogged(&self, buffer: Buffer) -> u64 {
         self.shared.unlogged(buffer)
     }

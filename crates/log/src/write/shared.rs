@@ -1,15 +1,15 @@
 //! What the writers of one process share: the file of the process, and the rings that its threads
 //! have left.
 
-use crate::bell::{Asked, Words};
 use crate::buffer::{Buffer, N_BUFFERS};
+use crate::files::directory::Directory;
 use crate::files::file::File;
-use crate::files::place::Directory;
 use crate::files::reclaim::reclaim;
 use crate::files::settings::Settings;
 use crate::files::watch::{Role, Watch};
 use crate::moment::Source;
 use crate::ring::Ring;
+use crate::wakeup::{RequestedUntil, WakeRequests};
 use baton_shm::clock;
 use baton_shm::held::Held;
 use baton_shm::wiped::PerProcess;
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// After a failure to make something, the time until the next attempt.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// What writers have in common.
+/// The state that all writers of a logger share.
 pub(crate) struct Shared {
     pub directory: PathBuf,
     pub source: Source,
@@ -29,41 +29,41 @@ pub(crate) struct Shared {
     process: PerProcess<Process>,
 }
 
-/// What belongs to a process, and not to its child.
+/// The state of one process, which its children do not get.
 #[derive(Default)]
 struct Process {
-    home: OnceLock<Arc<Home>>,
-    /// Held while something is made, which only a thread's first record needs.
+    process_file: OnceLock<Arc<ProcessFile>>,
+    /// Held while a file or a ring is made, which only a thread's first record needs.
     making: Mutex<()>,
-    /// What could not be made is not tried before this.
+    /// The time before which nothing is made again after a failure.
     retry_at_ns: AtomicU64,
-    /// Rings whose threads have ended.
+    /// Rings of threads that have ended, by buffer.
     free: Mutex<[Vec<Ring>; N_BUFFERS]>,
-    /// Records that found no ring.
+    /// Records that found no ring, by buffer.
     unlogged: [AtomicU64; N_BUFFERS],
 }
 
-/// Where a process's rings are.
-pub(crate) struct Home {
+/// The file of the process, with its rings.
+pub(crate) struct ProcessFile {
     ring_bytes: [usize; N_BUFFERS],
     pub watch: Watch,
     pub file: File,
 }
 
-/// A ring, and where it is. What each record needs comes first.
+/// A ring and the words that its writer reads. The fields that each record needs come first.
 #[repr(C)]
-pub(crate) struct Lane {
+pub(crate) struct WriterRing {
     pub ring: Ring,
-    /// Until when to ring for each record.
-    pub asleep: Held<Home, AtomicU64>,
-    /// Until when to ring for each part.
-    pub following: Held<Home, AtomicU64>,
-    pub home: Arc<Home>,
+    /// The time until which each record wakes followers.
+    pub asleep: Held<ProcessFile, AtomicU64>,
+    /// The time until which each part of the ring wakes followers.
+    pub following: Held<ProcessFile, AtomicU64>,
+    pub process_file: Arc<ProcessFile>,
 }
 
-impl std::fmt::Debug for Lane {
+impl std::fmt::Debug for WriterRing {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Lane")
+        formatter.write_str("WriterRing")
     }
 }
 
@@ -91,74 +91,77 @@ impl Shared {
         self.process.get_or_make(Process::default)
     }
 
-    /// Records of this process that found no ring, in a buffer.
+    /// The number of records of this process in a buffer that found no ring.
     pub fn unlogged(&self, buffer: Buffer) -> u64 {
         self.process().unlogged[buffer as usize].load(Ordering::Relaxed)
     }
 
-    /// A record of this buffer found no ring.
+    /// Counts a record that found no ring.
     #[cold]
     pub fn count_unlogged(&self, buffer: Buffer) {
         let process = self.process();
         let n_records = process.unlogged[buffer as usize].fetch_add(1, Ordering::Relaxed) + 1;
-        if let Some(home) = process.home.get() {
-            home.file.tell_unlogged(buffer, n_records);
+        if let Some(process_file) = process.process_file.get() {
+            process_file.file.tell_unlogged(buffer, n_records);
         }
     }
 
-    /// A ring for a thread: one whose thread has ended, or a new one. `None` if there is none to be
-    /// had now.
-    pub fn take_lane(&self, buffer: Buffer) -> Option<Lane> {
+    /// Takes a free ring, or makes one. `None`: none can be made now.
+    pub fn take_ring(&self, buffer: Buffer) -> Option<WriterRing> {
         let process = self.process();
         if clock::now_ns() < process.retry_at_ns.load(Ordering::Relaxed) {
             return None;
         }
         let _making = lock(&process.making);
-        self.make_lane(process, buffer)
+        self.make_ring(process, buffer)
             .inspect_err(|_| {
                 process.retry_at_ns.store(clock::now_ns() + RETRY_NS, Ordering::Relaxed)
             })
             .ok()
     }
 
-    fn make_lane(&self, process: &Process, buffer: Buffer) -> Result<Lane, Errno> {
-        let home = match process.home.get() {
-            Some(home) => home,
+    fn make_ring(&self, process: &Process, buffer: Buffer) -> Result<WriterRing, Errno> {
+        let process_file = match process.process_file.get() {
+            Some(process_file) => process_file,
             None => {
-                let home = self.make_home()?;
+                let process_file = self.make_process_file()?;
                 for buffer in Buffer::ALL {
                     let n_records = process.unlogged[buffer as usize].load(Ordering::Relaxed);
-                    home.file.tell_unlogged(buffer, n_records);
+                    process_file.file.tell_unlogged(buffer, n_records);
                 }
-                process.home.get_or_init(|| Arc::new(home))
+                process.process_file.get_or_init(|| Arc::new(process_file))
             }
         };
         let free = lock(&process.free)[buffer as usize].pop();
         let ring = match free {
             Some(ring) => ring,
-            None => Ring::new(home.file.add_ring(buffer, home.ring_bytes[buffer as usize])?),
+            None => Ring::new(
+                process_file.file.add_ring(buffer, process_file.ring_bytes[buffer as usize])?,
+            ),
         };
-        let asked = |which: fn(&Words) -> &Asked| {
-            Held::new(Arc::clone(home), |home| which(home.watch.words()).by(self.source))
+        let asked = |which: fn(&WakeRequests) -> &RequestedUntil| {
+            Held::new(Arc::clone(process_file), |process_file| {
+                which(process_file.watch.words()).by(self.source)
+            })
         };
         let (asleep, following) = (asked(|words| &words.asleep), asked(|words| &words.following));
-        Ok(Lane { ring, asleep, following, home: Arc::clone(home) })
+        Ok(WriterRing { ring, asleep, following, process_file: Arc::clone(process_file) })
     }
 
-    fn make_home(&self) -> Result<Home, Errno> {
+    fn make_process_file(&self) -> Result<ProcessFile, Errno> {
         let directory = Directory::open_to_write(&self.directory)?;
         let settings = Settings::of(&directory);
-        // Room for us first. Who may not list the directory leaves that to those who may.
+        // Frees memory first. A process that may not list the directory leaves that to others.
         let _ = reclaim(&self.directory);
-        Ok(Home {
+        Ok(ProcessFile {
             ring_bytes: self.ring_bytes.unwrap_or(settings.ring_bytes),
             watch: Watch::attach(&directory, Role::Writer),
             file: File::make(&directory, self.source)?,
         })
     }
 
-    /// The thread has ended; another one may go on in its ring.
-    pub fn give_back(&self, buffer: Buffer, lane: Lane) {
+    /// Puts a ring back, for another thread to go on in it.
+    pub fn give_back(&self, buffer: Buffer, lane: WriterRing) {
         if let Some(process) = self.process.get() {
             lock(&process.free)[buffer as usize].push(lane.ring);
         }
