@@ -1,8 +1,7 @@
-//! Values of a binary event, one call after the other.
+//! Reads the values of a binary event, one element after the other.
 //!
-//! Each list begins with an element of its own and ends with a stop. One more stop follows the end
-//! of the payload, and then unknown elements that are complete. A payload that is broken gives an
-//! unknown element.
+//! Each list begins with an element of its own, and ends with a stop. At the end of the payload
+//! comes one more stop, and then complete unknown elements. A broken value is an unknown element.
 
 use baton_logcat::event::{Value, Values};
 use std::ffi::c_char;
@@ -32,7 +31,7 @@ pub struct Element {
     data: Data,
 }
 
-/// Its value.
+/// The value of an element.
 #[repr(C)]
 #[derive(Clone, Copy)]
 union Data {
@@ -51,24 +50,24 @@ impl Element {
 /// A payload that is being read.
 #[derive(Clone, Debug)]
 pub struct Parser {
-    /// Never moves: strings are lent from it.
+    /// Never moves, as elements point to its strings.
     payload: Box<[u8]>,
     at: Position,
 }
 
-/// How far it has been read.
+/// The position in a payload.
 #[derive(Clone, Copy, Debug, Default)]
 struct Position {
     read: usize,
     depth: usize,
-    /// Values that each open list still has, the payload itself first.
+    /// The values that each open list still has, the payload itself first.
     left: [u32; MAX_DEPTH + 1],
     /// The innermost list is at its end.
     stops: bool,
 }
 
 impl Position {
-    /// A value of the innermost list was read.
+    /// Counts a value of the innermost list.
     fn count(&mut self) {
         let left = &mut self.left[self.depth];
         *left = left.saturating_sub(1);
@@ -81,7 +80,7 @@ impl Position {
 
     /// Leaves the innermost list.
     fn stop(&mut self, next: Option<u8>) {
-        // Some writers end lists by a newline, too.
+        // Some writers also end lists with a newline.
         self.read += usize::from(next == Some(b'\n'));
         self.stops = self.depth > 0;
         if self.depth > 0 {
@@ -97,7 +96,7 @@ impl Parser {
         Parser { payload, at: Position::default() }
     }
 
-    /// The next element, which stays the next one.
+    /// The next element, without reading it.
     pub(crate) fn peek(&self) -> Element {
         self.next().0
     }
@@ -109,7 +108,7 @@ impl Parser {
         element
     }
 
-    /// The next element, and where it ends.
+    /// The next element, and the position after it.
     fn next(&self) -> (Element, Position) {
         let mut at = self.at;
         if at.depth > MAX_DEPTH {
@@ -135,7 +134,7 @@ impl Parser {
         }
     }
 
-    /// Says what the payload's end has cut, as Android's does.
+    /// The element for a value that the payload's end has cut, as Android's liblog returns it.
     fn broken(&self) -> Element {
         let cut = u32::from(self.payload[self.at.read]);
         let n_bytes = match cut {

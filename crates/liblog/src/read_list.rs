@@ -1,19 +1,18 @@
-//! Reads the values of a binary event: a context, from which one call after the other takes an
-//! element.
+//! Reads the values of a binary event: each call takes one element from a context.
 
-use crate::border::{BAD_BUFFER, bytes, guard};
+use crate::ffi::{BAD_BUFFER, bytes, guard};
 use crate::list::Context;
 use crate::parser::{Element, Parser, STOP, UNKNOWN};
 use std::ffi::{c_char, c_int};
 
-/// Whether the element is still the next one afterwards.
+/// Whether a look at an element also reads it.
 enum Look {
     Read,
     Peek,
 }
 
 /// # Safety
-/// Null, or a context in use here alone.
+/// `context` is null, or a context that no other thread uses.
 unsafe fn look(context: *mut Context, look: Look) -> Element {
     guard(Element::new(UNKNOWN, true), || {
         // SAFETY: by this function's contract.
@@ -29,10 +28,10 @@ unsafe fn look(context: *mut Context, look: Look) -> Element {
     })
 }
 
-/// A context for reading this payload (without the event's number), of which it makes a copy.
+/// Makes a context for reading this payload (without the event's number), which it copies.
 ///
 /// # Safety
-/// So many bytes.
+/// `payload` is null or has `n_bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn create_android_log_parser(
     payload: *const c_char,
@@ -45,10 +44,11 @@ pub unsafe extern "C" fn create_android_log_parser(
     })
 }
 
-/// Has the context read another payload.
+/// Lets the context read another payload, which it copies.
 ///
 /// # Safety
-/// Null, or a context in use here alone; so many bytes.
+/// `context` is null, or a context that no other thread uses; `payload` is null or has `n_bytes`
+/// bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_parser_reset(
     context: *mut Context,
@@ -66,20 +66,21 @@ pub unsafe extern "C" fn android_log_parser_reset(
     })
 }
 
-/// The next element.
+/// Reads the next element.
 ///
 /// # Safety
-/// Null, or a context in use here alone. A string is good until the context changes.
+/// `context` is null, or a context that no other thread uses. A string of the element is valid
+/// until the context changes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_read_next(context: *mut Context) -> Element {
     // SAFETY: by this function's contract.
     unsafe { look(context, Look::Read) }
 }
 
-/// The next element, which stays the next one.
+/// The next element, without reading it.
 ///
 /// # Safety
-/// As [`android_log_read_next`].
+/// That of [`android_log_read_next`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_peek_next(context: *mut Context) -> Element {
     // SAFETY: by this function's contract.

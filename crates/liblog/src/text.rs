@@ -6,14 +6,14 @@ use std::ffi::c_int;
 /// `LOG_ID_DEFAULT`.
 const DEFAULT_BUFFER: c_int = -1;
 
-/// A text for the log.
+/// A text and its priority and tag.
 pub(crate) struct Text<'a> {
     pub priority: c_int,
     pub tag: &'a [u8],
     pub message: &'a [u8],
 }
 
-/// Writes a text to the log. There are no texts in the buffer of events.
+/// Writes a text to the log. The buffer of events takes no texts.
 pub(crate) fn put(buffer: c_int, text: &Text<'_>) {
     let buffer = match buffer {
         DEFAULT_BUFFER => Some(Buffer::Main),
@@ -24,7 +24,7 @@ pub(crate) fn put(buffer: c_int, text: &Text<'_>) {
     }
 }
 
-/// The nearest one: the log has those that mean something.
+/// The nearest priority of the log.
 fn priority(number: c_int) -> Priority {
     let number = number.clamp(Priority::Verbose as c_int, Priority::Fatal as c_int);
     Priority::numbered(number as u8).unwrap_or(Priority::Fatal)
