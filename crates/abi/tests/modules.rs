@@ -37,14 +37,13 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     (
         "driver",
         "channel channel::server channel::socket device device::fast device::read engine \
-         engine::accept engine::active_set engine::attend engine::bells engine::dedicated \
-         engine::events engine::fast engine::fast::buffered engine::fast::call \
-         engine::fast::dedicated_uapi engine::fast::local engine::fast::own_lane \
-         engine::fast::pinned engine::fast::route_cache engine::fast::serve \
-         engine::fast::uapi_thread engine::loan engine::mlock engine::mute engine::rejoin \
-         engine::reserve engine::standby engine::stay engine::wait_policy engine::yield_first \
-         payload process process::handle process::options process::parcel process::received \
-         thread_end",
+         engine::accept engine::active_set engine::bells engine::dedicated engine::events \
+         engine::fast engine::fast::buffered engine::fast::call engine::fast::dedicated_uapi \
+         engine::fast::local engine::fast::own_lane engine::fast::pinned \
+         engine::fast::route_cache engine::fast::serve engine::fast::uapi_thread engine::loan \
+         engine::mlock engine::mute engine::program_loopers engine::rejoin engine::reserve \
+         engine::standby engine::stay engine::wait_policy engine::yield_first payload process \
+         process::handle process::options process::parcel process::received thread_end",
     ),
     (
         "hostile",
