@@ -28,9 +28,9 @@
 //! in the TCBs.
 
 use super::bare::Context;
-use super::upcalls::{CEILING, LENDING, RECEIVING, Upcalls};
+use super::upcalls::{Upcalls, kernel_asm};
 use crate::entry_points::EntryPoints;
-use crate::tcb::{Status, Tcb, Utcb};
+use crate::tcb::Status;
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
 
@@ -183,7 +183,7 @@ macro_rules! hand_over {
 /// not count.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn direct_entry<K: Upcalls>() {
-    naked_asm!(
+    kernel_asm!(
         arrive!(),
         find_partner!(),
         // Does the partner receive from the current thread?
@@ -210,21 +210,9 @@ pub(super) unsafe extern "C" fn direct_entry<K: Upcalls>() {
         hand_over!(),
         depart!(),
         "8: b {interrupted}",
-        "9: b {slow}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, interrupt_line.pending),
-        tcbs = const offset_of!(EntryPoints, tcbs),
-        mask = const offset_of!(EntryPoints, mask),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        id = const offset_of!(Tcb, id),
-        gate = const offset_of!(Tcb, gate),
-        partner = const offset_of!(Tcb, partner),
-        inbox = const offset_of!(Tcb, inbox),
-        status = const offset_of!(Tcb, status),
-        float = const offset_of!(Tcb, float_control),
-        RECEIVING = const RECEIVING,
+        "9: b {slow}";
+        in_kernel, pending, tcbs, mask, current_tcb, stack, resume, id, gate, partner,
+        inbox, status, float, RECEIVING;
         READY = const READY,
         slow = sym slow::<K>,
         interrupted = sym interrupted_exit::<K>,
@@ -236,7 +224,7 @@ pub(super) unsafe extern "C" fn direct_entry<K: Upcalls>() {
 /// are compared.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
-    naked_asm!(
+    kernel_asm!(
         arrive!(),
         find_partner!(),
         compare_float_control!(),
@@ -288,26 +276,9 @@ pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
         hand_over!(),
         depart!(),
         "8: b {interrupted}",
-        "9: b {slow}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, interrupt_line.pending),
-        tcbs = const offset_of!(EntryPoints, tcbs),
-        mask = const offset_of!(EntryPoints, mask),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        ceiling = const CEILING,
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        id = const offset_of!(Tcb, id),
-        gate = const offset_of!(Tcb, gate),
-        partner = const offset_of!(Tcb, partner),
-        inbox = const offset_of!(Tcb, inbox),
-        caller = const offset_of!(Tcb, caller),
-        status = const offset_of!(Tcb, status),
-        priority = const offset_of!(Tcb, priority),
-        floor = const offset_of!(Tcb, floor),
-        float = const offset_of!(Tcb, float_control),
-        RECEIVING = const RECEIVING,
-        LENDING = const LENDING,
+        "9: b {slow}";
+        in_kernel, pending, tcbs, mask, current_tcb, ceiling, stack, resume, id, gate,
+        partner, inbox, caller, status, priority, floor, float, RECEIVING, LENDING;
         READY = const READY,
         slow = sym slow::<K>,
         interrupted = sym interrupted_exit::<K>,
@@ -317,13 +288,10 @@ pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
 /// Entry without a fast path.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn general_entry<K: Upcalls>() {
-    naked_asm!(
+    kernel_asm!(
         arrive!(),
-        "b {slow}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
+        "b {slow}";
+        in_kernel, current_tcb, stack, resume;
         slow = sym slow::<K>,
     )
 }
@@ -331,7 +299,7 @@ pub(super) unsafe extern "C" fn general_entry<K: Upcalls>() {
 /// Saves the message into the UTCB of the current thread, x14, and calls Rust.
 #[unsafe(naked)]
 unsafe extern "C" fn slow<K: Upcalls>() {
-    naked_asm!(
+    kernel_asm!(
         "mrs x12, fpcr",
         "str x12, [x14, #{float}]",
         "ldr x13, [x14, #{utcb}]",
@@ -348,13 +316,8 @@ unsafe extern "C" fn slow<K: Upcalls>() {
         "mov x0, x11",
         "bl {enter}",
         "mov x11, x19",
-        "b {leave}",
-        float = const offset_of!(Tcb, float_control),
-        utcb = const offset_of!(Tcb, utcb),
-        tag = const offset_of!(Utcb, tag),
-        peer = const offset_of!(Utcb, peer),
-        receive = const offset_of!(Utcb, receive),
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
+        "b {leave}";
+        float, utcb, tag, peer, receive, kernel_stack;
         enter = sym K::enter,
         leave = sym leave::<K>,
     )
@@ -364,7 +327,7 @@ unsafe extern "C" fn slow<K: Upcalls>() {
 /// caller of `launch`.
 #[unsafe(naked)]
 unsafe extern "C" fn leave<K: Upcalls>() {
-    naked_asm!(
+    kernel_asm!(
         "cbz x0, 7f",
         "mov x15, x0",
         "str x15, [x11, #{current_tcb}]",
@@ -383,16 +346,8 @@ unsafe extern "C" fn leave<K: Upcalls>() {
         "ldr x9, [x13, #{peer}]",
         depart!(),
         "7: b {land}",
-        "8: b {interrupted}",
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        float = const offset_of!(Tcb, float_control),
-        utcb = const offset_of!(Tcb, utcb),
-        tag = const offset_of!(Utcb, tag),
-        peer = const offset_of!(Utcb, peer),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, interrupt_line.pending),
+        "8: b {interrupted}";
+        current_tcb, float, utcb, tag, peer, stack, resume, in_kernel, pending;
         interrupted = sym interrupted_exit::<K>,
         land = sym land,
     )
@@ -402,7 +357,7 @@ unsafe extern "C" fn leave<K: Upcalls>() {
 /// meanwhile.
 #[unsafe(naked)]
 unsafe extern "C" fn interrupted_exit<K: Upcalls>() {
-    naked_asm!(
+    kernel_asm!(
         "mov w12, #1",
         "str w12, [x11, #{in_kernel}]",
         "mov x12, sp",
@@ -421,14 +376,8 @@ unsafe extern "C" fn interrupted_exit<K: Upcalls>() {
         "mov x0, x11",
         "bl {interrupted}",
         "mov x11, x19",
-        "b {leave}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        utcb = const offset_of!(Tcb, utcb),
-        tag = const offset_of!(Utcb, tag),
-        peer = const offset_of!(Utcb, peer),
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
+        "b {leave}";
+        in_kernel, stack, resume, utcb, tag, peer, kernel_stack;
         interrupted = sym K::interrupted,
         leave = sym leave::<K>,
     )
@@ -437,7 +386,7 @@ unsafe extern "C" fn interrupted_exit<K: Upcalls>() {
 /// Entry of a preempted thread: a signal came while it was outside of the kernel.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn interrupted_entry<K: Upcalls>() {
-    naked_asm!(
+    kernel_asm!(
         arrive!(),
         "mrs x12, fpcr",
         "str x12, [x14, #{float}]",
@@ -447,13 +396,8 @@ pub(super) unsafe extern "C" fn interrupted_entry<K: Upcalls>() {
         "mov x0, x11",
         "bl {interrupted}",
         "mov x11, x19",
-        "b {leave}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        float = const offset_of!(Tcb, float_control),
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
+        "b {leave}";
+        in_kernel, current_tcb, stack, resume, float, kernel_stack;
         interrupted = sym K::interrupted,
         leave = sym leave::<K>,
     )
@@ -474,7 +418,7 @@ pub(super) unsafe extern "C" fn interrupted_entry<K: Upcalls>() {
 /// `entry_points` begins a `Kernel<K>` that nobody else uses.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn launch<K: Upcalls>(entry_points: *const EntryPoints) {
-    naked_asm!(
+    kernel_asm!(
         "sub sp, sp, #160",
         "stp x29, x30, [sp]",
         "stp x19, x20, [sp, #16]",
@@ -493,9 +437,8 @@ pub(crate) unsafe extern "C" fn launch<K: Upcalls>(entry_points: *const EntryPoi
         "mov x19, x0",
         "bl {launched}",
         "mov x11, x19",
-        "b {leave}",
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        host = const offset_of!(EntryPoints, host_float_control),
+        "b {leave}";
+        kernel_stack, host;
         launched = sym K::launched,
         leave = sym leave::<K>,
     )
@@ -504,7 +447,7 @@ pub(crate) unsafe extern "C" fn launch<K: Upcalls>(entry_points: *const EntryPoi
 /// Returns from `launch`.
 #[unsafe(naked)]
 unsafe extern "C" fn land() {
-    naked_asm!(
+    kernel_asm!(
         "ldr x12, [x11, #{host}]",
         "msr fpcr, x12",
         "ldr x12, [x11, #{kernel_stack}]",
@@ -520,9 +463,8 @@ unsafe extern "C" fn land() {
         "ldp d12, d13, [sp, #128]",
         "ldp d14, d15, [sp, #144]",
         "add sp, sp, #160",
-        "ret",
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        host = const offset_of!(EntryPoints, host_float_control),
+        "ret";
+        kernel_stack, host;
     )
 }
 

@@ -29,9 +29,9 @@
 //! fast paths compare the values in the TCBs (`CurrentThread::float_control_changed`).
 
 use super::bare::Context;
-use super::upcalls::{CEILING, LENDING, RECEIVING, Upcalls};
+use super::upcalls::{Upcalls, kernel_asm};
 use crate::entry_points::EntryPoints;
-use crate::tcb::{Status, Tcb, Utcb};
+use crate::tcb::{Status, Tcb};
 use crate::thread_id::raw;
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
@@ -174,7 +174,7 @@ macro_rules! hand_over {
 /// not count.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn direct_entry<K: Upcalls>() {
-    naked_asm!(
+    kernel_asm!(
         arrive!(),
         find_partner!(),
         // Does the partner receive from the current thread?
@@ -200,21 +200,9 @@ pub(super) unsafe extern "C" fn direct_entry<K: Upcalls>() {
         // From here on no check can fail.
         "mov word ptr [rbp + {status}], {RECEIVING}",
         hand_over!(),
-        depart!(),
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, interrupt_line.pending),
-        tcbs = const offset_of!(EntryPoints, tcbs),
-        mask = const offset_of!(EntryPoints, mask),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        id = const offset_of!(Tcb, id),
-        gate = const offset_of!(Tcb, gate),
-        partner = const offset_of!(Tcb, partner),
-        inbox = const offset_of!(Tcb, inbox),
-        status = const offset_of!(Tcb, status),
-        float = const offset_of!(Tcb, float_control),
-        RECEIVING = const RECEIVING,
+        depart!();
+        in_kernel, pending, tcbs, mask, current_tcb, stack, resume, id, gate, partner,
+        inbox, status, float, RECEIVING;
         READY = const READY,
         slow = sym slow::<K>,
         interrupted = sym interrupted_exit::<K>,
@@ -226,7 +214,7 @@ pub(super) unsafe extern "C" fn direct_entry<K: Upcalls>() {
 /// are compared.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
-    naked_asm!(
+    kernel_asm!(
         arrive!(),
         find_partner!(),
         compare_float_control!(),
@@ -276,26 +264,9 @@ pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
         "5:",
         "mov word ptr [rbp + {status}], {RECEIVING}",
         hand_over!(),
-        depart!(),
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, interrupt_line.pending),
-        tcbs = const offset_of!(EntryPoints, tcbs),
-        mask = const offset_of!(EntryPoints, mask),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        ceiling = const CEILING,
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        id = const offset_of!(Tcb, id),
-        gate = const offset_of!(Tcb, gate),
-        partner = const offset_of!(Tcb, partner),
-        inbox = const offset_of!(Tcb, inbox),
-        caller = const offset_of!(Tcb, caller),
-        status = const offset_of!(Tcb, status),
-        priority = const offset_of!(Tcb, priority),
-        floor = const offset_of!(Tcb, floor),
-        float = const offset_of!(Tcb, float_control),
-        RECEIVING = const RECEIVING,
-        LENDING = const LENDING,
+        depart!();
+        in_kernel, pending, tcbs, mask, current_tcb, ceiling, stack, resume, id, gate,
+        partner, inbox, caller, status, priority, floor, float, RECEIVING, LENDING;
         READY = const READY,
         slow = sym slow::<K>,
         interrupted = sym interrupted_exit::<K>,
@@ -305,13 +276,10 @@ pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
 /// Entry without a fast path.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn general_entry<K: Upcalls>() {
-    naked_asm!(
+    kernel_asm!(
         arrive!(),
-        "jmp {slow}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
+        "jmp {slow}";
+        in_kernel, current_tcb, stack, resume;
         slow = sym slow::<K>,
     )
 }
@@ -319,7 +287,7 @@ pub(super) unsafe extern "C" fn general_entry<K: Upcalls>() {
 /// Saves the message into the UTCB of the current thread, rbp, and calls Rust.
 #[unsafe(naked)]
 unsafe extern "C" fn slow<K: Upcalls>() {
-    naked_asm!(
+    kernel_asm!(
         "mov r15, [rbp + {utcb}]",
         "mov [r15], rsi",
         "mov [r15 + 8], r8",
@@ -336,12 +304,8 @@ unsafe extern "C" fn slow<K: Upcalls>() {
         "mov rbx, rdi",
         "call {enter}",
         "mov rdi, rbx",
-        "jmp {leave}",
-        utcb = const offset_of!(Tcb, utcb),
-        tag = const offset_of!(Utcb, tag),
-        peer = const offset_of!(Utcb, peer),
-        receive = const offset_of!(Utcb, receive),
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
+        "jmp {leave}";
+        utcb, tag, peer, receive, kernel_stack;
         enter = sym K::enter,
         leave = sym leave::<K>,
     )
@@ -351,7 +315,7 @@ unsafe extern "C" fn slow<K: Upcalls>() {
 /// caller of `launch`. The control words in use are those of the TCB rbp.
 #[unsafe(naked)]
 unsafe extern "C" fn leave<K: Upcalls>() {
-    naked_asm!(
+    kernel_asm!(
         "test rax, rax",
         "jz {land}",
         "mov rbx, rax",
@@ -373,16 +337,8 @@ unsafe extern "C" fn leave<K: Upcalls>() {
         "mov r14, [rcx + 56]",
         "mov rdx, [rcx + {tag}]",
         "mov rax, [rcx + {peer}]",
-        depart!(),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        float = const offset_of!(Tcb, float_control),
-        utcb = const offset_of!(Tcb, utcb),
-        tag = const offset_of!(Utcb, tag),
-        peer = const offset_of!(Utcb, peer),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, interrupt_line.pending),
+        depart!();
+        current_tcb, float, utcb, tag, peer, stack, resume, in_kernel, pending;
         interrupted = sym interrupted_exit::<K>,
         land = sym land,
     )
@@ -392,7 +348,7 @@ unsafe extern "C" fn leave<K: Upcalls>() {
 /// meanwhile.
 #[unsafe(naked)]
 unsafe extern "C" fn interrupted_exit<K: Upcalls>() {
-    naked_asm!(
+    kernel_asm!(
         "mov dword ptr [rdi + {in_kernel}], 1",
         "mov rbp, rbx",
         "mov [rbx + {stack}], rsp",
@@ -412,14 +368,8 @@ unsafe extern "C" fn interrupted_exit<K: Upcalls>() {
         "mov rbx, rdi",
         "call {interrupted}",
         "mov rdi, rbx",
-        "jmp {leave}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        utcb = const offset_of!(Tcb, utcb),
-        tag = const offset_of!(Utcb, tag),
-        peer = const offset_of!(Utcb, peer),
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
+        "jmp {leave}";
+        in_kernel, stack, resume, utcb, tag, peer, kernel_stack;
         interrupted = sym K::interrupted,
         leave = sym leave::<K>,
     )
@@ -428,7 +378,7 @@ unsafe extern "C" fn interrupted_exit<K: Upcalls>() {
 /// Entry of a preempted thread: a signal came while it was outside of the kernel.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn interrupted_entry<K: Upcalls>() {
-    naked_asm!(
+    kernel_asm!(
         arrive!(),
         "stmxcsr [rbp + {float}]",
         "fnstcw [rbp + {float} + 4]",
@@ -436,13 +386,8 @@ pub(super) unsafe extern "C" fn interrupted_entry<K: Upcalls>() {
         "mov rbx, rdi",
         "call {interrupted}",
         "mov rdi, rbx",
-        "jmp {leave}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        float = const offset_of!(Tcb, float_control),
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
+        "jmp {leave}";
+        in_kernel, current_tcb, stack, resume, float, kernel_stack;
         interrupted = sym K::interrupted,
         leave = sym leave::<K>,
     )
@@ -463,7 +408,7 @@ pub(super) unsafe extern "C" fn interrupted_entry<K: Upcalls>() {
 /// `entry_points` begins a `Kernel<K>` that nobody else uses.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn launch<K: Upcalls>(entry_points: *const EntryPoints) {
-    naked_asm!(
+    kernel_asm!(
         "push rbx",
         "push rbp",
         "push r12",
@@ -479,10 +424,8 @@ pub(crate) unsafe extern "C" fn launch<K: Upcalls>(entry_points: *const EntryPoi
         "mov rbx, rdi",
         "call {launched}",
         "mov rdi, rbx",
-        "jmp {leave}",
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        host = const offset_of!(EntryPoints, host_float_control),
-        float = const offset_of!(Tcb, float_control),
+        "jmp {leave}";
+        kernel_stack, host, float;
         launched = sym K::launched,
         leave = sym leave::<K>,
     )
@@ -491,7 +434,7 @@ pub(crate) unsafe extern "C" fn launch<K: Upcalls>(entry_points: *const EntryPoi
 /// Returns from `launch`.
 #[unsafe(naked)]
 unsafe extern "C" fn land() {
-    naked_asm!(
+    kernel_asm!(
         "ldmxcsr [rdi + {host}]",
         "fldcw [rdi + {host} + 4]",
         "mov rsp, [rdi + {kernel_stack}]",
@@ -502,9 +445,8 @@ unsafe extern "C" fn land() {
         "pop r12",
         "pop rbp",
         "pop rbx",
-        "ret",
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        host = const offset_of!(EntryPoints, host_float_control),
+        "ret";
+        kernel_stack, host;
     )
 }
 
