@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One opened device: the broker's name for a party. Never used twice, see [`crate::claim`].
+/// The broker's name for one opened device. No name is used twice: see [`crate::claim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId(pub u64);
 
 impl ProcessId {
-    /// The broker itself, as the giver of a [`Event::Ticket`].
+    /// The broker itself, as the giver of a [`crate::control::Event::Ticket`].
     pub const BROKER: ProcessId = ProcessId(0);
 }
 
-/// A node within its owner. Chosen by the owner, never used twice by it.
+/// The owner's name for one of its nodes. An owner uses no name twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId(pub u64);
 
@@ -26,8 +26,8 @@ pub struct TicketId(pub u64);
 /// Which end of a channel a process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
-    /// It sends requests.
+    /// The end that sends requests.
     Client,
-    /// It receives them.
+    /// The end that receives requests.
     Server,
 }

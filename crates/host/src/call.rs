@@ -109,7 +109,7 @@ impl<'a> Call<'a> {
     /// such service.
     ///
     /// # Errors
-    /// Those of a call to the service manager; `Failed` with `EPERM` if this service stays
+    /// The errors of a call to the service manager; `Failed` with `EPERM` if this service stays
     /// ([`Service::stays`](crate::Service::stays)) and would have to ask the manager.
     pub fn find(&mut self, name: &str) -> Result<Option<Target>, CallError> {
         let hosted = self.context.as_ref().and_then(|context| context.directory.number(name));
@@ -128,9 +128,9 @@ impl<'a> Call<'a> {
     /// has to know its target.
     ///
     /// # Errors
-    /// Those of [`Process::call`]. For a service of this host, `Dead`: it has ended; `Failed` with
-    /// `EDEADLK`: it waits for this very call; `Failed` with `EPERM`: this service stays and the
-    /// other one may wait outside.
+    /// The errors of [`Process::call`]. For a service of this host, `Dead`: it has ended; `Failed`
+    /// with `EDEADLK`: it waits for this very call; `Failed` with `EPERM`: this service stays and
+    /// the other one may wait outside.
     pub fn call<'t>(
         &mut self,
         target: &'t Target,

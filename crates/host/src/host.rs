@@ -225,7 +225,7 @@ impl Running {
     /// priority.
     ///
     /// # Errors
-    /// Those of [`Call::call`](crate::Call::call), and `Dead` if there is no such service.
+    /// The errors of [`Call::call`](crate::Call::call), and `Dead` if there is no such service.
     pub fn call(&self, name: &str, code: u32, data: &[u8]) -> Result<Parcel, CallError> {
         let service = self.directory.number(name).ok_or(CallError::DeadObject)?;
         self.directory.call(service, &Incoming::Local { code, data }, own_priority())

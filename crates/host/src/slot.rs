@@ -92,7 +92,7 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// What the looper does next.
+/// The next step of the looper.
 pub(crate) enum Next {
     /// It does a service's work, and hands the call back to the kernel.
     Work,

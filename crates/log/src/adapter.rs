@@ -39,7 +39,7 @@ fn put(buffer: Buffer, priority: Priority, tag: &str, say: impl FnOnce(&mut Word
         thread::write(buffer, priority, tag.as_bytes(), words.0.as_bytes());
     };
     let kept = WORDS.try_with(|words| words.try_borrow_mut().map(|mut words| write(&mut words)));
-    // Also taken on a thread that is ending.
+    // Without kept memory: within a message, or on a thread that is ending.
     if !matches!(kept, Ok(Ok(()))) {
         write(&mut Words::default());
     }

@@ -2,7 +2,7 @@
 
 use crate::entry::Buffer;
 
-/// Which of these lines are printed.
+/// The lines that are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// Before the first entry of each buffer.

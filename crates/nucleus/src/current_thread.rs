@@ -212,7 +212,7 @@ impl CurrentThread {
     /// Makes a thread that begins when it is started ([`Request::Start`]).
     ///
     /// # Errors
-    /// Those of [`CurrentThread::spawn`].
+    /// The errors of [`CurrentThread::spawn`].
     pub fn create(
         &mut self,
         priority: u8,

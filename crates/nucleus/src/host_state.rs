@@ -1,4 +1,4 @@
-//! What a kernel uses of its OS thread: stacks, interrupt sources, the timer, and its place in a
+//! A kernel's use of its OS thread: stacks, interrupt sources, the timer, and its place in a
 //! cluster.
 //!
 //! Nothing here depends on the variant, so threads use it without knowing their kernel's.

@@ -1,5 +1,5 @@
-//! What a kernel does when no thread can run: it polls its inbox for a while, if it was asked to,
-//! and then sleeps in the OS until a descriptor, a deadline or another kernel wakes it.
+//! The wait of a kernel whose threads cannot run: it polls its inbox for a while, if it was asked
+//! to, and then sleeps in the OS until a descriptor, a deadline or another kernel wakes it.
 
 use crate::cluster::Membership;
 use crate::host_state::HostState;

@@ -1,4 +1,4 @@
-//! What a thread asks of its kernel besides IPC. A request lies in the thread's UTCB, and the
+//! The requests of a thread besides IPC. A request lies in the thread's UTCB, and the
 //! kernel writes its answer over it.
 
 use crate::grant::{GrantError, Part};

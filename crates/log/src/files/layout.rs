@@ -1,9 +1,9 @@
 //! The layout of a process's file, in native byte order:
 //!
 //! ```text
-//!   0        header: what it is, who says to have made it and in which start of the machine,
-//!            how many rings there are, what found no ring
-//!   4096     table: 128 bytes for each ring; what its writer changes in a line of its own
+//!   0        header: kind, process (as it says) and start of the machine in which it was made,
+//!            number of rings, records that found no ring
+//!   4096     table: 128 bytes for each ring; the writer's words are in a cache line of their own
 //!   135168   rings, each at a page
 //! ```
 //!

@@ -1,5 +1,5 @@
-//! What the writers of one process share: the file of the process, and the rings that its threads
-//! have left.
+//! The state that the writers of one process share: the file of the process, and the rings that its
+//! threads have left.
 
 use crate::buffer::{Buffer, N_BUFFERS};
 use crate::files::directory::Directory;

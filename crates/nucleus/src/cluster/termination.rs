@@ -6,7 +6,7 @@
 
 use crate::sync::Mutex;
 
-/// What an idle kernel does next.
+/// The next step of an idle kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdleOutcome {
     /// It sleeps until another kernel wakes it.

@@ -1,4 +1,4 @@
-//! What a thread does to other threads by address: it grants memory, copies to and from memory that
+//! A thread's effects on other threads by address: it grants memory, copies to and from memory that
 //! others grant, and changes where they go on.
 
 use super::{CurrentThread, Message, ThreadBody};
@@ -15,7 +15,7 @@ impl CurrentThread {
     /// call fails.
     ///
     /// # Errors
-    /// Those of [`CurrentThread::ipc`].
+    /// The errors of [`CurrentThread::ipc`].
     #[inline]
     pub fn ipc_granting(
         &mut self,
@@ -34,7 +34,7 @@ impl CurrentThread {
     /// Like [`CurrentThread::call`], with memory that the partner may reach until it answers.
     ///
     /// # Errors
-    /// Those of [`CurrentThread::call`].
+    /// The errors of [`CurrentThread::call`].
     #[inline]
     pub fn call_granting(
         &mut self,
@@ -62,7 +62,7 @@ impl CurrentThread {
     /// Copies to memory that `owner`, which waits for this thread, has granted.
     ///
     /// # Errors
-    /// Those of [`CurrentThread::copy_from`].
+    /// The errors of [`CurrentThread::copy_from`].
     pub fn copy_to(
         &mut self,
         owner: ThreadId,
