@@ -293,6 +293,8 @@ impl Contents {
                     index += 2;
                 }
                 "." => index += 1,
+                // A visibility is no dependency: `pub(in super::super)`.
+                "pub" if word(index + 1) == "(" => index = after_group(&tokens, index + 1) - 1,
                 first if first.starts_with(|it: char| it.is_alphabetic() || it == '_') => {
                     let mut path = vec![first.to_owned()];
                     while word(index + 1) == ":"
@@ -572,6 +574,9 @@ fn cycles_are_found_and_nothing_else() {
     // An inline module is part of its file, and its `super` is that file.
     check(&[root, on_b, b("pub struct B; mod inner { use super::B; }")], &[]);
     check(&[root, on_b, b("pub struct B; mod inner { use super::super::a::A; }")], &["a", "b"]);
+    // A visibility is no dependency.
+    let visible = ("b::deep", "pub(in super::super) struct Deep;");
+    check(&[root, b("pub mod deep; pub struct B(deep::Deep);"), visible], &[]);
     // A glob leads to what it names.
     check(&[root, on_b, b("use crate::a::*; pub struct B(A);")], &["a", "b"]);
 }
