@@ -14,14 +14,13 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("baton", "driver handle object options parcel process received"),
     (
         "bench",
-        "crowd endpoint follow form html lanes latency::call latency::found latency::timer log \
-         log::floor log::found log::log_writer log::paper log::realtime log::role log::show \
-         log::storm log::system nucleus::hosting nucleus::results nucleus::table pair ratios \
-         report rpc rt rt::caller rt::found rt::inversion rt::misuse rt::mqueue rt::plan \
-         rt::processes rt::ratios rt::role rt::rounds rt::steady rt::typed rt::uapi rt::unix \
-         rt::way server_pool stage system systems::futex systems::hosted systems::loan \
-         systems::pipe systems::stream systems::typed systems::uapi systems::unix table \
-         throughput",
+        "chart endpoint form latency latency::results log log::floor log::kill_test \
+         log::log_writer log::paper log::realtime log::results log::role log::system \
+         nucleus::hosting nucleus::results nucleus::workload_results pair ratios report results \
+         rt rt::caller rt::ends rt::inversion rt::misuse rt::mqueue rt::plan rt::processes \
+         rt::ratios rt::results rt::role rt::rounds rt::steady rt::way server_pool system \
+         systems::futex systems::hosted systems::loan systems::pipe systems::stream \
+         systems::typed systems::uapi systems::unix table testbed",
     ),
     (
         "broker",
