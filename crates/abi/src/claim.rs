@@ -7,7 +7,7 @@
 //! **Invariant**: a claim gives nothing to who makes it. A handle counts as far as the node's
 //! owner names the claimant as holder, a channel if both ends claim it.
 
-use crate::control::{ChannelId, End, NodeId, ProcessId, TicketId};
+use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
 use serde::{Deserialize, Serialize};
 
 /// Most claims in one packet.

@@ -21,6 +21,8 @@ use crate::claim::Claim;
 use crate::sched_priority::SchedPriority;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+pub use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
+
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
 pub const VERSION: u32 = 8;
 /// Largest packet, in bytes, that either side sends.
@@ -29,27 +31,6 @@ pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 pub const MAX_OBJECTS: usize = 2048;
 /// Longest context name, in bytes, as binderfs has it.
 pub const MAX_CONTEXT_NAME_BYTES: usize = 255;
-
-/// One opened device: the broker's name for a party. Never used twice, see [`crate::claim`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ProcessId(pub u64);
-
-impl ProcessId {
-    /// The broker itself, as the giver of a [`Event::Ticket`].
-    pub const BROKER: ProcessId = ProcessId(0);
-}
-
-/// A node within its owner. Chosen by the owner, never used twice by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct NodeId(pub u64);
-
-/// A channel: the memory and the socket pair between one client and one server process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ChannelId(pub u64);
-
-/// The references that one transaction carries. Zero is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct TicketId(pub u64);
 
 /// Whether a reference keeps its node strongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,15 +98,6 @@ pub struct Identity {
     pub uid: u32,
     /// Security label, never empty.
     pub security_context: String,
-}
-
-/// Which end of a channel a process holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum End {
-    /// It sends requests.
-    Client,
-    /// It receives them.
-    Server,
 }
 
 /// From an engine (or an observer) to the broker.

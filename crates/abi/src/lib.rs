@@ -15,6 +15,7 @@
 
 pub mod claim;
 pub mod control;
+pub mod id;
 pub mod lane;
 pub mod place;
 pub mod quota;

@@ -1,32 +1,33 @@
 //! Android's parcel format, as far as services without AIDL and the tools that call them need it.
 //!
-//! Everything is a multiple of four bytes. Strings are UTF-16 with their length in front and a
-//! zero after. A request begins with what its receiver checks: the caller's strict-mode policy and
-//! work source, a mark, and the interface's descriptor. An AIDL reply begins with a status.
+//! Every value takes a multiple of four bytes. A string is UTF-16, with its length before it and a
+//! zero after it. A request begins with the caller's strict-mode policy and work source, a mark,
+//! and the interface descriptor, which the receiver checks. An AIDL reply begins with a status.
 
 use crate::Parcel;
 use baton_abi::uapi::{BINDER_TYPE_BINDER, FlatObject};
 
-/// `Parcel::writeInterfaceToken`: gather violations, of no policy.
+/// The strict-mode policy that `Parcel::writeInterfaceToken` writes: gather violations, of no
+/// policy.
 const STRICT_MODE: i32 = i32::MIN;
-/// Nobody else's work.
+/// The work source of a caller that works for itself.
 const NO_WORK_SOURCE: i32 = -1;
 /// The mark of a system parcel.
 const HEADER: i32 = i32::from_be_bytes(*b"SYST");
-/// A status that has a header of its own before it, as strict-mode reports do.
+/// A status before which there is a header, as in strict-mode reports.
 const HAS_REPLY_HEADER: i32 = -128;
 
 /// What this format writes, on a [`Parcel`].
 pub trait Write {
-    /// The beginning of a request.
+    /// Writes the beginning of a request: see the module.
     fn write_token(&mut self, descriptor: &str);
-    /// `i32`.
+    /// Writes an `i32`.
     fn write_i32(&mut self, value: i32);
-    /// A string.
+    /// Writes a string.
     fn write_string(&mut self, text: &str);
-    /// No string, where one could be.
+    /// Writes a null string.
     fn write_null_string(&mut self);
-    /// No object, where one could be.
+    /// Writes a null object.
     fn write_null_object(&mut self);
 }
 
@@ -55,7 +56,7 @@ impl Write for Parcel {
     }
 
     fn write_null_object(&mut self) {
-        // Not among the parcel's objects: the driver has nothing to translate.
+        // Bytes, and not an object of the parcel: the driver has nothing to translate.
         let none = FlatObject { kind: BINDER_TYPE_BINDER, flags: 0, binder: 0, cookie: 0 };
         for half in [none.kind, none.flags, 0, 0, 0, 0] {
             self.write(&half.to_le_bytes());
@@ -65,23 +66,24 @@ impl Write for Parcel {
     }
 }
 
-/// Reads a parcel from its beginning. `None` where the parcel has something else or ends.
+/// Reads a parcel from its beginning. Each method returns `None` if the parcel has another value
+/// there or ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
-/// Why the callee did not do what it was asked.
+/// An exception with which a service has answered.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Exception {
-    /// `EX_*`.
+    /// The exception code, an `EX_*` of AIDL.
     pub code: i32,
-    /// The callee's words.
+    /// The service's message.
     pub message: String,
 }
 
 impl<'a> Reader<'a> {
-    /// At the beginning of these bytes.
+    /// A reader at the beginning of these bytes.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
@@ -92,18 +94,18 @@ impl<'a> Reader<'a> {
         Some(taken)
     }
 
-    /// What a request begins with: its interface's descriptor.
+    /// Reads the beginning of a request and returns its interface descriptor.
     pub fn token(&mut self) -> Option<String> {
         let [_policy, _work_source, header] = [self.i32()?, self.i32()?, self.i32()?];
         if header == HEADER { self.string() } else { None }
     }
 
-    /// `i32`.
+    /// Reads an `i32`.
     pub fn i32(&mut self) -> Option<i32> {
         self.take(4).map(|bytes| i32::from_le_bytes(bytes.try_into().expect("four bytes")))
     }
 
-    /// A string; `None` also for the null one.
+    /// Reads a string. `None` also if it is null.
     pub fn string(&mut self) -> Option<String> {
         let length = usize::try_from(self.i32()?).ok()?;
         let bytes = self.take((length.checked_add(1)?.checked_mul(2)?).next_multiple_of(4))?;
@@ -111,13 +113,13 @@ impl<'a> Reader<'a> {
         Some(char::decode_utf16(units.take(length)).map(|c| c.unwrap_or('\u{fffd}')).collect())
     }
 
-    /// A vector of strings.
+    /// Reads a vector of strings.
     pub fn strings(&mut self) -> Option<Vec<String>> {
         let count = self.i32()?;
         (0..count).map(|_| self.string()).collect()
     }
 
-    /// An AIDL status.
+    /// Reads an AIDL status.
     pub fn status(&mut self) -> Option<Result<(), Exception>> {
         match self.i32()? {
             0 => Some(Ok(())),
@@ -132,7 +134,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Bytes in words and letters, as Android's tool shows a parcel.
+/// The bytes as words and letters, as Android's `service` tool prints a parcel.
 pub fn dump(bytes: &[u8]) -> String {
     let mut text = String::from("Result: Parcel(");
     for (line, chunk) in bytes.chunks(16).enumerate() {

@@ -109,7 +109,7 @@ fn a_client_that_is_killed_in_its_call_leaves_nothing_behind() {
     let mut host = Host::new();
     let hold = move |call: &mut Call<'_>| {
         if call.code() == 1 {
-            call.away(|| {
+            call.run_blocking(|| {
                 held.send(()).unwrap();
                 may_go_on.lock().unwrap().recv().unwrap();
             });

@@ -1,5 +1,5 @@
-//! Services that come with the host. Requests and replies are AIDL's: an interface token and then
-//! what is listed here; a status and then the answer.
+//! The services that come with the host. Requests and replies have AIDL's format: an interface
+//! token and the arguments, and a status and the result.
 //!
 //! | service | interface | methods, from 1 |
 //! |---|---|---|
@@ -15,10 +15,10 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 
-/// Names of all.
+/// The names of the services.
 pub const NAMES: [&str; 3] = ["echo", "clock", "properties"];
 
-/// One of them by its name.
+/// Makes a service by its name.
 pub fn service(name: &str) -> Option<Box<dyn Service>> {
     Some(match name {
         "echo" => Box::new(Stays(Echo)),
@@ -28,7 +28,7 @@ pub fn service(name: &str) -> Option<Box<dyn Service>> {
     })
 }
 
-/// Why a call is answered by an exception: `EX_*` of AIDL.
+/// The exceptions of AIDL, `EX_*`, with which these services answer.
 enum Exception {
     IllegalArgument = -3,
     UnsupportedOperation = -7,
@@ -36,7 +36,7 @@ enum Exception {
 
 type Answer = Result<Parcel, Exception>;
 
-/// Reads the token, has the method answer, and writes the status.
+/// Checks the token, lets the method answer, and writes the status.
 fn answer(
     call: &Call<'_>,
     interface: &str,
@@ -108,7 +108,7 @@ impl Service for Clock {
     }
 }
 
-/// Names and values, for as long as the host lives.
+/// Names and values. They live as long as the host.
 #[derive(Default)]
 struct Properties(BTreeMap<String, String>);
 

@@ -1,198 +1,136 @@
-//! A call as its service sees it, and calls that a service makes itself.
+//! A call that a service answers, and the calls that the service makes meanwhile.
 
-use crate::directory::Directory;
+use crate::answer::{Answer, Source};
+use crate::host_context::HostContext;
+use crate::incoming::Incoming;
 use crate::manager;
-use crate::threads;
-use baton::{CallError, Handle, Parcel, Process, Received, Request};
-use baton_nucleus::CurrentThread;
+use baton::{CallError, Handle, Parcel, Process};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// What was asked, wherever it lies.
-pub(crate) enum Asked<'a> {
-    /// A transaction of another process.
-    Transaction(&'a Request<'a>),
-    /// Of this one.
-    Local { code: u32, data: &'a [u8] },
-}
-
-const _: () = is_sync::<Asked<'static>>();
-const fn is_sync<T: Sync>() {}
-
-/// A call, for as long as it is being answered.
+/// A call that a service is answering.
 pub struct Call<'a> {
-    asked: &'a Asked<'a>,
-    /// The service's own.
+    incoming: &'a Incoming<'a>,
+    /// The service's own process.
     process: &'a Process,
-    inside: Option<Inside<'a>>,
+    context: Option<HostContext<'a>>,
 }
 
-/// Where a hosted service is.
-pub(crate) struct Inside<'a> {
-    pub(crate) here: &'a mut CurrentThread,
-    pub(crate) directory: &'a Directory,
-    /// Whether the service waits for nobody outside.
-    pub(crate) stays: bool,
-    /// Whose call from outside this is, or is made for.
-    pub(crate) slot: usize,
-}
-
-/// Somebody who can be called.
+/// A service or an object that can be called.
 #[derive(Clone, Debug)]
-pub struct Target(Who);
+pub struct Target(Callee);
 
 #[derive(Clone, Debug)]
-enum Who {
-    /// A service of the same host, by number.
-    Inside(usize),
+enum Callee {
+    /// A service of this host, by number.
+    Hosted(usize),
     /// An object of another process.
-    Outside(Handle),
+    Remote(Handle),
 }
 
 impl From<Handle> for Target {
     fn from(handle: Handle) -> Target {
-        Target(Who::Outside(handle))
+        Target(Callee::Remote(handle))
     }
 }
 
 impl Target {
-    pub(crate) fn inside(service: usize) -> Target {
-        Target(Who::Inside(service))
+    pub(crate) fn hosted(service: usize) -> Target {
+        Target(Callee::Hosted(service))
     }
 
-    /// Whether it is reached without the driver.
-    pub fn is_inside(&self) -> bool {
-        matches!(self.0, Who::Inside(_))
-    }
-}
-
-/// What a service was answered.
-pub struct Answer<'a>(pub(crate) Answered<'a>);
-
-pub(crate) enum Answered<'a> {
-    Received(Received<'a>),
-    Parcel(Parcel),
-    Short { bytes: [u8; SHORT_BYTES], length: usize },
-}
-
-/// Bytes of an answer that travels in registers.
-pub(crate) const SHORT_BYTES: usize = 56;
-
-impl Answer<'_> {
-    /// The bytes.
-    pub fn data(&self) -> &[u8] {
-        match &self.0 {
-            Answered::Received(received) => received.data(),
-            Answered::Parcel(parcel) => parcel.data(),
-            Answered::Short { bytes, length } => &bytes[..*length],
-        }
-    }
-
-    /// The object with this index as a reference, which belongs to the process that received it:
-    /// the answering service's, if that is hosted here.
-    pub fn handle(&self, index: usize) -> Option<Handle> {
-        match &self.0 {
-            Answered::Received(received) => received.handle(index),
-            Answered::Parcel(parcel) => parcel.handle(index),
-            Answered::Short { .. } => None,
-        }
-    }
-
-    /// A duplicate of the descriptor with this index.
-    pub fn fd(&self, index: usize) -> Option<OwnedFd> {
-        match &self.0 {
-            Answered::Received(received) => received.fd(index),
-            Answered::Parcel(parcel) => parcel.owned_fd(index),
-            Answered::Short { .. } => None,
-        }
+    /// Whether it is a service of this host, which is called without the driver.
+    pub fn is_hosted(&self) -> bool {
+        matches!(self.0, Callee::Hosted(_))
     }
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn alone(asked: &'a Asked<'a>, process: &'a Process) -> Call<'a> {
-        Call { asked, process, inside: None }
+    pub(crate) fn alone(incoming: &'a Incoming<'a>, process: &'a Process) -> Call<'a> {
+        Call { incoming, process, context: None }
     }
 
     pub(crate) fn hosted(
-        asked: &'a Asked<'a>,
+        incoming: &'a Incoming<'a>,
         process: &'a Process,
-        inside: Inside<'a>,
+        context: HostContext<'a>,
     ) -> Call<'a> {
-        Call { asked, process, inside: Some(inside) }
+        Call { incoming, process, context: Some(context) }
     }
 
-    /// What is asked.
+    /// The transaction code.
     pub fn code(&self) -> u32 {
-        match self.asked {
-            Asked::Transaction(request) => request.code(),
-            Asked::Local { code, .. } => *code,
+        match self.incoming {
+            Incoming::Transaction(request) => request.code(),
+            Incoming::Local { code, .. } => *code,
         }
     }
 
-    /// The bytes.
+    /// The bytes of the request.
     pub fn data(&self) -> &[u8] {
-        match self.asked {
-            Asked::Transaction(request) => request.data(),
-            Asked::Local { data, .. } => data,
+        match self.incoming {
+            Incoming::Transaction(request) => request.data(),
+            Incoming::Local { data, .. } => data,
         }
     }
 
-    /// The caller's pid, 0 of a one-way transaction, and effective user id. Of a service of the
-    /// same host these are the host's own.
+    /// The caller's pid, 0 for a one-way transaction, and effective user id. If the caller is a
+    /// service of this host, both are the host's own.
     pub fn sender(&self) -> (u32, u32) {
-        match self.asked {
-            Asked::Transaction(request) => request.sender(),
-            Asked::Local { .. } => (std::process::id(), rustix::process::geteuid().as_raw()),
+        match self.incoming {
+            Incoming::Transaction(request) => request.sender(),
+            Incoming::Local { .. } => (std::process::id(), rustix::process::geteuid().as_raw()),
         }
     }
 
-    /// The object with this index as a reference.
+    /// A reference to the object with this index, from 0.
     pub fn handle(&self, index: usize) -> Option<Handle> {
-        match self.asked {
-            Asked::Transaction(request) => request.received.handle(index),
-            Asked::Local { .. } => None,
+        match self.incoming {
+            Incoming::Transaction(request) => request.received.handle(index),
+            Incoming::Local { .. } => None,
         }
     }
 
-    /// A duplicate of the descriptor with this index.
+    /// A duplicate of the descriptor with this index, from 0.
     pub fn fd(&self, index: usize) -> Option<OwnedFd> {
-        match self.asked {
-            Asked::Transaction(request) => request.received.fd(index),
-            Asked::Local { .. } => None,
+        match self.incoming {
+            Incoming::Transaction(request) => request.received.fd(index),
+            Incoming::Local { .. } => None,
         }
     }
 
-    /// The process that the service has for itself.
+    /// The service's own process.
     pub fn process(&self) -> &'a Process {
         self.process
     }
 
-    /// A service by name: of the same host, or else one that the service manager knows. `None`:
-    /// there is none.
+    /// Finds a service by name: in this host, or else at the service manager. `None`: there is no
+    /// such service.
     ///
     /// # Errors
-    /// Those of a call to the service manager.
+    /// The errors of a call to the service manager; `Failed` with `EPERM` if this service stays
+    /// ([`Service::stays`](crate::Service::stays)) and would have to ask the manager.
     pub fn find(&mut self, name: &str) -> Result<Option<Target>, CallError> {
-        let hosted = self.inside.as_ref().and_then(|inside| inside.directory.number(name));
+        let hosted = self.context.as_ref().and_then(|context| context.directory.number(name));
         if let Some(service) = hosted {
-            return Ok(Some(Target::inside(service)));
+            return Ok(Some(Target::hosted(service)));
         }
-        self.check_leaves()?;
+        self.check_may_block()?;
         let process = self.process;
-        let found = self.away(|| manager::find(process, name))?;
+        let found = self.run_blocking(|| manager::find(process, name))?;
         Ok(found.map(Target::from))
     }
 
-    /// A two-way call. To a service of the same host it is an IPC of their kernel; another one is
-    /// called by the OS thread that brought this call, and the host's other services run meanwhile.
-    /// A parcel with objects goes by the driver, in which the other service must be one that the
-    /// service manager knows.
+    /// Makes a two-way call. A call to a service of this host is an IPC of the host's kernel. A
+    /// call to any other object is made by the looper that brought this call, while the host's
+    /// other services run. A parcel with objects goes through the driver, so the service manager
+    /// has to know its target.
     ///
     /// # Errors
-    /// As [`Process::call`]'s. `Dead` of a service of the same host: it has ended, or just has.
-    /// `Failed` with `EDEADLK`: that service is waiting for this very call; with `EPERM`: this
-    /// service stays, and that one may not.
+    /// The errors of [`Process::call`]. For a service of this host, `Dead`: it has ended; `Failed`
+    /// with `EDEADLK`: it waits for this very call; `Failed` with `EPERM`: this service stays and
+    /// the other one may wait outside.
     pub fn call<'t>(
         &mut self,
         target: &'t Target,
@@ -202,59 +140,61 @@ impl<'a> Call<'a> {
     where
         'a: 't,
     {
-        match (&target.0, &mut self.inside) {
-            (Who::Inside(service), Some(inside)) if !parcel.has_objects() => {
-                threads::call(inside, *service, code, parcel)
+        match (&target.0, &mut self.context) {
+            (Callee::Hosted(service), Some(context)) if !parcel.has_objects() => {
+                context.call(*service, code, parcel)
             }
-            (Who::Inside(service), Some(inside)) if !inside.stays => {
-                let name = inside.directory.name(*service).to_owned();
+            (Callee::Hosted(service), Some(context)) if !context.stays => {
+                let name = context.directory.name(*service).to_owned();
                 let process = self.process;
-                let found =
-                    self.away(|| manager::find(process, &name))?.ok_or(CallError::DeadObject)?;
-                let received = self.away(|| found.call(code, parcel))?.borrowed_from(process);
-                Ok(Answer(Answered::Received(received)))
+                let found = self
+                    .run_blocking(|| manager::find(process, &name))?
+                    .ok_or(CallError::DeadObject)?;
+                let received =
+                    self.run_blocking(|| found.call(code, parcel))?.borrowed_from(process);
+                Ok(Answer(Source::Received(received)))
             }
-            (Who::Inside(_), Some(_)) => Err(CallError::Refused(Errno::PERM)),
-            (Who::Inside(_), None) => Err(CallError::DeadObject),
-            (Who::Outside(handle), _) => self.call_outside(handle, code, parcel),
+            (Callee::Hosted(_), Some(_)) => Err(CallError::Refused(Errno::PERM)),
+            (Callee::Hosted(_), None) => Err(CallError::DeadObject),
+            (Callee::Remote(handle), _) => self.call_remote(handle, code, parcel),
         }
     }
 
-    fn call_outside<'t>(
+    fn call_remote<'t>(
         &mut self,
         handle: &'t Handle,
         code: u32,
         parcel: &Parcel,
     ) -> Result<Answer<'t>, CallError> {
-        self.check_leaves()?;
-        self.away(|| {
+        self.check_may_block()?;
+        self.run_blocking(|| {
             let received = handle.call(code, parcel)?;
-            Ok(Answer(Answered::Received(received)))
+            Ok(Answer(Source::Received(received)))
         })
     }
 
-    fn check_leaves(&self) -> Result<(), CallError> {
-        match &self.inside {
-            Some(Inside { stays: true, .. }) => Err(CallError::Refused(Errno::PERM)),
+    fn check_may_block(&self) -> Result<(), CallError> {
+        match &self.context {
+            Some(HostContext { stays: true, .. }) => Err(CallError::Refused(Errno::PERM)),
             _ => Ok(()),
         }
     }
 
-    /// Does something that may block, on the OS thread that brought this call. The host's other
-    /// services run meanwhile, and this one's further callers wait.
+    /// Runs `work`, which may block, on the OS thread of the looper that brought this call. The
+    /// host's other services run meanwhile; other callers of this service wait.
     ///
     /// # Panics
-    /// The service has said that it stays.
-    pub fn away<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> R {
-        let Some(inside) = &mut self.inside else { return work() };
-        assert!(!inside.stays, "a service that stays has nothing done elsewhere");
+    /// If this service stays ([`Service::stays`](crate::Service::stays)).
+    pub fn run_blocking<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> R {
+        let Some(context) = &mut self.context else { return work() };
+        assert!(!context.stays, "a service that stays does not block");
         let mut result = None;
         let mut work = Some(work);
         let mut once = || {
             let work = work.take().expect("done once");
             result = Some(catch_unwind(AssertUnwindSafe(work)));
         };
-        threads::away(inside, &mut once);
+        context.run_on_looper(&mut once);
         match result.expect("it has been done") {
             Ok(result) => result,
             Err(panic) => resume_unwind(panic),

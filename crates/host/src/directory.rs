@@ -1,7 +1,7 @@
-//! Who is hosted, and the way in from outside.
+//! The services of a host by number and name, and the way of calls into the kernel.
 
-use crate::call::Asked;
-use crate::desk::Desk;
+use crate::call_queue::CallQueue;
+use crate::incoming::Incoming;
 use crate::priority;
 use crate::slot::Next;
 use baton::{CallError, Parcel, Process, SchedPriority};
@@ -12,49 +12,50 @@ use rustix::io::Errno;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Services of one host, at most: a bit of a word for each.
-pub(crate) const MOST_SERVICES: usize = 100;
+/// Services of one host, at most: each is a bit of a `u128`, and each slot needs a thread, too.
+pub(crate) const MAX_SERVICES: usize = 100;
 
 thread_local! {
-    /// For kernels that the calling OS thread runs.
-    static GROUND: SignalStack = SignalStack::lay_for_good();
-    /// What the calling OS thread does for services at this address's desk: which of them wait for
-    /// it.
+    /// The signal stack of the calling OS thread, for the kernels that it runs.
+    static SIGNAL_STACK: SignalStack = SignalStack::install_for_good();
+    /// The queue (by address) for whose services the calling OS thread does work, and the services
+    /// that wait for it, by number.
     static WAITING: Cell<(usize, u128)> = const { Cell::new((0, 0)) };
 }
 
 /// One service.
-pub(crate) struct Hosted {
+pub(crate) struct HostedService {
     pub(crate) name: String,
     pub(crate) process: Process,
-    /// Whether it waits for nobody outside.
+    /// Whether the service waits for nothing outside of its host.
     pub(crate) stays: bool,
-    /// Its thread's name as a word; 0: it has none.
+    /// The service's thread as a word; 0: it has ended.
     thread: AtomicU32,
 }
 
 /// See the module.
 pub(crate) struct Directory {
-    pub(crate) desk: Desk,
-    /// Held by whoever runs it. `None` before it begins, and when it is over.
+    pub(crate) queue: CallQueue,
+    /// The thread that runs the kernel holds this lock. `None` before the kernel begins and after
+    /// its end.
     pub(crate) kernel: Lock<Option<Portable<StrictPlus>>>,
-    services: Box<[Hosted]>,
-    reception: AtomicU32,
+    services: Box<[HostedService]>,
+    dispatcher: AtomicU32,
 }
 
-impl Hosted {
-    pub(crate) fn new(name: String, process: Process, stays: bool) -> Hosted {
-        Hosted { name, process, stays, thread: AtomicU32::new(0) }
+impl HostedService {
+    pub(crate) fn new(name: String, process: Process, stays: bool) -> HostedService {
+        HostedService { name, process, stays, thread: AtomicU32::new(0) }
     }
 }
 
 impl Directory {
-    pub(crate) fn new(services: Box<[Hosted]>) -> Directory {
-        let (desk, kernel, reception) = (Desk::new(), Lock::new(None), AtomicU32::new(0));
-        Directory { desk, kernel, services, reception }
+    pub(crate) fn new(services: Box<[HostedService]>) -> Directory {
+        let (queue, kernel, dispatcher) = (CallQueue::new(), Lock::new(None), AtomicU32::new(0));
+        Directory { queue, kernel, services, dispatcher }
     }
 
-    pub(crate) fn services(&self) -> &[Hosted] {
+    pub(crate) fn services(&self) -> &[HostedService] {
         &self.services
     }
 
@@ -66,12 +67,12 @@ impl Directory {
         &self.services[service].name
     }
 
-    /// Whether the service waits for nobody outside.
+    /// Whether the service waits for nothing outside of its host.
     pub(crate) fn stays(&self, service: usize) -> bool {
         self.services[service].stays
     }
 
-    /// The service's thread, if it lives.
+    /// The service's thread, unless it has ended.
     pub(crate) fn thread(&self, service: usize) -> Option<ThreadId> {
         ThreadId::from_raw(self.services[service].thread.load(Ordering::Relaxed))
     }
@@ -80,93 +81,95 @@ impl Directory {
         self.services[service].thread.store(thread.map_or(0, ThreadId::raw), Ordering::Relaxed);
     }
 
-    pub(crate) fn reception(&self) -> ThreadId {
-        let reception = ThreadId::from_raw(self.reception.load(Ordering::Relaxed));
-        reception.expect("it began before all others")
+    pub(crate) fn dispatcher(&self) -> ThreadId {
+        let dispatcher = ThreadId::from_raw(self.dispatcher.load(Ordering::Relaxed));
+        dispatcher.expect("the dispatcher began before all others")
     }
 
-    pub(crate) fn set_reception(&self, thread: ThreadId) {
-        self.reception.store(thread.raw(), Ordering::Relaxed);
+    pub(crate) fn set_dispatcher(&self, thread: ThreadId) {
+        self.dispatcher.store(thread.raw(), Ordering::Relaxed);
     }
 
-    /// Has a service answer. The calling OS thread waits, and does what services have for it to do
+    /// Calls a service. The calling OS thread waits for the answer, and does the services' work
     /// meanwhile.
-    pub(crate) fn enter(
+    pub(crate) fn call(
         &self,
         service: usize,
-        asked: &Asked<'_>,
+        incoming: &Incoming<'_>,
         caller: SchedPriority,
     ) -> Result<Parcel, CallError> {
-        let desk = &self.desk;
+        let queue = &self.queue;
         let (at, waiting) = WAITING.get();
-        let occupied = if at == desk_address(desk) { waiting } else { 0 };
+        let occupied = if at == address_of(queue) { waiting } else { 0 };
         if occupied >> service & 1 == 1 {
             return Err(CallError::Refused(Errno::DEADLK));
         }
         let is_real_time = caller.is_real_time();
-        let number = desk.claim(is_real_time);
-        if desk.is_closed() {
-            desk.release(number);
+        let number = queue.claim(is_real_time);
+        if queue.is_closed() {
+            queue.release(number);
             return Err(CallError::DeadObject);
         }
-        let slot = desk.slot(number);
-        // SAFETY: claimed, and `asked` is borrowed until this returns.
-        unsafe { slot.fill(service, priority::of(caller), occupied, asked) };
-        let mut begun = self.stays(service) && self.run_for(number);
+        let slot = queue.slot(number);
+        // SAFETY: this thread has claimed the slot, and `incoming` is borrowed until this returns.
+        unsafe { slot.fill(service, priority::of(caller), occupied, incoming) };
+        let mut begun = self.stays(service) && self.run_kernel_for(number);
         loop {
             if !begun {
-                slot.begin(if is_real_time { desk.kernel() } else { 0 });
-                desk.post(number);
+                slot.begin(if is_real_time { queue.kernel() } else { 0 });
+                queue.post(number);
             }
             begun = false;
             match slot.wait() {
                 Next::Done => break,
                 Next::Work => slot.do_work(|occupied, work| {
-                    let before = WAITING.replace((desk_address(desk), occupied));
+                    let before = WAITING.replace((address_of(queue), occupied));
                     work();
                     WAITING.set(before);
                 }),
             }
         }
         let (answer, dead) = slot.take();
-        desk.release(number);
-        self.bury(dead);
+        queue.release(number);
+        self.close_dead(dead);
         answer
     }
 
-    /// Runs the kernel for one slot, here and now. False if somebody else runs it.
+    /// Runs the kernel on the calling thread for the call in one slot. False: another thread runs
+    /// it.
     ///
-    /// The service and whom it calls stay, so their part of this is done when this returns; all
-    /// others wait for their loopers, who do not post meanwhile.
-    fn run_for(&self, number: usize) -> bool {
+    /// The called service and those that it calls wait for nothing outside, so the call is done
+    /// when this returns. All other services wait for their loopers, whose posts are not admitted
+    /// meanwhile.
+    fn run_kernel_for(&self, number: usize) -> bool {
         let Some(mut kernel) = self.kernel.try_lock() else { return false };
         let Some(portable) = &mut *kernel else { return false };
-        self.desk.slot(number).begin(0);
-        self.desk.borrow(number);
-        GROUND.with(|ground| portable.run_on(ground));
-        self.desk.give_back();
+        self.queue.slot(number).begin(0);
+        self.queue.begin_direct_run(number);
+        SIGNAL_STACK.with(|signal_stack| portable.run_on(signal_stack));
+        self.queue.end_direct_run();
         true
     }
 
-    /// The calling OS thread is the kernel's: it runs it until it is over.
+    /// Runs the kernel on the calling OS thread until the host has ended.
     pub(crate) fn run(&self) {
-        // Who holds a lock waits for the next one with priority inheritance: somebody more urgent
-        // may wait for this thread.
+        // A thread that holds a lock takes the next one with priority inheritance. A more urgent
+        // looper may be waiting for this thread when it takes the kernel's lock.
         let none = Lock::new(());
         let _holds_one = none.lock();
-        while !self.desk.has_ended() {
+        while !self.queue.has_ended() {
             if let Some(portable) = &mut *self.kernel.lock() {
-                GROUND.with(|ground| portable.run_on(ground));
+                SIGNAL_STACK.with(|signal_stack| portable.run_on(signal_stack));
             }
-            if !self.desk.has_ended() {
-                self.desk.sleep();
+            if !self.queue.has_ended() {
+                self.queue.sleep();
             }
         }
         *self.kernel.lock() = None;
     }
 
-    /// Processes of services that have ended go: their clients are told.
-    fn bury(&self, mut dead: u128) {
+    /// Closes the processes of services that have ended, so that their clients are notified.
+    fn close_dead(&self, mut dead: u128) {
         while dead != 0 {
             let service = &self.services[dead.trailing_zeros() as usize];
             tracing::error!(target: "host", "service {:?} has ended", service.name);
@@ -176,6 +179,6 @@ impl Directory {
     }
 }
 
-fn desk_address(desk: &Desk) -> usize {
-    std::ptr::from_ref(desk).addr()
+fn address_of(queue: &CallQueue) -> usize {
+    std::ptr::from_ref(queue).addr()
 }

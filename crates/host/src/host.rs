@@ -1,7 +1,7 @@
 //! A host: services by name, and the process in which they run.
 
-use crate::call::Asked;
-use crate::directory::{Directory, Hosted, MOST_SERVICES};
+use crate::directory::{Directory, HostedService, MAX_SERVICES};
+use crate::incoming::Incoming;
 use crate::manager::{self, AddError};
 use crate::priority;
 use crate::service::Service;
@@ -16,28 +16,28 @@ use std::path::Path;
 use std::sync::{Arc, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 
-/// Of a service, unless it is said: a signal needs some 4 KiB of it.
+/// The stack of a service, unless [`Host::stack_bytes`] sets it.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Why there is no host.
+/// Why a host could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// Two services have the same name.
     #[error("there are two services of the name {0:?}")]
     Twice(String),
-    /// There are more services than a host has room for.
-    #[error("a host has room for {MOST_SERVICES} services")]
+    /// A host has room for 100 services.
+    #[error("a host has room for {MAX_SERVICES} services")]
     TooMany,
-    /// A service's process could not be opened.
+    /// A service's Binder process could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The system has no thread or timer for it.
+    /// The system refused a thread, a timer or a stack.
     #[error("the system: {0}")]
     System(#[from] io::Error),
 }
 
-/// Services that are to be hosted. Each has a Binder process of its own, so that it can die alone,
-/// with a thread of the system that takes its calls in; all are threads of one kernel.
+/// The services of a host that has not started. Each service gets a Binder process of its own, with
+/// one looper, so that it can die alone. All services are threads of one kernel.
 pub struct Host {
     stack_bytes: usize,
     services: Vec<(String, Box<dyn Service>)>,
@@ -50,19 +50,20 @@ impl Default for Host {
 }
 
 impl Host {
-    /// An empty one.
+    /// A host without services.
     pub fn new() -> Host {
         Host { stack_bytes: STACK_BYTES, services: Vec::new() }
     }
 
-    /// How much stack each service has: 256 KiB unless set. It is not touched before it is used.
+    /// Sets the stack of each service: 256 KiB unless set. A signal handler needs some 4 KiB of it.
+    /// The system maps the pages when they are first used.
     #[must_use]
     pub fn stack_bytes(mut self, bytes: usize) -> Host {
         self.stack_bytes = bytes;
         self
     }
 
-    /// A service of this name.
+    /// Adds a service under this name.
     ///
     /// # Errors
     /// `Twice`, `TooMany`.
@@ -70,7 +71,7 @@ impl Host {
         self.add_boxed(name, Box::new(service))
     }
 
-    /// The same.
+    /// Like [`Host::add`], for a service in a box.
     ///
     /// # Errors
     /// `Twice`, `TooMany`.
@@ -78,24 +79,24 @@ impl Host {
         if self.services.iter().any(|(other, _)| other == name) {
             return Err(HostError::Twice(name.to_owned()));
         }
-        if self.services.len() == MOST_SERVICES {
+        if self.services.len() == MAX_SERVICES {
             return Err(HostError::TooMany);
         }
         self.services.push((name.to_owned(), service));
         Ok(())
     }
 
-    /// Opens a context at the broker that listens at `socket`, for each service, and starts to
-    /// serve. No service manager is told: see [`Running::publish`].
+    /// Opens a Binder process in `context` for each service, at the broker that listens at
+    /// `socket`, and starts to serve. It registers nothing: see [`Running::publish`].
     ///
     /// # Errors
     /// `Open`, `System`.
     pub fn start(self, context: &str, socket: &Path) -> Result<Running, HostError> {
         let (names, services): (Vec<_>, Vec<_>) = self.services.into_iter().unzip();
         let hosted = names.into_iter().zip(&services).map(|(name, service)| {
-            Ok(Hosted::new(name, Process::open(context, socket)?, service.stays()))
+            Ok(HostedService::new(name, Process::open(context, socket)?, service.stays()))
         });
-        let hosted: Box<[Hosted]> = hosted.collect::<Result<_, OpenError>>()?;
+        let hosted: Box<[HostedService]> = hosted.collect::<Result<_, OpenError>>()?;
         let directory = Arc::new(Directory::new(hosted));
         let objects = (0..services.len()).map(|number| add_object(&directory, number)).collect();
         let kernel = start_kernel(&directory, services, self.stack_bytes)?;
@@ -110,14 +111,13 @@ impl Host {
 }
 
 fn add_object(directory: &Arc<Directory>, number: usize) -> Object {
-    // The process has the object, and the directory the process.
+    // Weak, since the process keeps the object, and the directory keeps the process.
     let weak: Weak<Directory> = Arc::downgrade(directory);
     let serve = move |request: &Request<'_>| {
         let directory = weak.upgrade().ok_or(Errno::BADF)?;
-        let asked = Asked::Transaction(request);
-        directory.enter(number, &asked, request.priority()).map_err(|error| match error {
-            // The process is closed: this answer goes nowhere, and its caller is told that it is
-            // dead.
+        let incoming = Incoming::Transaction(request);
+        directory.call(number, &incoming, request.priority()).map_err(|error| match error {
+            // The process is closed. Its caller gets a dead reply, whatever is returned here.
             CallError::DeadObject | CallError::Frozen => Errno::NXIO,
             error => error.errno(),
         })
@@ -133,10 +133,10 @@ fn start_kernel(
     let directory = Arc::clone(directory);
     let (tell, told) = mpsc::channel();
     let run = move || {
-        let furnished = furnish(&directory, services, stack_bytes);
-        let is_furnished = furnished.is_ok();
-        let _ = tell.send(furnished);
-        if is_furnished {
+        let built = build_kernel(&directory, services, stack_bytes);
+        let is_built = built.is_ok();
+        let _ = tell.send(built);
+        if is_built {
             directory.run();
         }
     };
@@ -145,36 +145,39 @@ fn start_kernel(
     Ok(kernel)
 }
 
-/// On the kernel's own OS thread.
-fn furnish(
+/// Makes the kernel with its threads. Called on the OS thread that is to run it.
+fn build_kernel(
     directory: &Arc<Directory>,
     services: Vec<Box<dyn Service>>,
     stack_bytes: usize,
 ) -> io::Result<()> {
-    let n_threads = services.len() + threads::N_OTHERS;
-    // Without ticks: no handler is interrupted, so equals take turns when they wait.
+    let n_threads = services.len() + threads::N_INTERNAL_THREADS;
+    // Without a tick no handler is interrupted, and services of one priority take turns when they
+    // wait.
     let options = Options { n_threads, stack_bytes, tick: None, ..Options::default() };
     let mut kernel: Box<Kernel<StrictPlus>> = Kernel::new(options)?;
-    directory.desk.serve(kernel.nudge());
+    directory.queue.set_kernel_thread(kernel.interrupter());
     let its = Arc::clone(directory);
-    kernel.listen(move || its.desk.take_interrupts());
+    kernel.set_external_interrupts(move || its.queue.take_interrupts());
     let its = Arc::clone(directory);
-    let reception = kernel.spawn(priority::RECEPTION, move |here| threads::receive(here, &its))?;
-    directory.set_reception(reception);
+    let dispatcher =
+        kernel.spawn(priority::DISPATCHER, move |here| threads::dispatch(here, &its))?;
+    directory.set_dispatcher(dispatcher);
     for (number, service) in services.into_iter().enumerate() {
         let its = Arc::clone(directory);
         let serve = move |here| threads::serve(here, &its, number, service);
         directory.set_thread(number, Some(kernel.spawn(priority::SERVICE, serve)?));
     }
-    // SAFETY: all that the threads have is `Send`: services, and the directory. They wait in code
-    // of this crate, which has nothing of an OS thread's, but for services that wait for somebody:
-    // when a looper runs the kernel those wait for a message that only the kernel's OS thread lets
-    // come (`Directory::run_for`), and there they go on.
+    // SAFETY: the kernel has no tick, no timers and no cluster. All values of its threads are
+    // `Send`: services, and the directory. The threads wait in code of this crate, which uses
+    // nothing that belongs to an OS thread, except for services that call others. Such a service
+    // waits for a message that comes only while the kernel's own OS thread runs the kernel
+    // (`Directory::run_kernel_for`), and goes on there.
     *directory.kernel.lock() = Some(unsafe { Portable::new(kernel) });
     Ok(())
 }
 
-/// A host that serves. Dropped, it is closed.
+/// A host that serves. Dropping it closes it.
 pub struct Running {
     directory: Arc<Directory>,
     objects: Vec<Object>,
@@ -182,20 +185,20 @@ pub struct Running {
     loopers: Vec<JoinHandle<Errno>>,
 }
 
-/// Ends a host's services, from any thread.
+/// Closes a host from any thread.
 #[derive(Clone)]
 pub struct Closer(Arc<Directory>);
 
 impl Closer {
-    /// Calls under way are dead, new ones too; [`Running::wait`] returns when the former have
-    /// ended.
+    /// Ends all services. Pending and new calls get `Dead`; [`Running::wait`] returns when the
+    /// pending ones have ended.
     pub fn close(&self) {
         self.0.services().iter().for_each(|hosted| hosted.process.close());
     }
 }
 
 impl Running {
-    /// What ends it.
+    /// A handle that closes this host from any thread.
     pub fn closer(&self) -> Closer {
         Closer(Arc::clone(&self.directory))
     }
@@ -203,7 +206,7 @@ impl Running {
     /// Registers all services at the context's service manager.
     ///
     /// # Errors
-    /// The manager's, with the name of the first service that it did not take.
+    /// The manager's error, and the name of the first service that it refused.
     pub fn publish(&self) -> Result<(), (String, AddError)> {
         for (hosted, &object) in self.directory.services().iter().zip(&self.objects) {
             manager::add(&hosted.process, &hosted.name, object)
@@ -212,34 +215,35 @@ impl Running {
         Ok(())
     }
 
-    /// A service's process, and the object that others call. `None`: there is no such service.
+    /// The process of a service, and the object that others call. `None`: there is no such service.
     pub fn object(&self, name: &str) -> Option<(&Process, Object)> {
         let number = self.directory.number(name)?;
         Some((&self.directory.services()[number].process, self.objects[number]))
     }
 
-    /// Calls a service of the host from a thread of the system, without the driver and at that
-    /// thread's priority.
+    /// Calls a service of the host from an OS thread, without the driver, at that thread's
+    /// priority.
     ///
     /// # Errors
-    /// As for [`Call::call`](crate::Call::call); `Dead` also if there is no such service.
+    /// The errors of [`Call::call`](crate::Call::call), and `Dead` if there is no such service.
     pub fn call(&self, name: &str, code: u32, data: &[u8]) -> Result<Parcel, CallError> {
         let service = self.directory.number(name).ok_or(CallError::DeadObject)?;
-        self.directory.enter(service, &Asked::Local { code, data }, own_priority())
+        self.directory.call(service, &Incoming::Local { code, data }, own_priority())
     }
 
-    /// Waits until all services have ended.
+    /// Waits until all services have ended: see [`Closer::close`].
     pub fn wait(&mut self) {
         for looper in self.loopers.drain(..) {
             let _ = looper.join();
         }
-        self.directory.desk.close();
+        self.directory.queue.close();
         if let Some(kernel) = self.kernel.take() {
             let _ = kernel.join();
         }
     }
 
-    /// Ends all services: their clients are told, and calls under way are ended first.
+    /// Ends all services and waits for them. Pending calls end first, and clients get death
+    /// notifications.
     pub fn close(&mut self) {
         self.closer().close();
         self.wait();

@@ -18,7 +18,7 @@ pub fn add(process: &Process, name: &str, object: Object) -> Result<(), AddError
 /// a Binder object.
 ///
 /// # Errors
-/// Those of the call; `EPROTO` if the manager speaks another protocol.
+/// The errors of the call; `EPROTO` if the manager speaks another protocol.
 pub fn find(process: &Process, name: &str) -> Result<Option<Handle>, CallError> {
     let manager = ServiceManager::speaking(process, Protocol::Android16);
     manager.and_then(|manager| manager.service(name)).map_err(|error| match error {

@@ -1,8 +1,9 @@
 //! Services from shared objects: `include/baton_service.h`.
 //!
-//! A shared object that has been loaded stays: threads may stand in it.
+//! A shared object is never unloaded, as threads may be running its code.
 
-use crate::call::{Answer, Call, Target};
+use crate::answer::Answer;
+use crate::call::{Call, Target};
 use crate::service::Service;
 use baton::{CallError, Parcel};
 use rustix::io::Errno;
@@ -43,7 +44,7 @@ struct RawCall {
     call: unsafe extern "C" fn(*mut RawCall, *const c_char, u32, *const c_void, usize) -> c_int,
 }
 
-/// What a `RawCall` is the beginning of.
+/// The context of a call; it begins with the `RawCall` that the plugin gets.
 #[repr(C)]
 struct Context<'a, 'b> {
     raw: RawCall,
@@ -56,19 +57,19 @@ struct Context<'a, 'b> {
 /// Why a shared object is no service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PluginError {
-    /// It cannot be loaded, or does not define `baton_service`.
+    /// The system cannot load it, or it does not define `baton_service`.
     #[error("{0}")]
     Load(String),
-    /// It is for another version of the header.
+    /// It is built for another version of the header.
     #[error("it is built for version {0} of baton_service.h, not {VERSION}")]
     Version(u32),
-    /// It has flags of which nothing is known.
+    /// It has flags that this version does not know.
     #[error("its baton_service has flags that are not known here: {0:#x}")]
     Flags(u32),
-    /// It has no name or does not handle calls.
+    /// It has no name or no handler.
     #[error("its baton_service has no name or no handle")]
     Incomplete,
-    /// `start` has failed.
+    /// Its `start` has failed with this error.
     #[error("it does not start: {0}")]
     Start(Errno),
 }
@@ -82,12 +83,11 @@ pub struct Plugin {
     targets: HashMap<CString, Target>,
 }
 
-// SAFETY: the header says that its functions are called one at a time, and not always by the same
-// thread.
+// SAFETY: the header says that its functions are called one at a time, on any thread.
 unsafe impl Send for Plugin {}
 
 impl Plugin {
-    /// Loads a shared object, and starts its service.
+    /// Loads a shared object and starts its service. Its constructors run.
     ///
     /// # Errors
     /// See [`PluginError`].
@@ -99,7 +99,7 @@ impl Plugin {
         if definition.flags & !STAYS != 0 {
             return Err(PluginError::Flags(definition.flags));
         }
-        // SAFETY: the header says what they point to, which stays.
+        // SAFETY: the header says that both are C strings or null; the object is never unloaded.
         let [name, interface] =
             [definition.name, definition.interface].map(|text| unsafe { text_at(text) });
         let (Some(name), Some(_)) = (name, definition.handle) else {
@@ -107,7 +107,7 @@ impl Plugin {
         };
         let mut state = ptr::null_mut();
         if let Some(start) = definition.start {
-            // SAFETY: as the header declares it.
+            // SAFETY: called as the header declares it.
             match unsafe { start(&mut state) } {
                 0 => {}
                 errno => return Err(PluginError::Start(Errno::from_raw_os_error(errno))),
@@ -117,18 +117,19 @@ impl Plugin {
         Ok(Plugin { definition, name, interface, state, targets: HashMap::new() })
     }
 
-    /// The name that it has for itself.
+    /// The name under which the plugin wants to be added.
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
 fn find(path: &Path) -> Result<&'static Definition, PluginError> {
-    // Without a slash the system would look for it elsewhere.
+    // Without a slash the system would search its library path.
     let path = std::path::absolute(path).map_err(|error| PluginError::Load(error.to_string()))?;
     let path = CString::new(path.as_os_str().as_bytes())
         .map_err(|error| PluginError::Load(error.to_string()))?;
-    // SAFETY: what its constructors do is its author's; `dlerror` is asked on the same thread.
+    // SAFETY: the author of the object answers for its constructors; `dlerror` is asked on this
+    // thread.
     unsafe {
         let object = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         let symbol = match object.is_null() {
@@ -139,7 +140,8 @@ fn find(path: &Path) -> Result<&'static Definition, PluginError> {
             let why = text_at(libc::dlerror());
             return Err(PluginError::Load(why.unwrap_or_else(|| "it is empty".to_owned())));
         }
-        // It is never unloaded.
+        // SAFETY: the symbol is a `struct baton_service`, by its name; the object is never
+        // unloaded.
         Ok(&*symbol.cast())
     }
 }
@@ -177,8 +179,8 @@ impl Service for Plugin {
         };
         let (reply, answer) = (Parcel::new(), Vec::new());
         let mut context = Context { raw, call, reply, answer, targets: &mut self.targets };
-        // SAFETY: as the header declares it; the pointer is to all of the context, and lives as
-        // long.
+        // SAFETY: called as the header declares it. The pointer is to the whole context, which
+        // outlives the call.
         match unsafe { handle(self.state, (&raw mut context).cast()) } {
             0 => Ok(context.reply),
             errno => Err(Errno::from_raw_os_error(errno.clamp(1, 4095))),
@@ -189,23 +191,23 @@ impl Service for Plugin {
 impl Drop for Plugin {
     fn drop(&mut self) {
         if let Some(end) = self.definition.end {
-            // SAFETY: as the header declares it; no call comes after this.
+            // SAFETY: called as the header declares it, and after all other calls.
             unsafe { end(self.state) };
         }
     }
 }
 
 /// # Safety
-/// `size` bytes are there, or there are none.
+/// `data` points to `bytes` bytes, or `bytes` is 0.
 unsafe fn bytes_at<'a>(data: *const c_void, bytes: usize) -> &'a [u8] {
     // SAFETY: the caller's promise.
     if bytes == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data.cast(), bytes) } }
 }
 
 unsafe extern "C" fn append(call: *mut RawCall, data: *const c_void, bytes: usize) {
-    // SAFETY: it is the beginning of the context of `handle`, which runs.
+    // SAFETY: the pointer that `handle`, which is running, got: it is to the whole context.
     let context = unsafe { &mut *call.cast::<Context<'_, '_>>() };
-    // SAFETY: the plugin's promise.
+    // SAFETY: the plugin promises it.
     context.reply.write(unsafe { bytes_at(data, bytes) });
 }
 
@@ -216,9 +218,9 @@ unsafe extern "C" fn call_by_name(
     data: *const c_void,
     bytes: usize,
 ) -> c_int {
-    // SAFETY: it is the beginning of the context of `handle`, which runs.
+    // SAFETY: the pointer that `handle`, which is running, got: it is to the whole context.
     let context = unsafe { &mut *call.cast::<Context<'_, '_>>() };
-    // SAFETY: the plugin's promise.
+    // SAFETY: the plugin promises it.
     let (name, data) = unsafe { (CStr::from_ptr(name), bytes_at(data, bytes)) };
     let called = find_target(context, name).and_then(|target| {
         let answer = context.call.call(&target, code, &Parcel::from(data));

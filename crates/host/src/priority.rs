@@ -1,7 +1,7 @@
-//! At which of the kernel's 256 priorities a call enters.
+//! The priorities of calls among the kernel's 256 priorities.
 //!
 //! ```text
-//!   255        reception, which only hands calls on
+//!   255        dispatcher, which only hands calls on
 //!   101 - 199  SCHED_FIFO and SCHED_RR, 1 to 99
 //!    31 -  70  nice values, 19 to -20
 //!     1        services, while nobody calls them
@@ -9,9 +9,9 @@
 
 use baton::SchedPriority;
 
-/// Who takes calls in.
-pub(crate) const RECEPTION: u8 = 255;
-/// A service's own: it runs at its callers'.
+/// The dispatcher's priority.
+pub(crate) const DISPATCHER: u8 = 255;
+/// The base priority of services: they run at their callers' priorities.
 pub(crate) const SERVICE: u8 = 1;
 
 const REAL_TIME: u8 = 100;
@@ -35,6 +35,6 @@ mod tests {
         let real_time = (1..=99).map(SchedPriority::fifo);
         let all: Vec<u8> = nice.chain(real_time).map(of).collect();
         assert!(all.is_sorted_by(|lower, higher| lower < higher), "{all:?}");
-        assert!(all.iter().all(|&priority| (SERVICE..RECEPTION).contains(&priority)));
+        assert!(all.iter().all(|&priority| (SERVICE..DISPATCHER).contains(&priority)));
     }
 }

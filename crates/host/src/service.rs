@@ -1,32 +1,33 @@
-//! What a service is, hosted or not.
+//! The interface of a service, hosted or not.
 
-use crate::call::{Asked, Call};
+use crate::call::Call;
+use crate::incoming::Incoming;
 use baton::android::Write;
 use baton::{Object, Parcel, Process};
 use baton_shm::lock::Lock;
 use rustix::io::Errno;
 
-/// A service, which is called by one caller at a time.
+/// A service. It answers one call at a time.
 ///
-/// It need not care whether it is hosted: [`Host::add`](crate::Host::add) makes it a thread of a
-/// kernel, and [`add_object`] has it served by the threads of a process. A closure is one, without
-/// an interface.
+/// A service does not know whether it is hosted. [`Host::add`](crate::Host::add) makes it a thread
+/// of a kernel; with [`add_object`] the loopers of a process call it. A closure is a service
+/// without an interface descriptor.
 pub trait Service: Send + 'static {
-    /// The descriptor of its interface, which clients ask for.
+    /// The interface descriptor, which the service tells to clients that ask for it.
     fn interface(&self) -> &str {
         ""
     }
 
-    /// Whether it waits for nobody outside of its host: it calls no service but those that stay,
-    /// too, and does not use [`Call::away`]. No unless it says so. A call from outside is then
-    /// answered by the OS thread that brings it, if nobody is just at the host, and takes little
-    /// longer than one of a service that is not hosted.
+    /// Whether the service waits for nothing outside of its host: it calls only services that stay,
+    /// too, and never uses [`Call::run_blocking`]. By default it does not stay. A looper runs the
+    /// kernel itself for a call of a service that stays, if no other thread runs it. Such a call
+    /// takes little longer than one of a service that is not hosted.
     fn stays(&self) -> bool {
         false
     }
 
-    /// Answers a call. An `Err` becomes a failed reply. A panic is the end of a hosted service: its
-    /// callers are told that it is dead.
+    /// Answers a call. An error becomes a failed reply. A panic ends a hosted service, whose
+    /// clients get dead replies and death notifications.
     ///
     /// # Errors
     /// The service's own.
@@ -63,11 +64,11 @@ const fn special(letters: [u8; 4]) -> u32 {
     u32::from_be_bytes(letters)
 }
 
-/// What every object answers: that it is there, and what its interface is.
+/// The transactions that every object answers: a ping, and the question for its interface.
 const PING: u32 = special(*b"_PNG");
 const INTERFACE: u32 = special(*b"_NTF");
 
-/// Answers a call, for the service or by it.
+/// Answers a call for the service if it is one that every object answers, or by the service.
 pub(crate) fn answer(service: &mut dyn Service, call: &mut Call<'_>) -> Result<Parcel, Errno> {
     match call.code() {
         PING => Ok(Parcel::new()),
@@ -80,15 +81,15 @@ pub(crate) fn answer(service: &mut dyn Service, call: &mut Call<'_>) -> Result<P
     }
 }
 
-/// An object of a process that this service serves, without a host: by whichever thread serves the
-/// process, and one at a time.
+/// Adds an object that calls this service, without a host. Any looper of the process may call it,
+/// one at a time.
 pub fn add_object(process: &Process, service: impl Service) -> Object {
     let service = Lock::new(service);
     process
         .object(move |request| {
             let process = request.received.process().ok_or(Errno::BADF)?;
-            let asked = Asked::Transaction(request);
-            answer(&mut *service.lock(), &mut Call::alone(&asked, &process))
+            let incoming = Incoming::Transaction(request);
+            answer(&mut *service.lock(), &mut Call::alone(&incoming, &process))
         })
         .add()
 }

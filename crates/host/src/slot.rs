@@ -1,24 +1,25 @@
-//! Where an OS thread that serves and the kernel's OS thread hand a call to each other.
+//! A slot in which a looper and the OS thread of the kernel hand one call to each other.
 //!
 //! ```text
 //!            looper                                     kernel
 //!  FREE  --- claims, fills --->  AT_KERNEL  --- answers ---------------> DONE
 //!                                   |   ^
-//!                            away   v   |  has done it
-//!                                  AWAY
+//!                             work   v   |  work is done
+//!                                  AT_LOOPER
 //! ```
 //!
-//! The looper sleeps while the call is at the kernel. An ordinary one sleeps on the stage; a
-//! real-time one on `owner`, a priority-inheriting futex that names the kernel's OS thread, which
-//! so runs at the looper's priority.
+//! The looper sleeps while the call is at the kernel. An ordinary looper sleeps on the stage. A
+//! real-time looper sleeps on `owner`, a priority-inheriting futex that names the kernel's OS
+//! thread: so that thread runs at the looper's priority.
 //!
-//! **Invariant**: the errand is the looper's, but while the stage is `AT_KERNEL` or `SLEEPING` the
-//! kernel's. What it points to lives at least as long: a looper returns from neither stage, and a
-//! thread of the kernel waits while the stage is `AWAY`.
+//! **Invariant**: the pending call belongs to the kernel while the stage is `AT_KERNEL` or
+//! `SLEEPING`, and to the looper otherwise. The values to which it points live long enough: a
+//! looper does not return in these two stages, and a thread of the kernel waits while the stage is
+//! `AT_LOOPER`.
 //!
-//! Memory order: whoever changes the stage releases, and whoever waits for that acquires it.
+//! Memory order: a change of the stage releases, and a wait for it acquires.
 
-use crate::call::Asked;
+use crate::incoming::Incoming;
 use baton::{CallError, Parcel};
 use baton_nucleus::ThreadId;
 use baton_shm::futex::{self, Lent};
@@ -29,40 +30,41 @@ use std::time::Duration;
 
 const FREE: u32 = 0;
 const AT_KERNEL: u32 = 1;
-/// The same, and the looper sleeps on the stage.
+/// The call is at the kernel, and the looper sleeps on the stage.
 const SLEEPING: u32 = 2;
-const AWAY: u32 = 3;
+const AT_LOOPER: u32 = 3;
 const DONE: u32 = 4;
 
-/// A wait for the kernel has no bound of its own; the futex asks for one.
+/// The futex needs a timeout. A wait for the kernel has none, so the looper waits again.
 const SLICE: Duration = Duration::from_secs(60);
 
-/// Work for a looper's own OS thread.
+/// Work that a service wants its looper's OS thread to do.
 pub(crate) type Work<'a> = dyn FnMut() + 'a;
 
-/// What is to be done.
-pub(crate) struct Errand {
-    /// Of which service, by number.
+/// A call that a looper has brought.
+pub(crate) struct PendingCall {
+    /// The number of the called service.
     pub(crate) service: usize,
-    /// At which of the kernel's priorities.
+    /// The priority of the call in the kernel.
     pub(crate) priority: u8,
-    asked: *const Asked<'static>,
-    /// What came of it.
+    incoming: *const Incoming<'static>,
+    /// The result of the call.
     pub(crate) answer: Option<Result<Parcel, CallError>>,
-    /// Services that are at it, by their numbers: a call back to one of them would wait for itself.
+    /// The services that work on this call, by number: a call back to one of them would wait for
+    /// itself.
     pub(crate) occupied: u128,
-    /// Services that were found dead meanwhile.
+    /// The services that were found dead during this call, by number.
     pub(crate) dead: u128,
     work: Option<*mut Work<'static>>,
-    /// Who waits for the work to be done.
+    /// The thread of the kernel that waits until the work is done.
     pub(crate) waits: Option<ThreadId>,
 }
 
-impl Errand {
-    const NONE: Errand = Errand {
+impl PendingCall {
+    const NONE: PendingCall = PendingCall {
         service: 0,
         priority: 0,
-        asked: std::ptr::null(),
+        incoming: std::ptr::null(),
         answer: None,
         occupied: 0,
         dead: 0,
@@ -75,13 +77,13 @@ impl Errand {
 pub(crate) struct Slot {
     stage: AtomicU32,
     owner: AtomicU32,
-    errand: UnsafeCell<Errand>,
+    pending_call: UnsafeCell<PendingCall>,
 }
 
-// SAFETY: the errand is used by one thread at a time: the invariant. What it points to is `Sync`
-// (`Asked`) or `Send` (the work, see `send_away`).
+// SAFETY: one thread at a time uses the pending call (the invariant). Its pointers are to
+// `Incoming`, which is `Sync`, and to work that may be done on another OS thread (`send_work`).
 unsafe impl Sync for Slot {}
-// SAFETY: the same.
+// SAFETY: see `Sync`.
 unsafe impl Send for Slot {}
 
 impl fmt::Debug for Slot {
@@ -90,56 +92,57 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// What the looper is to do next.
+/// The next step of the looper.
 pub(crate) enum Next {
-    /// Some work of a service's, and then the kernel has the errand again.
+    /// It does a service's work, and hands the call back to the kernel.
     Work,
-    /// Take the answer.
+    /// It takes the answer.
     Done,
 }
 
 impl Slot {
     pub(crate) fn new() -> Slot {
         let (stage, owner) = (AtomicU32::new(FREE), AtomicU32::new(0));
-        Slot { stage, owner, errand: UnsafeCell::new(Errand::NONE) }
+        Slot { stage, owner, pending_call: UnsafeCell::new(PendingCall::NONE) }
     }
 
-    /// The errand, at the kernel.
+    /// The pending call, for a thread of the kernel.
     ///
     /// # Safety
-    /// The kernel has it, the caller runs there, and has no other such reference.
+    /// The pending call is at the kernel, the caller is a thread of it, and no other such reference
+    /// lives.
     #[expect(clippy::mut_from_ref, reason = "it is the caller's alone")]
-    pub(crate) unsafe fn errand(&self) -> &mut Errand {
+    pub(crate) unsafe fn pending_call(&self) -> &mut PendingCall {
         debug_assert!(matches!(self.stage.load(Ordering::Relaxed), AT_KERNEL | SLEEPING));
         // SAFETY: the caller's promise.
-        unsafe { &mut *self.errand.get() }
+        unsafe { &mut *self.pending_call.get() }
     }
 
-    /// Looper: a new errand. `kernel` is the OS thread that is to inherit the caller's priority, or
-    /// 0.
+    /// Looper: makes a new pending call.
     ///
     /// # Safety
-    /// The caller has claimed the slot, and does not let go of `asked` before `take`.
+    /// The caller has claimed the slot, and keeps `incoming` until `take`.
     pub(crate) unsafe fn fill(
         &self,
         service: usize,
         priority: u8,
         occupied: u128,
-        asked: &Asked<'_>,
+        incoming: &Incoming<'_>,
     ) {
-        // SAFETY: claimed, so nobody else's.
-        let errand = unsafe { &mut *self.errand.get() };
-        let asked = std::ptr::from_ref(asked).cast();
-        *errand = Errand { service, priority, asked, occupied, ..Errand::NONE };
+        // SAFETY: only the claimer of a slot uses it.
+        let pending_call = unsafe { &mut *self.pending_call.get() };
+        let incoming = std::ptr::from_ref(incoming).cast();
+        *pending_call = PendingCall { service, priority, incoming, occupied, ..PendingCall::NONE };
     }
 
-    /// Looper: the kernel may have it from here on.
+    /// Looper: hands the pending call to the kernel. `kernel`: the OS thread that inherits the
+    /// looper's priority, or 0.
     pub(crate) fn begin(&self, kernel: u32) {
         self.owner.store(kernel, Ordering::Relaxed);
         self.stage.store(AT_KERNEL, Ordering::Release);
     }
 
-    /// Looper: waits until the kernel has handed it back.
+    /// Looper: waits until the kernel has handed the pending call back.
     pub(crate) fn wait(&self) -> Next {
         let lends = self.owner.load(Ordering::Relaxed) != 0;
         if lends && self.wait_lending() {
@@ -154,7 +157,8 @@ impl Slot {
             let _ = self.stage.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
             futex::wait(&self.stage, SLEEPING, None);
         }
-        // The kernel lets go of the word after the stage: the next errand must not begin before.
+        // The kernel releases `owner` after the stage. The next use of the slot must not begin
+        // before.
         while lends && self.owner.load(Ordering::Acquire) != 0 {
             std::thread::yield_now();
         }
@@ -162,11 +166,11 @@ impl Slot {
     }
 
     fn next(&self) -> Next {
-        let is_away = self.stage.load(Ordering::Acquire) == AWAY;
-        if is_away { Next::Work } else { Next::Done }
+        let has_work = self.stage.load(Ordering::Acquire) == AT_LOOPER;
+        if has_work { Next::Work } else { Next::Done }
     }
 
-    /// False if the system cannot.
+    /// Waits on `owner`. False: the system has no such futexes, and the wait is not over.
     fn wait_lending(&self) -> bool {
         loop {
             match futex::lend(&self.owner, SLICE) {
@@ -175,59 +179,62 @@ impl Slot {
                 Lent::Refused => return self.owner.load(Ordering::Acquire) == 0,
             }
         }
-        // It was the kernel's until it had changed the stage, and is the calling thread's now.
+        // The kernel owned the word until it had changed the stage. Now the calling thread owns it.
         futex::give_back(&self.owner, baton_shm::thread::id());
         true
     }
 
-    /// Looper: does what it was sent away for. The services that are at this errand meanwhile are
-    /// told to
-    /// `around`.
+    /// Looper: does the work of a service through `around`, which gets the services that work on
+    /// this call.
     pub(crate) fn do_work(&self, around: impl FnOnce(u128, &mut Work<'_>)) {
-        // SAFETY: the stage is `AWAY`, so the errand is the looper's, and who made the work waits.
+        // SAFETY: the stage is `AT_LOOPER`, so the pending call is the looper's, and the maker of
+        // the work waits.
         let (occupied, work) = unsafe {
-            let errand = &mut *self.errand.get();
-            (errand.occupied, &mut *errand.work.take().expect("sent away with work"))
+            let pending_call = &mut *self.pending_call.get();
+            (
+                pending_call.occupied,
+                &mut *pending_call.work.take().expect("the kernel has sent work"),
+            )
         };
         around(occupied, work);
     }
 
-    /// Looper: the answer, and which services have died. The slot is free for whoever claims it.
+    /// Looper: takes the answer and the services that have died. The slot can be filled again.
     pub(crate) fn take(&self) -> (Result<Parcel, CallError>, u128) {
-        // SAFETY: the stage is `DONE`, so the errand is the looper's.
-        let errand = unsafe { &mut *self.errand.get() };
-        let answer = errand.answer.take().expect("done with an answer");
-        let dead = errand.dead;
+        // SAFETY: the stage is `DONE`, so the pending call is the looper's.
+        let pending_call = unsafe { &mut *self.pending_call.get() };
+        let answer = pending_call.answer.take().expect("the kernel has answered");
+        let dead = pending_call.dead;
         self.stage.store(FREE, Ordering::Relaxed);
         (answer, dead)
     }
 
-    /// Kernel: what is asked.
+    /// Kernel: the request of the pending call.
     ///
     /// # Safety
-    /// The kernel has the errand, for as long as the value is used.
-    pub(crate) unsafe fn asked<'a>(&self) -> &'a Asked<'a> {
-        // SAFETY: the looper keeps it until it has the answer: the invariant.
-        unsafe { &*(*self.errand.get()).asked.cast() }
+    /// The pending call is at the kernel as long as the value is used.
+    pub(crate) unsafe fn incoming<'a>(&self) -> &'a Incoming<'a> {
+        // SAFETY: the looper keeps the request until it has the answer (the invariant).
+        unsafe { &*(*self.pending_call.get()).incoming.cast() }
     }
 
-    /// Kernel: the answer is there.
+    /// Kernel: hands the answer to the looper.
     pub(crate) fn finish(&self) {
         self.hand_back(DONE);
     }
 
-    /// Kernel: the looper is to do some work.
+    /// Kernel: hands work to the looper.
     ///
     /// # Safety
-    /// The kernel has the errand; the work may be done on another OS thread, and lives until the
-    /// thread of the kernel that is named is told that it is done.
-    pub(crate) unsafe fn send_away(&self, waits: ThreadId, work: &mut Work<'_>) {
-        // SAFETY: the caller's promise: the lifetime is longer than the work's use.
+    /// The pending call is at the kernel. The work may be done on another OS thread, and lives
+    /// until the thread `waits` is told that it is done.
+    pub(crate) unsafe fn send_work(&self, waits: ThreadId, work: &mut Work<'_>) {
+        // SAFETY: the caller promises that the work lives longer than its use.
         let work: *mut Work<'static> = unsafe { std::mem::transmute(std::ptr::from_mut(work)) };
-        // SAFETY: the kernel has it.
-        let errand = unsafe { &mut *self.errand.get() };
-        (errand.work, errand.waits) = (Some(work), Some(waits));
-        self.hand_back(AWAY);
+        // SAFETY: the pending call is at the kernel.
+        let pending_call = unsafe { &mut *self.pending_call.get() };
+        (pending_call.work, pending_call.waits) = (Some(work), Some(waits));
+        self.hand_back(AT_LOOPER);
     }
 
     fn hand_back(&self, stage: u32) {
@@ -235,7 +242,7 @@ impl Slot {
         if self.stage.swap(stage, Ordering::AcqRel) == SLEEPING {
             futex::wake(&self.stage, 1);
         }
-        // Last: a looper that lends waits for this.
+        // Last, since a looper that lends its priority waits for this.
         if lends {
             futex::give_back(&self.owner, baton_shm::thread::id());
         }

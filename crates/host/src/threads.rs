@@ -1,16 +1,17 @@
-//! The kernel's threads: the reception, which takes in what was posted; porters, one for each slot,
-//! which call a service for somebody outside, at his priority; and services.
+//! The threads of the kernel: the dispatcher, which admits posted calls; a forwarder for each slot,
+//! which calls a service at the priority of the slot's caller; and the services.
 //!
-//! **Invariant**: only the thread that an errand has got to uses it: its porter until that calls,
-//! and then the service that was called last. All of them are on the OS thread that runs the
-//! kernel. A service that does not stay is called and goes on on the kernel's own.
+//! **Invariant**: one thread at a time uses a pending call: its forwarder until that calls the
+//! service, and then the service that was called last. These threads are on the OS thread that runs
+//! the kernel. A service that may wait outside runs only on the kernel's own OS thread.
 
-use crate::call::{Answer, Asked, Call, Inside};
-use crate::desk::{BELL, N_SLOTS};
+use crate::call::Call;
+use crate::call_queue::{CALL_INTERRUPT, N_SLOTS};
 use crate::directory::Directory;
+use crate::host_context::HostContext;
+use crate::incoming::Incoming;
+use crate::messages::{self, Memory, ServiceMessage};
 use crate::service::{self, Service};
-use crate::slot::Work;
-use crate::words::{self, Asking, Memory};
 use baton::{CallError, Parcel};
 use baton_nucleus::request::Request;
 use baton_nucleus::{CurrentThread, Message, Sender, Source, ThreadId, Timeout};
@@ -18,92 +19,93 @@ use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Threads of a kernel: these, and a service each.
-pub(crate) const N_OTHERS: usize = N_SLOTS + 1;
+/// Threads of the kernel besides the services.
+pub(crate) const N_INTERNAL_THREADS: usize = N_SLOTS + 1;
 
-/// Takes in what was posted, until the desk is closed and nobody is in.
-pub(crate) fn receive(mut here: CurrentThread, directory: &Arc<Directory>) {
-    let desk = &directory.desk;
-    let mut porters = [None; N_SLOTS];
-    here.request(Request::Attach(BELL));
+/// Admits posted calls until the queue is closed and all slots are free. Then ends all threads.
+pub(crate) fn dispatch(mut here: CurrentThread, directory: &Arc<Directory>) {
+    let queue = &directory.queue;
+    let mut forwarders = [None; N_SLOTS];
+    here.request(Request::Attach(CALL_INTERRUPT));
     loop {
-        let mut posted = desk.take_posted();
+        let mut posted = queue.take_posted();
         while posted != 0 {
             let number = posted.trailing_zeros() as usize;
-            admit(&mut here, directory, &mut porters[number], number);
+            admit(&mut here, directory, &mut forwarders[number], number);
             posted &= posted - 1;
         }
-        if desk.is_over() {
+        if queue.is_over() {
             break;
         }
-        let rung = here.receive(Source::Interrupt(BELL), Timeout::Never);
-        rung.expect("nobody aborts this thread");
+        let signalled = here.receive(Source::Interrupt(CALL_INTERRUPT), Timeout::Never);
+        signalled.expect("nobody aborts this thread");
     }
     let services = (0..directory.services().len()).filter_map(|number| directory.thread(number));
-    for thread in porters.into_iter().flatten().chain(services) {
-        // One that has failed is told nothing.
-        let _ = here.send(thread, Timeout::Zero, &words::end());
+    for thread in forwarders.into_iter().flatten().chain(services) {
+        // A thread that has failed gets no message.
+        let _ = here.send(thread, Timeout::Zero, &messages::end());
     }
-    desk.end();
+    queue.end();
 }
 
 fn admit(
     here: &mut CurrentThread,
     directory: &Arc<Directory>,
-    porter: &mut Option<ThreadId>,
+    forwarder: &mut Option<ThreadId>,
     number: usize,
 ) {
-    // SAFETY: posted, and nobody else has got it yet.
-    let errand = unsafe { directory.desk.slot(number).errand() };
-    let thread = match (errand.waits.take(), *porter) {
+    // SAFETY: posted, and no other thread of the kernel has got the call yet.
+    let pending_call = unsafe { directory.queue.slot(number).pending_call() };
+    let thread = match (pending_call.waits.take(), *forwarder) {
         (Some(waits), _) => waits,
-        (None, Some(porter)) => {
-            here.request(Request::SetPriority(porter, errand.priority));
-            porter
+        (None, Some(forwarder)) => {
+            here.request(Request::SetPriority(forwarder, pending_call.priority));
+            forwarder
         }
         (None, None) => {
             let its = Arc::clone(directory);
-            let spawned = here.spawn(errand.priority, move |here| carry(here, &its, number));
+            let spawned =
+                here.spawn(pending_call.priority, move |here| forward(here, &its, number));
             match spawned {
-                Ok(thread) => *porter = Some(thread),
+                Ok(thread) => *forwarder = Some(thread),
                 Err(_) => {
-                    errand.answer = Some(Err(CallError::Refused(Errno::NOMEM)));
-                    directory.desk.slot(number).finish();
+                    pending_call.answer = Some(Err(CallError::Refused(Errno::NOMEM)));
+                    directory.queue.slot(number).finish();
                 }
             }
             return;
         }
     };
-    let told = here.send(thread, Timeout::Zero, &words::go_on());
+    let told = here.send(thread, Timeout::Zero, &messages::go_on());
     told.expect("it waits for that and nothing else");
 }
 
-/// A porter: calls for those who have posted this slot.
-fn carry(mut here: CurrentThread, directory: &Directory, number: usize) {
-    let slot = directory.desk.slot(number);
+/// The body of a forwarder: calls services for the callers that have posted this slot.
+fn forward(mut here: CurrentThread, directory: &Directory, number: usize) {
+    let slot = directory.queue.slot(number);
     loop {
-        // SAFETY: the reception has handed it on.
-        let service = unsafe { slot.errand() }.service;
+        // SAFETY: the dispatcher has handed the call to this thread.
+        let service = unsafe { slot.pending_call() }.service;
         let called = match directory.thread(service) {
-            Some(thread) => here.call(thread, &mut words::from_outside(number)).is_ok(),
+            Some(thread) => here.call(thread, &mut messages::forwarded(number)).is_ok(),
             None => false,
         };
-        // SAFETY: the service has answered, or is no more.
-        let errand = unsafe { slot.errand() };
+        // SAFETY: the service has answered or ended, so the call is with this thread again.
+        let pending_call = unsafe { slot.pending_call() };
         if !called {
             directory.set_thread(service, None);
-            errand.dead |= 1 << service;
-            errand.answer = Some(Err(CallError::DeadObject));
+            pending_call.dead |= 1 << service;
+            pending_call.answer = Some(Err(CallError::DeadObject));
         }
         slot.finish();
-        let next = here.receive(Source::Thread(directory.reception()), Timeout::Never);
-        if next.is_ok_and(|(_, message)| words::is_end(&message)) {
+        let next = here.receive(Source::Thread(directory.dispatcher()), Timeout::Never);
+        if next.is_ok_and(|(_, message)| messages::is_end(&message)) {
             return;
         }
     }
 }
 
-/// A service: answers until it is over, or panics.
+/// The body of a service's thread: answers calls until the host ends or the service panics.
 pub(crate) fn serve(
     mut here: CurrentThread,
     directory: &Directory,
@@ -121,43 +123,44 @@ pub(crate) fn serve(
             None => here.receive(Source::Any, Timeout::Never),
         };
         let Ok((Sender::Thread(caller), message)) = received else { continue };
-        let mut serving = Serving { directory, me, service: &mut *service };
-        match serving.answer(&mut here, &message, &mut memory) {
+        let mut thread = ServiceThread { directory, me, service: &mut *service };
+        match thread.answer(&mut here, &message, &mut memory) {
             Some(answer) => waiting = Some((caller, answer)),
             None => return,
         }
     }
 }
 
-struct Serving<'a> {
+struct ServiceThread<'a> {
     directory: &'a Directory,
     me: usize,
     service: &'a mut dyn Service,
 }
 
-impl Serving<'_> {
-    /// `None`: the service ends.
+impl ServiceThread<'_> {
+    /// Answers one message. `None`: the service ends.
     fn answer(
         &mut self,
         here: &mut CurrentThread,
         message: &Message,
         memory: &mut Memory,
     ) -> Option<Message> {
-        let number = words::slot(message);
-        let slot = self.directory.desk.slot(number);
-        match words::read(message, memory) {
-            Asking::End => None,
-            Asking::FromOutside => {
-                // SAFETY: its porter has called, and waits for the answer.
-                let answer = self.handle(here, unsafe { slot.asked() }, number)?;
-                // SAFETY: the same; all that this service has called have answered.
-                unsafe { slot.errand() }.answer = Some(answer.map_err(CallError::Refused));
-                Some(words::placed())
+        let number = messages::slot(message);
+        let slot = self.directory.queue.slot(number);
+        match messages::read(message, memory) {
+            ServiceMessage::End => None,
+            ServiceMessage::Forwarded => {
+                // SAFETY: the forwarder has called, and waits for the answer.
+                let answer = self.handle(here, unsafe { slot.incoming() }, number)?;
+                // SAFETY: the forwarder waits, and all services that this one has called have
+                // answered.
+                unsafe { slot.pending_call() }.answer = Some(answer.map_err(CallError::Refused));
+                Some(messages::placed())
             }
-            Asking::Inside { data, code, place } => {
-                let answer = self.handle(here, &Asked::Local { code, data }, number)?;
-                // SAFETY: this is the answer to that request.
-                Some(unsafe { words::answer(answer, place) })
+            ServiceMessage::Request { data, code, place } => {
+                let answer = self.handle(here, &Incoming::Local { code, data }, number)?;
+                // SAFETY: `place` is that of the message that is answered.
+                Some(unsafe { messages::answer(answer, place) })
             }
         }
     }
@@ -165,59 +168,22 @@ impl Serving<'_> {
     fn handle(
         &mut self,
         here: &mut CurrentThread,
-        asked: &Asked<'_>,
+        incoming: &Incoming<'_>,
         number: usize,
     ) -> Option<Result<Parcel, Errno>> {
-        let slot = self.directory.desk.slot(number);
+        let slot = self.directory.queue.slot(number);
         let mine = 1 << self.me;
-        // SAFETY: whoever called waits for the answer.
-        unsafe { slot.errand() }.occupied |= mine;
+        // SAFETY: the caller of this service waits for the answer.
+        unsafe { slot.pending_call() }.occupied |= mine;
         let hosted = &self.directory.services()[self.me];
         let stays = hosted.stays;
-        let inside = Inside { here, directory: self.directory, stays, slot: number };
-        let mut call = Call::hosted(asked, &hosted.process, inside);
-        // AssertUnwindSafe: what is broken is not used again.
+        let context = HostContext { here, directory: self.directory, stays, slot: number };
+        let mut call = Call::hosted(incoming, &hosted.process, context);
+        // AssertUnwindSafe: a service that has panicked is not used again.
         let answer = catch_unwind(AssertUnwindSafe(|| service::answer(self.service, &mut call)));
-        // SAFETY: all that this service has called have answered.
-        unsafe { slot.errand() }.occupied &= !mine;
-        // The panic hook has told of it. Its payload may panic once more when it is dropped.
+        // SAFETY: all services that this one has called have answered.
+        unsafe { slot.pending_call() }.occupied &= !mine;
+        // The panic hook has reported the panic. The payload's drop may panic once more.
         answer.map_err(std::mem::forget).ok()
     }
-}
-
-/// A service calls another one.
-pub(crate) fn call<'t>(
-    inside: &mut Inside<'_>,
-    service: usize,
-    code: u32,
-    parcel: &Parcel,
-) -> Result<Answer<'t>, CallError> {
-    let Inside { here, directory, stays, slot: number } = inside;
-    if *stays && !directory.stays(service) {
-        return Err(CallError::Refused(Errno::PERM));
-    }
-    let slot = directory.desk.slot(*number);
-    // SAFETY: the calling service has got the errand.
-    if unsafe { slot.errand() }.occupied >> service & 1 == 1 {
-        return Err(CallError::Refused(Errno::DEADLK));
-    }
-    let thread = directory.thread(service).ok_or(CallError::DeadObject)?;
-    let mut place = None;
-    let mut message = words::ask(*number, code, parcel.data(), &raw mut place);
-    if here.call(thread, &mut message).is_err() {
-        directory.set_thread(service, None);
-        // SAFETY: the one that was called is no more.
-        unsafe { slot.errand() }.dead |= 1 << service;
-        return Err(CallError::DeadObject);
-    }
-    words::answered(&message, place)
-}
-
-/// A service has work done by the OS thread for which it serves.
-pub(crate) fn away(inside: &mut Inside<'_>, work: &mut Work<'_>) {
-    let (me, reception) = (inside.here.id(), inside.directory.reception());
-    // SAFETY: the calling service has got the errand, and waits below until the work is done.
-    unsafe { inside.directory.desk.slot(inside.slot).send_away(me, work) };
-    let told = inside.here.receive(Source::Thread(reception), Timeout::Never);
-    told.expect("the reception stays as long as somebody is in");
 }

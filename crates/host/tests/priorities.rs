@@ -1,4 +1,5 @@
-//! Who is served first, and at whose priority the kernel's OS thread runs.
+//! The order in which callers of different priorities are served, and the priority of the kernel's
+//! OS thread.
 mod support;
 
 use baton::{Parcel, Process, priority_changed};
@@ -9,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use support::{Broker, find, serve_manager};
 
-/// How urgent a caller is.
+/// The priority of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
     Nice(i32),
@@ -17,13 +18,14 @@ enum Caller {
 }
 
 impl Caller {
-    /// False if the calling thread may not be this.
-    fn become_it(self) -> bool {
+    /// Gives the calling thread this priority. False if the system refuses.
+    fn apply(self) -> bool {
         let became = match self {
             Caller::Nice(value) => rustix::process::setpriority_process(None, value).is_ok(),
             Caller::Fifo(priority) => {
                 let parameters = libc::sched_param { sched_priority: priority };
-                // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+                // SAFETY: the pointer is to a local structure, and the change is to the calling
+                // thread's policy.
                 unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
             }
         };
@@ -31,13 +33,14 @@ impl Caller {
         became
     }
 
-    fn may_be(self) -> bool {
-        thread::spawn(move || self.become_it()).join().unwrap()
+    fn is_permitted(self) -> bool {
+        thread::spawn(move || self.apply()).join().unwrap()
     }
 }
 
-/// The one who is called by all others keeps them waiting, and writes down whom it has served.
-struct Scene {
+/// A service that all callers call. It keeps them waiting, and then records the order in which it
+/// serves them.
+struct Contention {
     broker: Broker,
     manager: Process,
     running: Arc<Running>,
@@ -48,29 +51,30 @@ struct Scene {
     nice: i32,
 }
 
-/// Longer than anything takes.
+/// Longer than any step of these tests takes.
 const LONG: Duration = Duration::from_secs(600);
 
 const HOLD: u32 = 1;
 const SERVE: u32 = 2;
 
-/// Through whom the callers call: each has its own, since a service serves one at a time.
+/// The services through which the callers call: each caller has its own, as a service answers one
+/// call at a time.
 const RELAYS: [&str; 4] = ["relay0", "relay1", "relay2", "relay3"];
 
 fn relay(calling: mpsc::Sender<()>) -> impl FnMut(&mut Call<'_>) -> Result<Parcel, Errno> + Send {
     move |call| {
         let target = call.find("server").map_err(|_| Errno::IO)?.ok_or(Errno::NOENT)?;
         calling.send(()).unwrap();
-        // Nobody else runs on the kernel's thread between this and that.
+        // No other thread runs on the kernel's OS thread between this message and the call.
         let parcel = Parcel::from(call.data());
         call.call(&target, SERVE, &parcel).map_err(|_| Errno::IO)?;
         Ok(Parcel::new())
     }
 }
 
-impl Scene {
-    /// `nice`: of who keeps the server.
-    fn set(nice: i32) -> Scene {
+impl Contention {
+    /// `nice`: the nice value of the caller that holds the server.
+    fn set(nice: i32) -> Contention {
         let broker = Broker::start();
         let manager = serve_manager(&broker);
         let served = Arc::<Mutex<Vec<u8>>>::default();
@@ -82,7 +86,7 @@ impl Scene {
         let writes = Arc::clone(&served);
         let server = move |call: &mut Call<'_>| {
             match call.code() {
-                HOLD => call.away(|| {
+                HOLD => call.run_blocking(|| {
                     held.send(()).unwrap();
                     may_go_on.lock().unwrap().recv().unwrap();
                 }),
@@ -96,15 +100,16 @@ impl Scene {
         let running = host.start("binder", &broker.socket).unwrap();
         running.publish().unwrap();
         let running = Arc::new(running);
-        Scene { broker, manager, running, served, is_held, release, is_calling, nice }
+        Contention { broker, manager, running, served, is_held, release, is_calling, nice }
     }
 
-    /// A real-time one calls by the driver, which lets it have its priority. Others call from a
-    /// thread of the host: the driver serves nobody at a worse nice value than a looper's own.
+    /// Calls with a priority. A real-time caller calls through the driver, which serves it at its
+    /// priority. Other callers are threads of the host's process, as the driver serves nobody at a
+    /// worse nice value than a looper's own.
     fn call(&self, name: &'static str, code: u32, data: u8, caller: Caller) -> JoinHandle<()> {
         let (client, running) = (self.broker.open(), Arc::clone(&self.running));
         thread::spawn(move || {
-            assert!(caller.become_it());
+            assert!(caller.apply());
             match caller {
                 Caller::Nice(_) => drop(running.call(name, code, &[data]).unwrap()),
                 Caller::Fifo(_) => {
@@ -116,15 +121,15 @@ impl Scene {
         })
     }
 
-    /// Has these call one after the other, while the server is held: in which order are they
-    /// served?
+    /// Starts these callers one after the other while the server is held, and returns the order in
+    /// which they are served.
     fn order(self, callers: &[Caller]) -> Vec<Caller> {
         let mut calls = vec![self.call("server", HOLD, 0, Caller::Nice(self.nice))];
         self.is_held.recv().unwrap();
         for (number, &caller) in callers.iter().enumerate() {
             calls.push(self.call(RELAYS[number], SERVE, number as u8, caller));
             self.is_calling.recv().unwrap();
-            // It has come to wait when the kernel's thread has time for this.
+            // The caller waits for the server by the time the kernel has served this call.
             self.running.call("probe", SERVE, b"").unwrap();
         }
         self.release.send(()).unwrap();
@@ -138,25 +143,25 @@ impl Scene {
 #[test]
 fn the_most_urgent_caller_is_served_first() {
     use Caller::{Fifo, Nice};
-    // An ordinary user's thread becomes no more urgent than it is.
+    // An ordinary user's thread can only lower its priority.
     let own = rustix::process::getpriority_process(None).unwrap();
     if own > 9 {
         println!("skipped: the_most_urgent_caller_is_served_first (at nice {own} all are alike)");
         return;
     }
     let [urgent, middling, least] = [0, 5, 10].map(|more| Nice(own + more));
-    let order = Scene::set(own).order(&[least, urgent, middling]);
+    let order = Contention::set(own).order(&[least, urgent, middling]);
     assert_eq!(order, [urgent, middling, least]);
-    if !Fifo(30).may_be() {
+    if !Fifo(30).is_permitted() {
         println!("skipped: the_most_urgent_caller_is_served_first (no real-time priority here)");
         return;
     }
-    let order = Scene::set(own).order(&[urgent, Fifo(20), urgent, Fifo(30)]);
+    let order = Contention::set(own).order(&[urgent, Fifo(20), urgent, Fifo(30)]);
     assert_eq!(order, [Fifo(30), Fifo(20), urgent, urgent]);
 }
 
-/// At which priority the system schedules the calling thread: below -1 if it is real-time or
-/// inherits that.
+/// The priority at which the system schedules the calling thread: below -1 for a real-time one, or
+/// one that inherits a real-time priority.
 fn scheduled_at() -> i32 {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
     let after_name = stat.rsplit_once(')').unwrap().1;
@@ -165,7 +170,7 @@ fn scheduled_at() -> i32 {
 
 #[test]
 fn the_kernels_thread_inherits_its_callers_priority() {
-    if !Caller::Fifo(30).may_be() {
+    if !Caller::Fifo(30).is_permitted() {
         println!(
             "skipped: the_kernels_thread_inherits_its_callers_priority (no real-time priority here)"
         );
@@ -173,7 +178,7 @@ fn the_kernels_thread_inherits_its_callers_priority() {
     }
     let broker = Broker::start();
     let mut host = Host::new();
-    // Its caller may not yet sleep.
+    // The caller may not be asleep yet.
     let inherits = |_: &mut Call<'_>| {
         while scheduled_at() != -31 {
             thread::yield_now();
@@ -186,13 +191,13 @@ fn the_kernels_thread_inherits_its_callers_priority() {
     let running = Arc::new(host.start("binder", &broker.socket).unwrap());
     let theirs = Arc::clone(&running);
     let caller = thread::spawn(move || {
-        assert!(Caller::Fifo(30).become_it());
+        assert!(Caller::Fifo(30).apply());
         for _ in 0..100 {
             theirs.call("inherits", 1, b"").unwrap();
         }
     });
     caller.join().unwrap();
-    // And has its own again.
+    // The thread has its own priority again.
     let has = running.call("has", 1, b"").unwrap();
     assert!(i32::from_ne_bytes(has.data().try_into().unwrap()) >= 0);
 }

@@ -1,4 +1,4 @@
-//! Hosted services, as clients and as each other see them.
+//! Hosted services as their clients see them, and as they see each other.
 mod support;
 
 use baton::{CallError, Parcel, Process};
@@ -9,13 +9,13 @@ use std::sync::mpsc;
 use std::thread;
 use support::{Broker, find, serve_manager};
 
-/// Answers with what it was sent, each byte one more.
+/// Answers with the request, each byte plus one.
 fn add_one(call: &mut Call<'_>) -> Result<Parcel, Errno> {
     let data: Vec<u8> = call.data().iter().map(|byte| byte.wrapping_add(1)).collect();
     Ok(data[..].into())
 }
 
-/// Passes a call on to the service of this name.
+/// Passes a call on to the service `to`.
 fn pass_on(to: &'static str) -> impl FnMut(&mut Call<'_>) -> Result<Parcel, Errno> + Send {
     let mut target: Option<Target> = None;
     move |call| {
@@ -35,7 +35,7 @@ fn pass_on(to: &'static str) -> impl FnMut(&mut Call<'_>) -> Result<Parcel, Errn
     }
 }
 
-/// With and without the kernel's OS thread.
+/// A service that stays runs without the kernel's OS thread; another one runs on it.
 fn boxed(service: impl Service, stays: bool) -> Box<dyn Service> {
     if stays { Box::new(Stays(service)) } else { Box::new(service) }
 }
@@ -54,8 +54,8 @@ fn call(client: &Process, name: &str, data: &[u8]) -> Result<Vec<u8>, CallError>
 }
 
 #[test]
-fn calls_of_any_length_are_answered_from_outside_and_inside() {
-    // Who stays may be called by who does not.
+fn calls_of_any_length_from_clients_and_services_are_answered() {
+    // A service that stays may be called by one that does not.
     for stays in [[false; 3], [true; 3], [true, false, false], [true, true, false]] {
         calls_of_any_length_are_answered(stays);
     }
@@ -83,7 +83,7 @@ fn calls_of_any_length_are_answered(stays: [bool; 3]) {
 }
 
 #[test]
-fn an_object_goes_by_the_driver() {
+fn a_parcel_with_an_object_goes_through_the_driver() {
     let broker = Broker::start();
     let manager = serve_manager(&broker);
     let mut running = host(&broker, |host| {
@@ -99,7 +99,7 @@ fn an_object_goes_by_the_driver() {
             let mut parcel = Parcel::new();
             parcel.write_handle(&handle);
             let callee = call.find("callee").map_err(|_| Errno::NOENT)?.ok_or(Errno::NOENT)?;
-            assert!(callee.is_inside());
+            assert!(callee.is_hosted());
             let answer = call.call(&callee, 1, &parcel).map_err(|_| Errno::IO)?;
             Ok(answer.data().into())
         })
@@ -118,7 +118,7 @@ fn an_object_goes_by_the_driver() {
 }
 
 #[test]
-fn a_service_that_waits_outside_keeps_nobody_else() {
+fn a_blocking_service_keeps_no_other_waiting() {
     let broker = Broker::start();
     let manager = serve_manager(&broker);
     let (entered, is_entered) = mpsc::channel();
@@ -162,7 +162,7 @@ fn recurse(depth: u64) -> u64 {
     if depth == 0 { block[1] } else { recurse(depth - 1) + block[depth as usize % 64] }
 }
 
-/// Fails as it is told.
+/// Panics, overflows its stack or fails, as the request says.
 fn fragile(call: &mut Call<'_>) -> Result<Parcel, Errno> {
     match call.data() {
         b"panic" => panic!("on purpose"),
@@ -260,7 +260,7 @@ fn a_closed_host_is_dead_and_its_services_are_dropped() {
 }
 
 #[test]
-fn a_service_need_not_be_hosted() {
+fn a_service_is_served_without_a_host() {
     let broker = Broker::start();
     let manager = serve_manager(&broker);
     let process = broker.open();
@@ -301,14 +301,14 @@ fn a_call_between_two_services_is_no_transaction() {
         assert_eq!((call(&Parcel::new()), call(&long)), (0, 4000));
         running.call("far", 1, b"from within").unwrap();
     }
-    // The client's own.
+    // The transactions of the client's own calls.
     assert_eq!(transactions(&broker) - before, 20);
     running.close();
     manager.close();
 }
 
 #[test]
-fn a_service_that_stays_waits_for_nobody_outside() {
+fn a_service_that_stays_may_not_block() {
     let broker = Broker::start();
     let manager = serve_manager(&broker);
     let mut running = host(&broker, |host| {
@@ -324,7 +324,7 @@ fn a_service_that_stays_waits_for_nobody_outside() {
         };
         host.add("calls outside", Stays(outside)).unwrap();
         let leaves = |call: &mut Call<'_>| {
-            call.away(|| ());
+            call.run_blocking(|| ());
             Ok(Parcel::new())
         };
         host.add("leaves all the same", Stays(leaves)).unwrap();
@@ -353,7 +353,7 @@ fn many_callers_of_all_kinds_are_answered() {
         host.add("leaves", pass_on("stays")).unwrap();
         host.add("goes away", |call: &mut Call<'_>| {
             let began = thread::current().id();
-            let away = call.away(|| thread::current().id());
+            let away = call.run_blocking(|| thread::current().id());
             assert_ne!(away, began, "the kernel's thread waits itself");
             assert_eq!(thread::current().id(), began, "a handler goes on elsewhere than it began");
             add_one(call)

@@ -1,17 +1,17 @@
-//! Binary events of one value, or of a payload that the program has made.
+//! Binary events with one value, or with a payload of the program's own.
 
-use crate::border::{BAD_BUFFER, INVALID, NOT_PERMITTED, bytes, guard, string};
+use crate::ffi::{BAD_BUFFER, INVALID, NOT_PERMITTED, bytes, guard, string};
 use ring_log::Buffer;
 use std::ffi::{c_char, c_int, c_void};
 
-/// A string's type in a payload.
+/// The type of a string in a payload.
 const STRING: u8 = 2;
 const INT: u8 = 0;
 const LIST: u8 = 3;
-/// As much as liblog takes of what a security error is called.
+/// The bytes of a security error's name that liblog keeps.
 const MAX_SUBTAG_BYTES: usize = 32;
 
-/// Writes an event; answers its bytes, of which the number is four.
+/// Writes an event. Returns its bytes, the four of its number included.
 fn put(tag: i32, payload: &[u8]) -> c_int {
     ring_log::write_event(Buffer::Events, tag.cast_unsigned(), payload);
     c_int::try_from(payload.len() + size_of::<i32>()).unwrap_or(c_int::MAX)
@@ -24,7 +24,7 @@ fn sized(string: &[u8]) -> Vec<u8> {
 /// Writes an event with this payload.
 ///
 /// # Safety
-/// So many bytes.
+/// `payload` points to `n_bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __android_log_bwrite(
     tag: i32,
@@ -35,10 +35,10 @@ pub unsafe extern "C" fn __android_log_bwrite(
     guard(INVALID, || put(tag, unsafe { bytes(payload.cast(), n_bytes) }))
 }
 
-/// Writes an event of one value of this type.
+/// Writes an event with one value of this type.
 ///
 /// # Safety
-/// So many bytes.
+/// `payload` points to `n_bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __android_log_btwrite(
     tag: i32,
@@ -53,20 +53,20 @@ pub unsafe extern "C" fn __android_log_btwrite(
     })
 }
 
-/// Writes an event of one string.
+/// Writes an event with one string.
 ///
 /// # Safety
-/// A string of C's.
+/// `payload` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __android_log_bswrite(tag: i32, payload: *const c_char) -> c_int {
     // SAFETY: by this function's contract.
     guard(INVALID, || put(tag, &sized(unsafe { string(payload) }.unwrap_or_default())))
 }
 
-/// Writes an event that says which error of security somebody has tried to use.
+/// Writes an event that reports an attempt to use a security error.
 ///
 /// # Safety
-/// A string of C's, and so many bytes or null.
+/// `subtag` is null or a C string; `data` is null or `data_bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __android_log_error_write(
     tag: c_int,
@@ -86,19 +86,19 @@ pub unsafe extern "C" fn __android_log_error_write(
     })
 }
 
-/// There is no buffer of statistics.
+/// Returns an error: this log has no buffer for statistics.
 #[unsafe(no_mangle)]
 pub extern "C" fn __android_log_stats_bwrite(_: i32, _: *const c_void, _: usize) -> c_int {
     BAD_BUFFER
 }
 
-/// The security buffer is for the owner of a device.
+/// Returns an error: only a device's owner has a security buffer.
 #[unsafe(no_mangle)]
 pub extern "C" fn __android_log_security_bwrite(_: i32, _: *const c_void, _: usize) -> c_int {
     NOT_PERMITTED
 }
 
-/// The same.
+/// Returns an error, like the function for payloads.
 #[unsafe(no_mangle)]
 pub extern "C" fn __android_log_security_bswrite(_: i32, _: *const c_char) -> c_int {
     NOT_PERMITTED

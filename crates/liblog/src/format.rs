@@ -1,6 +1,6 @@
-//! Entries as text: `<log/logprint.h>`.
+//! The text of entries: `<log/logprint.h>`.
 
-use crate::border::{INVALID, bytes, guard, string};
+use crate::ffi::{INVALID, bytes, guard, string};
 use crate::tags::EventTagMap;
 use baton_logcat::entry::{Body, Buffer, Entry, Level, Shown};
 use baton_logcat::event::{self, Style};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// `AndroidLogPrintFormat`, from 1 on.
+/// The names of `AndroidLogPrintFormat`, from 1.
 const WORDS: [&[u8]; 18] = [
     b"brief",
     b"process",
@@ -48,13 +48,13 @@ const VERBS: [Verb; 8] = [
     Verb::Long,
 ];
 
-/// A zone that was named in place of a format holds for all of them, as it does in Android's
+/// The time zone that was named in place of a format. It applies to all formats, as in Android's
 /// liblog.
 static NAMED_ZONE: Mutex<Option<TimeZone>> = Mutex::new(None);
-/// So do descriptions: events are put into words without a format.
+/// Whether descriptions are shown. It applies to all formats, as events are formatted without one.
 static DESCRIPTIVE: AtomicBool = AtomicBool::new(false);
 
-/// `AndroidLogFormat`, which programs know as a pointer only.
+/// `android_log_format`'s type, of which programs know only a pointer.
 #[derive(Debug)]
 pub struct LogFormat {
     format: Format,
@@ -82,7 +82,7 @@ fn zone() -> TimeZone {
     named.unwrap_or_else(TimeZone::system)
 }
 
-/// A format: `brief`, everything is shown.
+/// Makes a format: `brief`, without filters.
 #[unsafe(no_mangle)]
 pub extern "C" fn android_log_format_new() -> *mut LogFormat {
     guard(std::ptr::null_mut(), || {
@@ -92,10 +92,10 @@ pub extern "C" fn android_log_format_new() -> *mut LogFormat {
     })
 }
 
-/// Ends a format.
+/// Frees a format.
 ///
 /// # Safety
-/// Null, or from [`android_log_format_new`] and used by nobody any more.
+/// `format` is null, or was made by [`android_log_format_new`] and is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_format_free(format: *mut LogFormat) {
     if !format.is_null() {
@@ -104,10 +104,11 @@ pub unsafe extern "C" fn android_log_format_free(format: *mut LogFormat) {
     }
 }
 
-/// The number of a format's or modifier's name, or of a time zone's, which then holds; 0 for none.
+/// The number of a format or modifier by its name; 0 if there is none. A time zone's name sets the
+/// zone of all formats.
 ///
 /// # Safety
-/// A string of C's.
+/// `name` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_formatFromString(name: *const c_char) -> c_int {
     guard(0, || {
@@ -123,10 +124,10 @@ pub unsafe extern "C" fn android_log_formatFromString(name: *const c_char) -> c_
     })
 }
 
-/// Sets a format, or adds a modifier. 1 if it was a format.
+/// Selects a format, or adds a modifier. Returns 1 for a format.
 ///
 /// # Safety
-/// A format in use here alone.
+/// `format` is null, or a format that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_setPrintFormat(format: *mut LogFormat, word: c_int) -> c_int {
     guard(INVALID, || {
@@ -145,7 +146,7 @@ pub unsafe extern "C" fn android_log_setPrintFormat(format: *mut LogFormat, word
             12 => stamp.year = true,
             ZONE => stamp.offset = !stamp.offset,
             14 if stamp.clock != Clock::Monotonic => stamp.clock = Clock::Epoch,
-            // An entry has no such time here: it is shown as seconds since 1970.
+            // `struct AndroidLogEntry` has no monotonic time, so it is shown as seconds since 1970.
             15 => stamp.clock = Clock::Monotonic,
             16 => format.uid = true,
             17 => DESCRIPTIVE.store(true, Ordering::Relaxed),
@@ -156,10 +157,10 @@ pub unsafe extern "C" fn android_log_setPrintFormat(format: *mut LogFormat, word
     })
 }
 
-/// Adds filterspecs, of which there may be several in the string. -1 if one means nothing.
+/// Adds the filters of a string. Returns -1 if one cannot be parsed.
 ///
 /// # Safety
-/// A format in use here alone; a string of C's.
+/// `format` is null, or a format that no other thread uses; `rules` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_addFilterString(
     format: *mut LogFormat,
@@ -174,10 +175,10 @@ pub unsafe extern "C" fn android_log_addFilterString(
     })
 }
 
-/// Adds one filterspec.
+/// Adds one filter.
 ///
 /// # Safety
-/// As [`android_log_addFilterString`].
+/// That of [`android_log_addFilterString`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_addFilterRule(
     format: *mut LogFormat,
@@ -191,10 +192,10 @@ pub unsafe extern "C" fn android_log_addFilterRule(
     }
 }
 
-/// Whether the filterspecs show this tag at this priority.
+/// Whether the filters show this tag with this priority.
 ///
 /// # Safety
-/// A format; a string of C's.
+/// `format` is null or a format; `tag` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_shouldPrintLine(
     format: *mut LogFormat,
@@ -214,10 +215,10 @@ fn level(priority: c_int) -> Level {
     Level(priority.clamp(0, 255) as u8)
 }
 
-/// A `struct logger_entry`: its header, and its payload.
+/// The header and the payload of a `struct logger_entry`.
 ///
 /// # Safety
-/// Null, or an entry with as many bytes behind it as it says, in use here alone.
+/// `entry` is null, or an entry with as many bytes as it says, which no other thread uses.
 unsafe fn taken_apart<'a>(entry: *mut u8) -> Option<([u8; HEADER_BYTES], &'a mut [u8])> {
     if entry.is_null() {
         return None;
@@ -245,11 +246,11 @@ fn fill(entry: &mut LogEntry, header: &[u8; HEADER_BYTES]) {
     entry.tid = word(8).cast_signed();
 }
 
-/// Takes a text apart. Its strings stay where they are, and get their ends there. -1 if it is none.
+/// Parses a text. Its strings stay in `from`, where they get NULs. Returns -1 if it is no text.
 ///
 /// # Safety
-/// A `struct logger_entry` with as many bytes behind it as it says, in use here alone; a place for
-/// an entry.
+/// `from` is null, or a `struct logger_entry` with as many bytes as it says, which no other thread
+/// uses; `entry` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_processLogBuffer(
     from: *mut u8,
@@ -268,7 +269,7 @@ pub unsafe extern "C" fn android_log_processLogBuffer(
             }
         }
         entry.priority = payload[0].into();
-        // With its end, if it had one.
+        // With its NUL, if it had one.
         entry.tag_bytes = tag.len() + usize::from(!is_all_tag);
         entry.message_bytes = message.len();
         let at = |offset: usize| payload[offset.min(payload.len() - 1)..].as_ptr().cast();
@@ -277,11 +278,11 @@ pub unsafe extern "C" fn android_log_processLogBuffer(
     })
 }
 
-/// Puts an event into words, in memory that the caller has. -1 if its values make no sense.
+/// Formats an event into the caller's memory. Returns -1 if its values are broken.
 ///
 /// # Safety
-/// A `struct logger_entry` with as many bytes behind it as it says, in use here alone; a place for
-/// an entry; null or a map; so many bytes.
+/// `from` is null, or a `struct logger_entry` with as many bytes as it says, which no other thread
+/// uses; `entry` is null or writable; `map` is null or a map; `words` has `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_processBinaryLogBuffer(
     from: *mut u8,
@@ -322,7 +323,7 @@ fn put_event(
     (entry.tag, entry.tag_bytes) = (tag.as_ptr().cast(), name.len());
     let style = if DESCRIPTIVE.load(Ordering::Relaxed) { Style::Descriptive } else { Style::Plain };
     let description = known.map_or("", |tag| &tag.format);
-    // One byte is for the end.
+    // One byte is for the NUL.
     let most = room.len().checked_sub(1).filter(|most| *most > 0)?;
     let text = event::print(payload, style, description.as_bytes(), most)?;
     room[..text.len()].copy_from_slice(&text);
@@ -332,7 +333,7 @@ fn put_event(
 }
 
 /// # Safety
-/// A format, and an entry whose strings have as many bytes as it says.
+/// The entry's strings have as many bytes as the entry says.
 unsafe fn lines(format: &LogFormat, entry: &LogEntry) -> Vec<u8> {
     // SAFETY: by this function's contract.
     let (tag, message) =
@@ -356,12 +357,12 @@ unsafe fn lines(format: &LogFormat, entry: &LogEntry) -> Vec<u8> {
     format.lines(&of, &shown, &|_| None)
 }
 
-/// The entry's lines: in the caller's memory if they have room there, else in memory that is to be
-/// freed. Null if there is none.
+/// The lines of an entry: in the caller's memory if they fit, else in memory that the caller frees.
+/// Null if there is no memory.
 ///
 /// # Safety
-/// A format, and an entry whose strings have as many bytes as it says; null, or so many bytes; null
-/// or a place for a size.
+/// `format` and `entry` are null or valid, and the entry's strings have as many bytes as it says;
+/// the caller's memory is null or has the given size; `n_bytes` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_formatLogLine(
     format: *mut LogFormat,
@@ -378,10 +379,10 @@ pub unsafe extern "C" fn android_log_formatLogLine(
         // SAFETY: as above.
         let text = unsafe { lines(format, entry) };
         let fits = !room.is_null() && text.len() < room_bytes;
-        // SAFETY: asks for memory.
+        // SAFETY: the call only allocates.
         let to = if fits { room } else { unsafe { libc::malloc(text.len() + 1) }.cast() };
         if !to.is_null() {
-            // SAFETY: to has room for the text and its end, and is nobody else's.
+            // SAFETY: `to` has room for the text and its NUL, and no other code uses it.
             unsafe {
                 std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast(), text.len());
                 *to.add(text.len()) = 0;
@@ -395,10 +396,10 @@ pub unsafe extern "C" fn android_log_formatLogLine(
     })
 }
 
-/// Writes the entry's lines to a descriptor; answers their bytes, or -1.
+/// Writes the lines of an entry to a descriptor. Returns their bytes, or -1.
 ///
 /// # Safety
-/// A format, and an entry whose strings have as many bytes as it says.
+/// `format` and `entry` are null or valid, and the entry's strings have as many bytes as it says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_printLogLine(
     format: *mut LogFormat,
@@ -414,7 +415,7 @@ pub unsafe extern "C" fn android_log_printLogLine(
         let text = unsafe { lines(format, entry) };
         let mut rest = &text[..];
         while !rest.is_empty() {
-            // SAFETY: so many bytes of ours.
+            // SAFETY: `rest` is a slice of the text.
             let written = unsafe { libc::write(descriptor, rest.as_ptr().cast(), rest.len()) };
             match usize::try_from(written) {
                 Ok(written) => rest = &rest[written.min(rest.len())..],

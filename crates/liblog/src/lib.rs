@@ -1,20 +1,20 @@
-//! Android's liblog on Baton's log: what `<android/log.h>` and the headers of Debian's package
-//! android-liblog-dev declare. A program that is built against them logs here with no change, if it
-//! is linked with this library or has it in `LD_PRELOAD`.
+//! Android's liblog on Baton's log: the functions of `<android/log.h>` and of the headers in
+//! Debian's package android-liblog-dev. A program that is built against them logs here unchanged,
+//! if it is linked with this library or has it in `LD_PRELOAD`.
 //!
-//! - [`write`]: texts; [`print`]: the same by printf's rules. [`loggable`]: which are written;
-//!   [`logger`]: by whom.
-//! - [`event`]: binary events; [`list`]: of several values; [`parser`]: and back.
-//! - [`read`]: what has been written. [`format`]: entries as text; [`tags`]: what events are
-//!   called.
-//! - [`border`]: what all of them have in common.
+//! - [`write`]: writes texts. [`print`]: formats them as printf does. [`loggable`]: the priorities
+//!   that are written. [`logger`]: the function that writes. `text`: a text on its way to the log.
+//! - [`event`]: binary events. [`list`]: events of several values. [`parser`], [`read_list`]: reads
+//!   these values.
+//! - [`read`]: reads the log. [`format`]: entries as text. [`tags`]: the names of events.
+//! - [`ffi`]: the boundary to C.
 //!
-//! **Invariant**: no panic leaves a function, none follows a null pointer that the headers allow,
-//! and `errno` stays as it was.
+//! **Invariant**: no panic leaves a function. No function follows a null pointer that the headers
+//! allow. `errno` stays unchanged.
 #![allow(non_camel_case_types, reason = "the names are C's")]
 
-mod border;
 pub mod event;
+mod ffi;
 pub mod format;
 pub mod list;
 pub mod loggable;
@@ -22,5 +22,7 @@ pub mod logger;
 pub mod parser;
 pub mod print;
 pub mod read;
+pub mod read_list;
 pub mod tags;
+mod text;
 pub mod write;

@@ -1,18 +1,14 @@
-//! Events of several values: a context in which they gather, and which is then written.
+//! Events of several values: a context collects the values, and then writes the event.
 //!
-//! A payload is a list; with one value or none it is that value without the list around it.
+//! A payload is a list. With one value or none, it is that value without the list around it.
 
-use crate::border::{BAD_BUFFER, INVALID, guard};
 use crate::event::{
     __android_log_bwrite, __android_log_security_bwrite, __android_log_stats_bwrite,
 };
-use crate::parser::Parser;
+use crate::ffi::{BAD_BUFFER, INVALID, guard};
+use crate::parser::{MAX_BYTES, MAX_DEPTH, Parser};
 use std::ffi::{c_char, c_int, c_void};
 
-/// What a payload has room for.
-pub(crate) const MAX_BYTES: usize = ring_log::MAX_PAYLOAD_BYTES - size_of::<i32>();
-/// `ANDROID_MAX_LIST_NEST_DEPTH`: lists within the outer one.
-pub(crate) const MAX_DEPTH: usize = 8;
 const IO: c_int = -libc::EIO;
 const OVERFLOW: c_int = -libc::EOVERFLOW;
 const FAULT: c_int = -libc::EFAULT;
@@ -27,23 +23,23 @@ const STRING: u8 = 2;
 const LIST: u8 = 3;
 const FLOAT: u8 = 4;
 
-/// `android_log_context`, which programs know as a pointer only.
+/// `android_log_context`'s type, of which programs know only a pointer.
 #[derive(Debug)]
 pub enum Context {
-    /// Values to be written.
+    /// Values that are to be written.
     Writer(List),
-    /// Values to be read.
+    /// Values that are being read.
     Parser(Parser),
 }
 
-/// Values of an event that is not written yet.
+/// The values of an event that is not written yet.
 #[derive(Debug)]
 pub struct List {
     tag: u32,
     payload: Vec<u8>,
-    /// Where the count of each open list is, the outer one's first.
+    /// The position of each open list's count, the outermost first.
     open: Vec<usize>,
-    /// Something had no room. What comes after it is refused.
+    /// A value did not fit. Later values are refused.
     overflow: bool,
 }
 
@@ -56,7 +52,7 @@ impl List {
         MAX_BYTES - self.payload.len()
     }
 
-    /// A value goes into the innermost list.
+    /// Adds a value to the innermost list.
     fn add(&mut self, value: &[u8]) -> Result<c_int, c_int> {
         if self.overflow || self.room() < value.len() {
             self.overflow = true;
@@ -70,7 +66,7 @@ impl List {
         Ok(0)
     }
 
-    /// Cut, if there is no room for all of it; answers how much there was room for.
+    /// Adds a string, cut to the room that there is. Returns the bytes that fit.
     fn add_string(&mut self, words: &[u8]) -> Result<c_int, c_int> {
         let head = 1 + size_of::<u32>();
         let cut = &words[..words.len().min(self.room().saturating_sub(head))];
@@ -101,18 +97,18 @@ impl List {
         Ok(0)
     }
 
-    /// What is to be written, if no list is open.
+    /// The payload of the event, if no inner list is open.
     fn payload(&self) -> Option<&[u8]> {
         let without = if self.payload[1] <= 1 { 2 } else { 0 };
         (self.open.len() == 1).then(|| &self.payload[without..])
     }
 }
 
-/// The context of a pointer; what is for the other kind of context gets `EBADF`.
+/// Calls `body` with the list of a context. A null or a context of the other kind is an error.
 ///
 /// # Safety
-/// Null, or from [`create_android_logger`] or [`crate::parser::create_android_log_parser`] and in
-/// use here alone.
+/// `context` is null, or was made by [`create_android_logger`] or
+/// [`crate::read_list::create_android_log_parser`] and no other thread uses it.
 unsafe fn writer<T>(
     context: *mut Context,
     body: impl FnOnce(&mut List) -> Result<T, c_int>,
@@ -124,10 +120,10 @@ unsafe fn writer<T>(
     }
 }
 
-/// The same, for functions that answer a number.
+/// Calls [`writer`] for a function that returns a number.
 ///
 /// # Safety
-/// As [`writer`].
+/// That of [`writer`].
 unsafe fn write(
     context: *mut Context,
     body: impl FnOnce(&mut List) -> Result<c_int, c_int>,
@@ -136,16 +132,16 @@ unsafe fn write(
     guard(INVALID, || unsafe { writer(context, body) }.unwrap_or_else(|error| error))
 }
 
-/// A context for an event with this number.
+/// Makes a context for an event with this number.
 #[unsafe(no_mangle)]
 pub extern "C" fn create_android_logger(tag: u32) -> *mut Context {
     guard(std::ptr::null_mut(), || Box::into_raw(Box::new(Context::Writer(List::new(tag)))))
 }
 
-/// Ends a context of either kind; null stands in its place.
+/// Frees a context of either kind, and sets the pointer to null.
 ///
 /// # Safety
-/// `context` points to null or to a context, which nobody uses any more.
+/// `context` points to null or to a context that is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_destroy(context: *mut *mut Context) -> c_int {
     guard(INVALID, || {
@@ -154,16 +150,16 @@ pub unsafe extern "C" fn android_log_destroy(context: *mut *mut Context) -> c_in
         else {
             return BAD_BUFFER;
         };
-        // SAFETY: from Box::into_raw, once: null takes its place.
+        // SAFETY: made by `Box::into_raw`, and freed once: null takes its place.
         drop(unsafe { Box::from_raw(std::mem::replace(context, std::ptr::null_mut())) });
         0
     })
 }
 
-/// Forgets the values.
+/// Removes all values.
 ///
 /// # Safety
-/// Null, or a context in use here alone.
+/// `context` is null, or a context that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_reset(context: *mut Context) -> c_int {
     let again = |list: &mut List| {
@@ -174,10 +170,10 @@ pub unsafe extern "C" fn android_log_reset(context: *mut Context) -> c_int {
     unsafe { write(context, again) }
 }
 
-/// Opens a list within the innermost one.
+/// Opens a list in the innermost one.
 ///
 /// # Safety
-/// Null, or a context in use here alone.
+/// `context` is null, or a context that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_write_list_begin(context: *mut Context) -> c_int {
     // SAFETY: by this function's contract.
@@ -187,17 +183,17 @@ pub unsafe extern "C" fn android_log_write_list_begin(context: *mut Context) -> 
 /// Closes the innermost list.
 ///
 /// # Safety
-/// Null, or a context in use here alone.
+/// `context` is null, or a context that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_write_list_end(context: *mut Context) -> c_int {
     // SAFETY: by this function's contract.
     unsafe { write(context, List::end) }
 }
 
-/// Adds a value.
+/// Adds an `int32_t`.
 ///
 /// # Safety
-/// Null, or a context in use here alone.
+/// `context` is null, or a context that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_write_int32(context: *mut Context, value: i32) -> c_int {
     let value = [&[INT][..], &value.to_le_bytes()].concat();
@@ -205,10 +201,10 @@ pub unsafe extern "C" fn android_log_write_int32(context: *mut Context, value: i
     unsafe { write(context, |list| list.add(&value)) }
 }
 
-/// Adds a value.
+/// Adds an `int64_t`.
 ///
 /// # Safety
-/// Null, or a context in use here alone.
+/// `context` is null, or a context that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_write_int64(context: *mut Context, value: i64) -> c_int {
     let value = [&[LONG][..], &value.to_le_bytes()].concat();
@@ -216,10 +212,10 @@ pub unsafe extern "C" fn android_log_write_int64(context: *mut Context, value: i
     unsafe { write(context, |list| list.add(&value)) }
 }
 
-/// Adds a value.
+/// Adds a `float`.
 ///
 /// # Safety
-/// Null, or a context in use here alone.
+/// `context` is null, or a context that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_write_float32(context: *mut Context, value: f32) -> c_int {
     let value = [&[FLOAT][..], &value.to_le_bytes()].concat();
@@ -227,10 +223,10 @@ pub unsafe extern "C" fn android_log_write_float32(context: *mut Context, value:
     unsafe { write(context, |list| list.add(&value)) }
 }
 
-/// Adds a string; answers how many bytes of it there was room for.
+/// Adds a string. Returns the bytes of it that fit.
 ///
 /// # Safety
-/// Null, or a context in use here alone; a string of C's, or null for an empty one.
+/// `context` is null, or a context that no other thread uses; `value` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_write_string8(
     context: *mut Context,
@@ -240,20 +236,21 @@ pub unsafe extern "C" fn android_log_write_string8(
     unsafe { android_log_write_string8_len(context, value, MAX_BYTES) }
 }
 
-/// Adds a string that ends at a NUL or after so many bytes.
+/// Adds a string that ends at a NUL or after this many bytes.
 ///
 /// # Safety
-/// Null, or a context in use here alone; so many bytes or up to a NUL, or null for an empty string.
+/// `context` is null, or a context that no other thread uses; `value` is null for an empty string,
+/// or has that many bytes or a NUL before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_write_string8_len(
     context: *mut Context,
     value: *const c_char,
     most: usize,
 ) -> c_int {
-    // SAFETY: by this function's contract, none of these bytes lies beyond the string.
+    // SAFETY: by this function's contract, the bytes up to the NUL or the bound are there.
     let words = unsafe {
         let n_bytes = if value.is_null() { 0 } else { libc::strnlen(value, most.min(MAX_BYTES)) };
-        crate::border::bytes(value, n_bytes)
+        crate::ffi::bytes(value, n_bytes)
     };
     // SAFETY: by this function's contract.
     unsafe { write(context, |list| list.add_string(words)) }
@@ -262,7 +259,7 @@ pub unsafe extern "C" fn android_log_write_string8_len(
 /// Writes the event to a buffer of events.
 ///
 /// # Safety
-/// Null, or a context in use here alone.
+/// `context` is null, or a context that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_write_list(context: *mut Context, buffer: c_int) -> c_int {
     if ![EVENTS, STATS, SECURITY].contains(&buffer) {
@@ -273,7 +270,7 @@ pub unsafe extern "C" fn android_log_write_list(context: *mut Context, buffer: c
         let (start, n_bytes) = (payload.as_ptr().cast::<c_void>(), payload.len());
         let tag = list.tag.cast_signed();
         Ok(match buffer {
-            // SAFETY: so many bytes of a payload.
+            // SAFETY: `start` and `n_bytes` are those of the payload.
             EVENTS => unsafe { __android_log_bwrite(tag, start, n_bytes) },
             STATS => __android_log_stats_bwrite(tag, start, n_bytes),
             _ => __android_log_security_bwrite(tag, start, n_bytes),
@@ -283,11 +280,11 @@ pub unsafe extern "C" fn android_log_write_list(context: *mut Context, buffer: c
     unsafe { write(context, put) }
 }
 
-/// Lends what would be written; answers its bytes.
+/// Returns a pointer to the payload and its bytes.
 ///
 /// # Safety
-/// Null, or a context in use here alone; null, or a place for a pointer, which is good until the
-/// context changes.
+/// `context` is null, or a context that no other thread uses; `buffer` is null or writable. The
+/// pointer is valid until the context changes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_log_write_list_buffer(
     context: *mut Context,

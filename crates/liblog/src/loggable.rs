@@ -1,21 +1,21 @@
-//! Which priorities are written.
+//! The priorities that are written.
 
-use crate::border::guard;
+use crate::ffi::guard;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// `ANDROID_LOG_DEFAULT`: nobody has set a least priority.
+/// `ANDROID_LOG_DEFAULT`: no least priority is set.
 const UNSET: c_int = 1;
 
 static LEAST: AtomicI32 = AtomicI32::new(UNSET);
 
-/// Sets the least priority that is written; answers what it was.
+/// Sets the least priority that is written. Returns the former one.
 #[unsafe(no_mangle)]
 pub extern "C" fn __android_log_set_minimum_priority(priority: c_int) -> c_int {
     LEAST.swap(priority, Ordering::Relaxed)
 }
 
-/// The least priority that is written, `ANDROID_LOG_DEFAULT` if nobody has set it.
+/// The least priority that is written, or `ANDROID_LOG_DEFAULT` if none is set.
 #[unsafe(no_mangle)]
 pub extern "C" fn __android_log_get_minimum_priority() -> c_int {
     LEAST.load(Ordering::Relaxed)
@@ -26,9 +26,8 @@ pub(crate) fn is_loggable(priority: c_int, default: c_int) -> bool {
     priority >= if least == UNSET { default } else { least }
 }
 
-/// Whether this priority is written. There are no properties of tags here: the process's least
-/// priority counts, or else
-/// `default_priority`.
+/// Whether this priority is written. Tags have no properties here: the process's least priority
+/// counts, or `default_priority` if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn __android_log_is_loggable(
     priority: c_int,
@@ -38,7 +37,7 @@ pub extern "C" fn __android_log_is_loggable(
     guard(1, || is_loggable(priority, default_priority).into())
 }
 
-/// The same for a tag that does not end in a NUL.
+/// Like `__android_log_is_loggable`, for a tag without a NUL.
 #[unsafe(no_mangle)]
 pub extern "C" fn __android_log_is_loggable_len(
     priority: c_int,
@@ -49,7 +48,7 @@ pub extern "C" fn __android_log_is_loggable_len(
     guard(1, || is_loggable(priority, default_priority).into())
 }
 
-/// Whether this is a system of those who build it: never.
+/// Whether this is a debuggable system: never.
 #[unsafe(no_mangle)]
 pub extern "C" fn __android_log_is_debuggable() -> c_int {
     0

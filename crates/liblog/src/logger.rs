@@ -1,8 +1,8 @@
-//! Who writes a text: the log, standard error, or a function of the program's; and who ends the
-//! program.
+//! The function that writes texts (to the log, to standard error, or the program's own), and the
+//! function that ends the program.
 
-use crate::border::{guard, string};
-use crate::write::{Text, put};
+use crate::ffi::{guard, string};
+use crate::text::{Text, put};
 use jiff::tz::TimeZone;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::io::Write;
@@ -25,17 +25,17 @@ pub type Logger = unsafe extern "C" fn(*const LoggerData, *const c_char);
 /// `__android_aborter_function`.
 pub type Aborter = unsafe extern "C" fn(*const c_char);
 
-/// Null for the log.
+/// Null: texts go to the log.
 static LOGGER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-/// Null for abort(3).
+/// Null: abort(3).
 static ABORTER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-/// Null for the program's name. What was set is never freed: another thread may read it.
+/// Null: the program's name. A tag that was set is never freed, as another thread may read it.
 static DEFAULT_TAG: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Sets the tag of texts that have none.
+/// Sets the tag of texts without one.
 ///
 /// # Safety
-/// A string of C's, or null for the program's name.
+/// `tag` is a C string, or null for the program's name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __android_log_set_default_tag(tag: *const c_char) {
     guard((), || {
@@ -45,53 +45,53 @@ pub unsafe extern "C" fn __android_log_set_default_tag(tag: *const c_char) {
     });
 }
 
-/// The tag of texts that have none.
+/// The tag of texts without one.
 fn default_tag() -> *const c_char {
     unsafe extern "C" {
         static program_invocation_short_name: *const c_char;
     }
     // Pairs with the store above.
     let set = DEFAULT_TAG.load(Ordering::Acquire);
-    // SAFETY: set by the C library before the program's first function, and not changed since.
+    // SAFETY: the C library sets it before `main`, and does not change it.
     if set.is_null() { unsafe { program_invocation_short_name } } else { set }
 }
 
-/// Has all texts written by a function of the program's.
+/// Sets the function that writes all texts.
 #[unsafe(no_mangle)]
 pub extern "C" fn __android_log_set_logger(logger: Option<Logger>) {
     LOGGER
         .store(logger.map_or(std::ptr::null_mut(), |logger| logger as *mut ()), Ordering::Release);
 }
 
-/// Has a function of the program's end it.
+/// Sets the function that ends the program.
 #[unsafe(no_mangle)]
 pub extern "C" fn __android_log_set_aborter(aborter: Option<Aborter>) {
     let aborter = aborter.map_or(std::ptr::null_mut(), |aborter| aborter as *mut ());
     ABORTER.store(aborter, Ordering::Release);
 }
 
-/// Ends the program, by the function that is set for that.
+/// Ends the program through the function that was set.
 ///
 /// # Safety
-/// A string of C's.
+/// `message` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __android_log_call_aborter(message: *const c_char) {
     let aborter = ABORTER.load(Ordering::Acquire);
     if aborter.is_null() {
         std::process::abort();
     }
-    // SAFETY: a function of this type was stored; the message is as this function's contract has
-    // it.
+    // SAFETY: the pointer was made from a function of this type; the message is valid by this
+    // function's contract.
     unsafe { std::mem::transmute::<*mut (), Aborter>(aborter)(message) };
 }
 
-/// Ends the program.
+/// Ends the program by abort(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn __android_log_default_aborter(_message: *const c_char) {
     std::process::abort();
 }
 
-/// Hands a text to whoever writes texts.
+/// Passes a text to the function that writes texts.
 pub(crate) fn hand_over(buffer: c_int, priority: c_int, tag: *const c_char, text: *const c_char) {
     let mut data = LoggerData {
         struct_size: size_of::<LoggerData>(),
@@ -101,14 +101,14 @@ pub(crate) fn hand_over(buffer: c_int, priority: c_int, tag: *const c_char, text
         file: std::ptr::null(),
         line: 0,
     };
-    // SAFETY: just made, with a string that the caller has.
+    // SAFETY: the structure is a local one, with the caller's strings.
     unsafe { __android_log_write_logger_data(&raw mut data, text) };
 }
 
-/// Writes a text, or has it written.
+/// Writes a text through the function that was set, or to the log.
 ///
 /// # Safety
-/// `data` is null or one, with strings of C's or null in it, as is `text`.
+/// `data` is null or valid, and its strings and `text` are null or C strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __android_log_write_logger_data(
     data: *mut LoggerData,
@@ -124,14 +124,15 @@ pub unsafe extern "C" fn __android_log_write_logger_data(
         // SAFETY: by this function's contract.
         return unsafe { __android_log_logd_logger(data, text) };
     }
-    // SAFETY: a function of this type was stored; the data is as this function's contract has it.
+    // SAFETY: the pointer was made from a function of this type; the data is valid by this
+    // function's contract.
     unsafe { std::mem::transmute::<*mut (), Logger>(logger)(data, text) };
 }
 
 /// Writes a text to the log.
 ///
 /// # Safety
-/// `data` is null or one, with strings of C's or null in it, as is `text`.
+/// `data` is null or valid, and its strings and `text` are null or C strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __android_log_logd_logger(data: *const LoggerData, text: *const c_char) {
     guard((), || {
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn __android_log_logd_logger(data: *const LoggerData, text
 /// Writes a text to standard error.
 ///
 /// # Safety
-/// `data` is null or one, with strings of C's or null in it, as is `text`.
+/// `data` is null or valid, and its strings and `text` are null or C strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __android_log_stderr_logger(data: *const LoggerData, text: *const c_char) {
     guard((), || {
@@ -160,7 +161,7 @@ pub unsafe extern "C" fn __android_log_stderr_logger(data: *const LoggerData, te
         let letter = usize::try_from(data.priority).ok().and_then(|at| "XXVDIWEF ".chars().nth(at));
         let tag = words(data.tag).unwrap_or("nullptr".into());
         let time = jiff::Timestamp::now().to_zoned(TimeZone::system()).strftime("%m-%d %H:%M:%S");
-        // SAFETY: answers.
+        // SAFETY: both calls only return numbers.
         let (pid, tid) = unsafe { (libc::getpid(), libc::gettid()) };
         let place = words(data.file).map_or(String::new(), |file| format!(" {file}:{}", data.line));
         let line = format!(
@@ -168,11 +169,11 @@ pub unsafe extern "C" fn __android_log_stderr_logger(data: *const LoggerData, te
             letter.unwrap_or('?'),
             words(text).unwrap_or_default()
         );
-        // Who has no standard error hears nothing.
+        // Without a standard error the text is lost.
         let _ = std::io::stderr().write_all(line.as_bytes());
     });
 }
 
-/// There is nothing to close.
+/// Does nothing: there is nothing to close.
 #[unsafe(no_mangle)]
 pub extern "C" fn __android_log_close() {}

@@ -1,13 +1,15 @@
-//! Values of a binary event, one call after the other.
+//! Reads the values of a binary event, one element after the other.
 //!
-//! Each list begins with an element of its own and ends with a stop. One more stop follows the end
-//! of the payload, and then unknown elements that are complete. A payload that is broken gives an
-//! unknown element.
+//! Each list begins with an element of its own, and ends with a stop. At the end of the payload
+//! comes one more stop, and then complete unknown elements. A broken value is an unknown element.
 
-use crate::border::{BAD_BUFFER, bytes, guard};
-use crate::list::{Context, MAX_BYTES, MAX_DEPTH};
 use baton_logcat::event::{Value, Values};
-use std::ffi::{c_char, c_int};
+use std::ffi::c_char;
+
+/// Bytes of a payload, at most.
+pub(crate) const MAX_BYTES: usize = ring_log::MAX_PAYLOAD_BYTES - size_of::<i32>();
+/// `ANDROID_MAX_LIST_NEST_DEPTH`: lists within the outer one.
+pub(crate) const MAX_DEPTH: usize = 8;
 
 const INT: u32 = 0;
 const LONG: u32 = 1;
@@ -15,9 +17,9 @@ const STRING: u32 = 2;
 const LIST: u32 = 3;
 const FLOAT: u32 = 4;
 /// `EVENT_TYPE_LIST_STOP`
-const STOP: u32 = b'\n' as u32;
+pub(crate) const STOP: u32 = b'\n' as u32;
 /// `EVENT_TYPE_UNKNOWN`
-const UNKNOWN: u32 = b'?' as u32;
+pub(crate) const UNKNOWN: u32 = b'?' as u32;
 
 /// `android_log_list_element`.
 #[repr(C)]
@@ -29,7 +31,7 @@ pub struct Element {
     data: Data,
 }
 
-/// Its value.
+/// The value of an element.
 #[repr(C)]
 #[derive(Clone, Copy)]
 union Data {
@@ -40,7 +42,7 @@ union Data {
 }
 
 impl Element {
-    fn new(kind: u32, complete: bool) -> Element {
+    pub(crate) fn new(kind: u32, complete: bool) -> Element {
         Element { kind, complete: complete.into(), n_bytes: 0, data: Data { long: 0 } }
     }
 }
@@ -48,24 +50,24 @@ impl Element {
 /// A payload that is being read.
 #[derive(Clone, Debug)]
 pub struct Parser {
-    /// Never moves: strings are lent from it.
+    /// Never moves, as elements point to its strings.
     payload: Box<[u8]>,
     at: Position,
 }
 
-/// How far it has been read.
+/// The position in a payload.
 #[derive(Clone, Copy, Debug, Default)]
 struct Position {
     read: usize,
     depth: usize,
-    /// Values that each open list still has, the payload itself first.
+    /// The values that each open list still has, the payload itself first.
     left: [u32; MAX_DEPTH + 1],
     /// The innermost list is at its end.
     stops: bool,
 }
 
 impl Position {
-    /// A value of the innermost list was read.
+    /// Counts a value of the innermost list.
     fn count(&mut self) {
         let left = &mut self.left[self.depth];
         *left = left.saturating_sub(1);
@@ -78,7 +80,7 @@ impl Position {
 
     /// Leaves the innermost list.
     fn stop(&mut self, next: Option<u8>) {
-        // Some writers end lists by a newline, too.
+        // Some writers also end lists with a newline.
         self.read += usize::from(next == Some(b'\n'));
         self.stops = self.depth > 0;
         if self.depth > 0 {
@@ -89,12 +91,24 @@ impl Position {
 }
 
 impl Parser {
-    fn new(payload: &[u8]) -> Parser {
+    pub(crate) fn new(payload: &[u8]) -> Parser {
         let payload = payload[..payload.len().min(MAX_BYTES)].into();
         Parser { payload, at: Position::default() }
     }
 
-    /// The next element, and where it ends.
+    /// The next element, without reading it.
+    pub(crate) fn peek(&self) -> Element {
+        self.next().0
+    }
+
+    /// Reads the next element.
+    pub(crate) fn read(&mut self) -> Element {
+        let (element, at) = self.next();
+        self.at = at;
+        element
+    }
+
+    /// The next element, and the position after it.
     fn next(&self) -> (Element, Position) {
         let mut at = self.at;
         if at.depth > MAX_DEPTH {
@@ -120,7 +134,7 @@ impl Parser {
         }
     }
 
-    /// Says what the payload's end has cut, as Android's does.
+    /// The element for a value that the payload's end has cut, as Android's liblog returns it.
     fn broken(&self) -> Element {
         let cut = u32::from(self.payload[self.at.read]);
         let n_bytes = match cut {
@@ -175,86 +189,4 @@ fn kind(value: &Value<'_>) -> u32 {
         Value::List(_) => LIST,
         Value::Float(_) => FLOAT,
     }
-}
-
-/// Whether a look counts.
-#[derive(PartialEq, Eq)]
-enum Look {
-    Read,
-    Peek,
-}
-
-/// # Safety
-/// Null, or a context in use here alone.
-unsafe fn look(context: *mut Context, look: Look) -> Element {
-    guard(Element::new(UNKNOWN, true), || {
-        // SAFETY: by this function's contract.
-        let parser = match unsafe { context.as_mut() } {
-            Some(Context::Parser(parser)) => parser,
-            Some(Context::Writer(_)) => return Element::new(STOP, true),
-            None => return Element::new(UNKNOWN, true),
-        };
-        let (element, at) = parser.next();
-        if look == Look::Read {
-            parser.at = at;
-        }
-        element
-    })
-}
-
-/// A context for reading this payload (without the event's number), of which it makes a copy.
-///
-/// # Safety
-/// So many bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn create_android_log_parser(
-    payload: *const c_char,
-    n_bytes: usize,
-) -> *mut Context {
-    guard(std::ptr::null_mut(), || {
-        // SAFETY: by this function's contract.
-        let payload = unsafe { bytes(payload, n_bytes) };
-        Box::into_raw(Box::new(Context::Parser(Parser::new(payload))))
-    })
-}
-
-/// Has the context read another payload.
-///
-/// # Safety
-/// Null, or a context in use here alone; so many bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn android_log_parser_reset(
-    context: *mut Context,
-    payload: *const c_char,
-    n_bytes: usize,
-) -> c_int {
-    guard(BAD_BUFFER, || {
-        // SAFETY: by this function's contract.
-        let Some(Context::Parser(parser)) = (unsafe { context.as_mut() }) else {
-            return BAD_BUFFER;
-        };
-        // SAFETY: as above.
-        *parser = Parser::new(unsafe { bytes(payload, n_bytes) });
-        0
-    })
-}
-
-/// The next element.
-///
-/// # Safety
-/// Null, or a context in use here alone. A string is good until the context changes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn android_log_read_next(context: *mut Context) -> Element {
-    // SAFETY: by this function's contract.
-    unsafe { look(context, Look::Read) }
-}
-
-/// The next element, which stays the next one.
-///
-/// # Safety
-/// As [`android_log_read_next`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn android_log_peek_next(context: *mut Context) -> Element {
-    // SAFETY: by this function's contract.
-    unsafe { look(context, Look::Peek) }
 }

@@ -1,5 +1,5 @@
-//! The variadic functions, by the names that programs call them by. Each jumps to its body in
-//! `print.c` with all its arguments where the caller has put them.
+//! The variadic functions under their C names. Each jumps to its body in `print.c`, with all
+//! arguments where the caller has put them.
 
 use std::arch::naked_asm;
 

@@ -1,9 +1,9 @@
 //! Reading the log: `<log/log_read.h>`.
 //!
-//! A list of loggers is one reader of the buffers that were opened in it. It begins to read with
-//! the first call of [`android_logger_list_read`].
+//! A list of loggers is one reader of the buffers that were opened in it. It begins to read at the
+//! first call of [`android_logger_list_read`].
 
-use crate::border::{BAD_BUFFER, INVALID, guard};
+use crate::ffi::{BAD_BUFFER, INVALID, guard};
 use baton_logcat::entry::Entry;
 use baton_logcat::wire;
 use ring_log::{Buffer, Item, Reader, Settings, Start};
@@ -16,7 +16,7 @@ use std::time::Duration;
 const NONBLOCK: c_int = libc::O_NONBLOCK;
 /// `ANDROID_LOG_PSTORE`
 const PSTORE: c_int = i32::MIN;
-/// Of `struct logger_entry`.
+/// The version of `struct logger_entry`.
 const VERSION: c_int = 4;
 
 /// `log_time`
@@ -30,7 +30,7 @@ pub struct LogTime {
 /// `struct logger`
 #[derive(Debug)]
 pub struct Logger {
-    /// As the program has named it.
+    /// The number that the program has given.
     number: c_int,
     buffer: Option<Buffer>,
 }
@@ -39,17 +39,17 @@ pub struct Logger {
 #[derive(Debug)]
 pub struct LoggerList {
     mode: c_int,
-    /// Of what is there at the beginning, only so many of the last ones; 0 for all.
+    /// The number of the last entries that are returned of those at the beginning; 0: all.
     tail: usize,
-    /// Nothing before this.
+    /// Entries before this time are skipped.
     start: Duration,
-    /// Only this process; 0 for all.
+    /// Only entries of this process are returned; 0: of all.
     pid: u32,
     /// Boxes, because programs keep their addresses.
     #[allow(clippy::vec_box, reason = "programs keep their addresses")]
     loggers: Vec<Box<Logger>>,
     reader: Option<Reader>,
-    /// What was there at the beginning, and was not handed out yet.
+    /// Entries from the beginning that were not returned yet.
     first: VecDeque<Entry>,
 }
 
@@ -81,7 +81,7 @@ impl LoggerList {
         (self.pid == 0 || entry.pid == self.pid) && entry.wall >= self.start
     }
 
-    /// Opens the reader, and finds the last entries if only they are wanted.
+    /// Opens the reader, and finds the last entries if only those are wanted.
     fn begin(&mut self) -> Result<(), Errno> {
         if self.reader.is_some() {
             return Ok(());
@@ -105,7 +105,7 @@ impl LoggerList {
         Ok(())
     }
 
-    /// The next entry that is meant, of those that are there.
+    /// The next of the present entries that is wanted.
     fn take(&mut self) -> Option<Entry> {
         loop {
             let entry = match self.reader.as_mut()?.next_item()? {
@@ -136,7 +136,7 @@ fn error(errno: Errno) -> c_int {
     -errno.raw_os_error()
 }
 
-/// A list without loggers, which begins at the oldest entries or the last so many.
+/// Makes a list without loggers that begins at the oldest entry, or at the last entries.
 #[unsafe(no_mangle)]
 pub extern "C" fn android_logger_list_alloc(
     mode: c_int,
@@ -148,7 +148,7 @@ pub extern "C" fn android_logger_list_alloc(
     })
 }
 
-/// A list without loggers, which begins at a time.
+/// Makes a list without loggers that begins at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn android_logger_list_alloc_time(
     mode: c_int,
@@ -162,7 +162,7 @@ pub extern "C" fn android_logger_list_alloc_time(
     })
 }
 
-/// A list of one logger.
+/// Makes a list with one logger.
 #[unsafe(no_mangle)]
 pub extern "C" fn android_logger_list_open(
     buffer: c_int,
@@ -177,10 +177,10 @@ pub extern "C" fn android_logger_list_open(
     })
 }
 
-/// Ends a list and its loggers.
+/// Frees a list and its loggers.
 ///
 /// # Safety
-/// Null, or a list that nobody uses any more.
+/// `list` is null, or a list that is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_logger_list_free(list: *mut LoggerList) {
     if !list.is_null() {
@@ -189,10 +189,10 @@ pub unsafe extern "C" fn android_logger_list_free(list: *mut LoggerList) {
     }
 }
 
-/// A buffer's logger in this list, until the list ends. To be opened before the list is read.
+/// Opens a buffer in this list, before the list is read. The logger lives as long as the list.
 ///
 /// # Safety
-/// Null, or a list in use here alone.
+/// `list` is null, or a list that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_logger_open(list: *mut LoggerList, buffer: c_int) -> *mut Logger {
     guard(std::ptr::null_mut(), || {
@@ -201,21 +201,21 @@ pub unsafe extern "C" fn android_logger_open(list: *mut LoggerList, buffer: c_in
     })
 }
 
-/// The buffer of a logger.
+/// The number of a logger's buffer.
 ///
 /// # Safety
-/// Null, or a logger.
+/// `logger` is null or a logger.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_logger_get_id(logger: *mut Logger) -> c_int {
     // SAFETY: by this function's contract.
     guard(BAD_BUFFER, || unsafe { logger.as_ref() }.map_or(BAD_BUFFER, |logger| logger.number))
 }
 
-/// The next entry as `struct logger_entry`; answers its bytes, or `-EAGAIN` if there is none now
-/// and the list does not wait.
+/// Writes the next entry as a `struct logger_entry`. Returns its bytes, or `-EAGAIN` if there is
+/// none now and the list does not wait.
 ///
 /// # Safety
-/// Null, or a list in use here alone; a `struct log_msg`.
+/// `list` is null, or a list that no other thread uses; `message` is null or a `struct log_msg`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_logger_list_read(
     list: *mut LoggerList,
@@ -229,8 +229,8 @@ pub unsafe extern "C" fn android_logger_list_read(
         match list.next() {
             Ok(entry) => {
                 let bytes = wire::encode(&entry);
-                // SAFETY: by this function's contract there is room for the largest entry, and one
-                // byte more.
+                // SAFETY: by this function's contract, there is room for the largest entry and a
+                // NUL.
                 unsafe {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), message, bytes.len());
                     *message.add(bytes.len()) = 0;
@@ -243,16 +243,17 @@ pub unsafe extern "C" fn android_logger_list_read(
 }
 
 /// # Safety
-/// Null, or a logger.
+/// `logger` is null or a logger.
 unsafe fn buffer_of(logger: *mut Logger) -> Option<Buffer> {
     // SAFETY: by this function's contract.
     unsafe { logger.as_ref() }.and_then(|logger| logger.buffer)
 }
 
-/// Has readers pass over what is in the buffer now. For the owner of the log's directory.
+/// Lets readers skip the present entries of the buffer. Only the owner of the log's directory may
+/// do this.
 ///
 /// # Safety
-/// Null, or a logger.
+/// `logger` is null or a logger.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_logger_clear(logger: *mut Logger) -> c_int {
     guard(INVALID, || {
@@ -262,10 +263,10 @@ pub unsafe extern "C" fn android_logger_clear(logger: *mut Logger) -> c_int {
     })
 }
 
-/// The size of each thread's ring in the buffer.
+/// The bytes of each thread's ring in the buffer.
 ///
 /// # Safety
-/// Null, or a logger.
+/// `logger` is null or a logger.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_logger_get_log_size(logger: *mut Logger) -> c_long {
     guard(INVALID.into(), || {
@@ -276,11 +277,11 @@ pub unsafe extern "C" fn android_logger_get_log_size(logger: *mut Logger) -> c_l
     })
 }
 
-/// Sets the size of each thread's ring in the buffer, a power of two. For the owner of the log's
-/// directory.
+/// Sets the bytes of each thread's ring in the buffer, a power of two. Only the owner of the log's
+/// directory may do this.
 ///
 /// # Safety
-/// Null, or a logger.
+/// `logger` is null or a logger.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_logger_set_log_size(logger: *mut Logger, bytes: c_ulong) -> c_int {
     guard(INVALID, || {
@@ -295,10 +296,10 @@ pub unsafe extern "C" fn android_logger_set_log_size(logger: *mut Logger, bytes:
     })
 }
 
-/// Bytes of the entries that can be read from the buffer.
+/// The bytes of the entries that can be read from the buffer.
 ///
 /// # Safety
-/// Null, or a logger.
+/// `logger` is null or a logger.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_logger_get_log_readable_size(logger: *mut Logger) -> c_long {
     guard(INVALID.into(), || {
@@ -322,7 +323,7 @@ pub extern "C" fn android_logger_get_log_version(_logger: *mut Logger) -> c_int 
     VERSION
 }
 
-/// `baton logcat -S` tells statistics.
+/// Returns no statistics: `baton logcat -S` prints them.
 #[unsafe(no_mangle)]
 pub extern "C" fn android_logger_get_statistics(
     _list: *mut LoggerList,
@@ -332,7 +333,7 @@ pub extern "C" fn android_logger_get_statistics(
     INVALID as isize
 }
 
-/// Nothing is pruned: each thread's ring overwrites its own oldest entries.
+/// Returns no rules: nothing is pruned, as each thread's ring overwrites its own oldest entries.
 #[unsafe(no_mangle)]
 pub extern "C" fn android_logger_get_prune_list(
     _list: *mut LoggerList,
@@ -342,7 +343,7 @@ pub extern "C" fn android_logger_get_prune_list(
     INVALID as isize
 }
 
-/// The same.
+/// Sets no rules: nothing is pruned.
 #[unsafe(no_mangle)]
 pub extern "C" fn android_logger_set_prune_list(
     _list: *mut LoggerList,
@@ -352,7 +353,7 @@ pub extern "C" fn android_logger_set_prune_list(
     INVALID
 }
 
-/// The clock of entries' times.
+/// The clock of entries' times, as a letter.
 #[unsafe(no_mangle)]
 pub extern "C" fn android_log_clockid() -> libc::clockid_t {
     libc::CLOCK_REALTIME

@@ -1,6 +1,6 @@
-//! What events are called: `<log/event_tag_map.h>`.
+//! The names of events: `<log/event_tag_map.h>`.
 
-use crate::border::{guard, string};
+use crate::ffi::{guard, string};
 use baton_logcat::tags::Tags;
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr, c_char, c_int, c_uint};
@@ -10,18 +10,19 @@ use std::path::Path;
 /// `EVENT_TAG_MAP_FILE`
 const FILE: &[u8] = b"/system/etc/event-log-tags";
 
-/// `EventTagMap`, which programs know as a pointer only.
+/// `EventTagMap`'s type, of which programs know only a pointer.
 #[derive(Debug)]
 pub struct EventTagMap {
     pub(crate) tags: Tags,
-    /// Name and format of each, as C wants them.
+    /// The name and the format of each event, as C strings.
     strings: HashMap<u32, [CString; 2]>,
 }
 
-/// Reads a tags file, the system's if none is named. Null, with `errno`, if it cannot be read.
+/// Reads a tags file, or the system's if `name` is null. Returns null and sets `errno` if it cannot
+/// be read.
 ///
 /// # Safety
-/// A string of C's, or null.
+/// `name` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_openEventTagMap(name: *const c_char) -> *mut EventTagMap {
     // SAFETY: by this function's contract.
@@ -30,7 +31,7 @@ pub unsafe extern "C" fn android_openEventTagMap(name: *const c_char) -> *mut Ev
     match read {
         Ok(map) => Box::into_raw(Box::new(map)),
         Err(errno) => {
-            // SAFETY: the thread's own errno.
+            // SAFETY: the pointer is to this thread's errno.
             unsafe { *libc::__errno_location() = errno };
             std::ptr::null_mut()
         }
@@ -48,10 +49,10 @@ fn open(path: &Path) -> Result<EventTagMap, c_int> {
     Ok(EventTagMap { tags, strings })
 }
 
-/// Ends a map.
+/// Frees a map.
 ///
 /// # Safety
-/// Null, or from [`android_openEventTagMap`] and used by nobody any more.
+/// `map` is null, or was made by [`android_openEventTagMap`] and is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_closeEventTagMap(map: *mut EventTagMap) {
     if !map.is_null() {
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn android_closeEventTagMap(map: *mut EventTagMap) {
     }
 }
 
-/// Which of an event's strings.
+/// One of an event's strings.
 #[derive(Clone, Copy)]
 enum Part {
     Name = 0,
@@ -68,7 +69,7 @@ enum Part {
 }
 
 /// # Safety
-/// Null or a map; null or a place for a size.
+/// `map` is null or a map; `n_bytes` is null or writable.
 unsafe fn look_up(
     map: *const EventTagMap,
     n_bytes: *mut usize,
@@ -87,10 +88,10 @@ unsafe fn look_up(
     })
 }
 
-/// An event's name.
+/// The name of an event.
 ///
 /// # Safety
-/// Null or a map.
+/// `map` is null or a map.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_lookupEventTag(
     map: *const EventTagMap,
@@ -100,10 +101,10 @@ pub unsafe extern "C" fn android_lookupEventTag(
     unsafe { look_up(map, std::ptr::null_mut(), number, Part::Name) }
 }
 
-/// An event's name, and how long it is.
+/// The name of an event, and its bytes.
 ///
 /// # Safety
-/// Null or a map; null or a place for a size.
+/// `map` is null or a map; `n_bytes` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_lookupEventTag_len(
     map: *const EventTagMap,
@@ -114,10 +115,10 @@ pub unsafe extern "C" fn android_lookupEventTag_len(
     unsafe { look_up(map, n_bytes, number, Part::Name) }
 }
 
-/// What an event's values are, and how long that is.
+/// The descriptions of an event's values, and their bytes.
 ///
 /// # Safety
-/// Null or a map; null or a place for a size.
+/// `map` is null or a map; `n_bytes` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_lookupEventFormat_len(
     map: *const EventTagMap,
@@ -128,11 +129,11 @@ pub unsafe extern "C" fn android_lookupEventFormat_len(
     unsafe { look_up(map, n_bytes, number, Part::Format) }
 }
 
-/// The number of the event of this name, and of this format if one is given; -1 if there is none,
-/// as nobody gives out new ones here.
+/// The number of the event with this name, and with this format if it is not null; -1 if there is
+/// none. No new numbers are assigned.
 ///
 /// # Safety
-/// Null or a map; strings of C's, or null.
+/// `map` is null or a map; `name` and `format` are null or C strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_lookupEventTagNum(
     map: *mut EventTagMap,

@@ -1,45 +1,19 @@
-//! Texts.
+//! Functions that write texts, and the names of buffers.
 
-use crate::border::{NOT_PERMITTED, guard};
+use crate::ffi::{NOT_PERMITTED, guard};
 use crate::loggable::is_loggable;
 use crate::logger::hand_over;
-use ring_log::{Buffer, Priority};
+use ring_log::Buffer;
 use std::ffi::{CStr, c_char, c_int};
 
 const VERBOSE: c_int = 2;
-/// `LOG_ID_DEFAULT`.
-const DEFAULT_BUFFER: c_int = -1;
-/// What liblog answers when it has written.
+/// The result of a write that has succeeded.
 const WRITTEN: c_int = 1;
-
-/// A text for the log.
-pub(crate) struct Text<'a> {
-    pub priority: c_int,
-    pub tag: &'a [u8],
-    pub message: &'a [u8],
-}
-
-/// Writes a text to the log. There are no texts in the buffer of events.
-pub(crate) fn put(buffer: c_int, text: &Text<'_>) {
-    let buffer = match buffer {
-        DEFAULT_BUFFER => Some(Buffer::Main),
-        number => u8::try_from(number).ok().and_then(Buffer::numbered),
-    };
-    if let Some(buffer) = buffer.filter(|buffer| *buffer != Buffer::Events) {
-        ring_log::write(buffer, priority(text.priority), text.tag, text.message);
-    }
-}
-
-/// The nearest one: the log has those that mean something.
-fn priority(number: c_int) -> Priority {
-    let number = number.clamp(Priority::Verbose as c_int, Priority::Fatal as c_int);
-    Priority::numbered(number as u8).unwrap_or(Priority::Fatal)
-}
 
 /// Writes a text to a buffer.
 ///
 /// # Safety
-/// Strings of C's, or null.
+/// `tag` and `text` are null or C strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __android_log_buf_write(
     buffer: c_int,
@@ -59,7 +33,7 @@ pub unsafe extern "C" fn __android_log_buf_write(
 /// Writes a text to the buffer `main`.
 ///
 /// # Safety
-/// Strings of C's, or null.
+/// `tag` and `text` are null or C strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __android_log_write(
     priority: c_int,
@@ -74,22 +48,23 @@ const STATS: c_int = 5;
 const NAMES: [&CStr; 8] =
     [c"main", c"radio", c"events", c"system", c"crash", c"stats", c"security", c"kernel"];
 
-/// A buffer's name, `unexpected log_id` for none. It has names for buffers, too, that only
-/// Android's own log has.
+/// The name of a buffer, or `unexpected log_id`. Buffers that only Android's own log has have
+/// names, too.
 #[unsafe(no_mangle)]
 pub extern "C" fn android_log_id_to_name(buffer: c_int) -> *const c_char {
     let name = usize::try_from(buffer).ok().and_then(|at| NAMES.get(at));
     name.unwrap_or(&c"unexpected log_id").as_ptr()
 }
 
-/// The number of the buffer with this name, which may be a path's last part; -1 for none.
+/// The number of the buffer with this name, which may be the last part of a path; -1 if there is
+/// none.
 ///
 /// # Safety
-/// A string of C's, or null.
+/// `name` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn android_name_to_log_id(name: *const c_char) -> c_int {
     // SAFETY: by this function's contract.
-    let name = unsafe { crate::border::string(name) }.unwrap_or_default();
+    let name = unsafe { crate::ffi::string(name) }.unwrap_or_default();
     let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     NAMES.iter().position(|known| known.to_bytes() == last).map_or(-1, |at| at as c_int)
 }

@@ -1,4 +1,5 @@
-//! C programs that are built against Debian's headers of Android's liblog, with this library.
+//! C programs that are built against Debian's headers of Android's liblog and run with this
+//! library.
 
 use baton_logcat::entry::Entry;
 use baton_logcat::event::Style;
@@ -8,11 +9,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Where Debian's package android-liblog has its library, and what programs that need it ask for.
+/// The directory of the library in Debian's package android-liblog, where its programs find it.
 const ANDROIDS: &str = "/usr/lib/x86_64-linux-gnu/android";
 const NAME: &str = "liblog.so.0";
 
-/// Builds the library as this test was built, and says where it is.
+/// Builds the library in this test's profile, and returns its path.
 fn library() -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--lib", "--package", "baton-liblog", "--message-format=json"]);
@@ -31,7 +32,7 @@ fn library() -> PathBuf {
         .expect("cargo builds it")
 }
 
-/// A directory with a program in it, linked against Android's library.
+/// A directory with a program that is linked against Android's library.
 fn program(source: &str) -> tempfile::TempDir {
     program_with(source, &Path::new(ANDROIDS).join(NAME))
 }
@@ -68,7 +69,7 @@ fn printed(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// What a program prints must be the same with either library.
+/// Checks that a program prints the same with either library.
 fn check_same(source: &str, arguments: &[&Path], at_least: usize) {
     let directory = program(source);
     std::os::unix::fs::symlink(library(), directory.path().join(NAME)).unwrap();
@@ -98,7 +99,7 @@ fn formats_are_androids() {
 
 #[test]
 fn a_program_reads_what_it_has_written() {
-    // Its reader's functions beyond those that Debian's library has.
+    // The program uses functions that Debian's library does not have.
     let directory = program_with("reads.c", &library());
     std::os::unix::fs::symlink(library(), directory.path().join("libbaton_log.so.0")).unwrap();
     let mut command = command(directory.path());
@@ -109,7 +110,7 @@ fn a_program_reads_what_it_has_written() {
     assert_eq!(printed(&output), expected);
 }
 
-/// Every function that Android's exports for C. C++'s own are its business.
+/// This library exports every C function of Android's. Its C++ functions do not count.
 #[test]
 fn every_function_is_there() {
     let exported = |library: &Path| {
@@ -125,7 +126,7 @@ fn every_function_is_there() {
     assert_eq!(missing, [""; 0]);
 }
 
-/// What `baton logcat` would show: buffer, level, tag and message of each entry.
+/// The buffer, level, tag and message of each entry, as `baton logcat` would show them.
 fn logged(directory: &Path) -> Vec<String> {
     let mut reader = Reader::open(&directory.join("log")).unwrap();
     let mut entries = Vec::new();
@@ -165,7 +166,7 @@ const WRITTEN: [&str; 21] = [
     "main I thread: 3",
 ];
 
-/// `libraries` is where the program finds the library that it asks for.
+/// `libraries`: where the program finds the library.
 fn check_writes(directory: &Path, command: &mut Command) {
     let output = command.output().unwrap();
     let expected = "1\n1\n1\n1\n1\n1\n1 1 0 1 1 1 5\n0 4 logger to mine\n1\n9 13 14 30 19\n";
@@ -213,8 +214,7 @@ fn a_failed_assertion_is_logged_and_ends_the_program() {
     assert_eq!(logged(directory.path()), ["main F Tagged: number is 3"]);
 }
 
-/// Debian's aapt, which has nothing to do with us, says of a file that is no archive what it has
-/// always said.
+/// Debian's aapt, an unrelated program, prints its usual message about a file that is no archive.
 #[test]
 fn a_program_of_debians_logs_here() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! The crates by which Rust programs log, on this log: features `log` and `tracing`.
+//! Adapters of Rust's logging crates to this log: features `log` and `tracing`.
 //!
-//! A message is put together in memory that its thread keeps, and goes to the log in one piece.
+//! A message is formatted into memory that its thread keeps, and written in one piece.
 
 #[cfg(feature = "log")]
 pub mod log;
@@ -13,7 +13,7 @@ use crate::{Buffer, Priority};
 use std::cell::RefCell;
 use std::fmt;
 
-/// A message being put together. What exceeds a record is left out.
+/// A message that is being formatted. Bytes that exceed a record are dropped.
 #[derive(Default)]
 struct Words(String);
 
@@ -27,8 +27,8 @@ impl fmt::Write for Words {
 
 thread_local!(static WORDS: RefCell<Words> = RefCell::default());
 
-/// Writes a message that `say` puts together. A message within one, from what is being shown, is
-/// put together apart.
+/// Writes the message that `say` formats. A message that is logged while another one is being
+/// formatted gets memory of its own.
 fn put(buffer: Buffer, priority: Priority, tag: &str, say: impl FnOnce(&mut Words)) {
     let mut say = Some(say);
     let mut write = |words: &mut Words| {
@@ -39,7 +39,7 @@ fn put(buffer: Buffer, priority: Priority, tag: &str, say: impl FnOnce(&mut Word
         thread::write(buffer, priority, tag.as_bytes(), words.0.as_bytes());
     };
     let kept = WORDS.try_with(|words| words.try_borrow_mut().map(|mut words| write(&mut words)));
-    // Also on a thread that is ending.
+    // Without kept memory: within a message, or on a thread that is ending.
     if !matches!(kept, Ok(Ok(()))) {
         write(&mut Words::default());
     }

@@ -1,30 +1,30 @@
-//! What a record is filed under.
+//! The buffers and priorities of records.
 
-/// A buffer, with the number that Android's `log_id_t` has for it.
+/// A buffer, with the number of Android's `log_id_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Buffer {
-    /// Of applications.
+    /// Records of applications.
     Main = 0,
-    /// Of the radio and telephony.
+    /// Records of radio and telephony.
     Radio = 1,
     /// Binary events.
     Events = 2,
-    /// Of the system.
+    /// Records of the system.
     System = 3,
-    /// Of programs that end by a fault.
+    /// Records of programs that crash.
     Crash = 4,
 }
 
-/// How many there are.
+/// The number of buffers.
 pub const N_BUFFERS: usize = 5;
 
 impl Buffer {
-    /// All of them, by their numbers.
+    /// All buffers, by their numbers.
     pub const ALL: [Buffer; N_BUFFERS] =
         [Buffer::Main, Buffer::Radio, Buffer::Events, Buffer::System, Buffer::Crash];
 
-    /// The name by which people ask for it.
+    /// The name of the buffer, for people.
     pub fn name(self) -> &'static str {
         match self {
             Buffer::Main => "main",
@@ -35,28 +35,28 @@ impl Buffer {
         }
     }
 
-    /// The buffer of this name.
+    /// The buffer with this name.
     pub fn named(name: &str) -> Option<Buffer> {
         Buffer::ALL.into_iter().find(|buffer| buffer.name() == name)
     }
 
-    /// The buffer of this number.
+    /// The buffer with this number.
     pub fn numbered(number: u8) -> Option<Buffer> {
         Buffer::ALL.get(usize::from(number)).copied()
     }
 }
 
-/// How much a record matters, with Android's number for it.
+/// The priority of a record, with Android's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Priority {
-    /// Of use while a program is written.
+    /// Useful while a program is developed.
     Verbose = 2,
-    /// Of use while a fault is looked for.
+    /// Useful while a fault is searched.
     Debug = 3,
-    /// What is done in the ordinary course.
+    /// A step in the normal course.
     Info = 4,
-    /// Something is odd.
+    /// Something is unexpected.
     Warn = 5,
     /// Something has failed.
     Error = 6,
@@ -65,7 +65,7 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// From the least to the greatest.
+    /// All priorities, from the lowest to the highest.
     pub const ALL: [Priority; 6] = [
         Priority::Verbose,
         Priority::Debug,
@@ -75,7 +75,7 @@ impl Priority {
         Priority::Fatal,
     ];
 
-    /// The letter that stands for it.
+    /// The letter of the priority, in capitals.
     pub fn letter(self) -> char {
         match self {
             Priority::Verbose => 'V',
@@ -87,13 +87,13 @@ impl Priority {
         }
     }
 
-    /// The priority of this letter, large or small.
+    /// The priority with this letter, in either case.
     pub fn lettered(letter: char) -> Option<Priority> {
         let wanted = letter.to_ascii_uppercase();
         Priority::ALL.into_iter().find(|priority| priority.letter() == wanted)
     }
 
-    /// The priority of this number.
+    /// The priority with this number.
     pub fn numbered(number: u8) -> Option<Priority> {
         Priority::ALL.into_iter().find(|&priority| priority as u8 == number)
     }

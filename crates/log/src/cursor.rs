@@ -1,39 +1,34 @@
-//! A reader's half of a ring: what is copied out, and what of the copy is believed.
+//! A reader's end of a ring: copies bytes out, and checks how far the copy can be believed.
 //!
-//! The writer may be anybody, and may write while we copy. A copy counts as far as the tail, looked
-//! at after the copy, has not passed it; then each record must be sound, the numbers must follow
-//! each other, and the last record must end where the head was. A gap in the numbers is allowed
-//! where records were overwritten, and tells how many.
+//! The writer may be hostile, and may write during the copy. The copy counts only from the tail on
+//! that is read after it. Then each record has to be sound, the numbers have to be in order, and
+//! the last record has to end at the head. A gap in the numbers is allowed where records were
+//! overwritten, and says how many were.
 
+use crate::bounds::Bounds;
 use crate::memory::{Unreadable, View};
 use crate::moment::Sample;
 use crate::record::{HEADER_BYTES, Header, Kind, MAX_RECORD_BYTES, SEQUENCE_MASK, decode_sample};
 use baton_shm::sync::{Ordering, fence};
 
-/// Most bytes that are copied at once.
+/// The most bytes that one copy has.
 pub(crate) const BATCH_BYTES: u64 = 64 * 1024;
-/// How often a look copies what its writer overwrites meanwhile. Then it is left for the next look.
+/// How often a look repeats a copy that the writer has overwritten meanwhile, before it leaves the
+/// ring to the next look.
 pub(crate) const ATTEMPTS: usize = 4;
 
-/// A ring's two positions, as its file has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    pub tail: u64,
-    pub head: u64,
-}
-
-/// How far one reader has come in one ring.
+/// The position of one reader in one ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {
     position: u64,
-    /// The number of the next record, if it is to be this one.
+    /// The number that the next record has to have, if it is known.
     sequence: Option<u64>,
 }
 
-/// Of what was copied, one record or one sample.
+/// One record or one sample of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// A record, whose bytes begin at `at` of the batch. `lost` records before it were overwritten.
+    /// A record whose bytes begin at `at` of the batch. `lost` records before it were overwritten.
     Record {
         header: Header,
         at: usize,
@@ -42,7 +37,7 @@ pub(crate) enum Piece {
     Sample(Sample),
 }
 
-/// What was copied, and found sound.
+/// A copy that was found sound.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub bytes: Vec<u8>,
@@ -52,37 +47,37 @@ pub(crate) struct Batch {
 /// How a copy ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// At the head: there was no more.
+    /// At the head: there are no more records.
     All,
-    /// Nowhere: all of it was overwritten meanwhile, and there is more at the next look.
+    /// All of it was overwritten meanwhile. The next look goes on.
     Outrun,
-    /// Before it: there is more at once.
+    /// Before the head: another copy can follow at once.
     More,
-    /// In what no writer of ours makes. The reader goes on at the head.
+    /// At bytes that no writer of this crate makes. The reader goes on at the head.
     Damaged,
 }
 
 impl Cursor {
-    /// From the oldest record on. Those that are gone count as lost.
+    /// Begins at the oldest record. Records that were overwritten count as lost.
     pub fn oldest() -> Cursor {
         Cursor { position: 0, sequence: Some(0) }
     }
 
-    /// Whether what comes next was overwritten, by a ring's tail.
+    /// Whether the ring's tail has passed the cursor, so that records are lost.
     #[cfg(not(loom))]
     pub fn is_overtaken(&self, tail: u64) -> bool {
         self.position < tail
     }
 
-    /// How many bytes lie between it and a head.
+    /// Bytes between the cursor and a head.
     #[cfg(not(loom))]
     pub fn behind(&self, head: u64) -> u64 {
         head.saturating_sub(self.position)
     }
 }
 
-/// Copies what comes next, in so many attempts, and moves the cursor past it. What the batch had is
-/// gone.
+/// Copies the next records, in this many attempts, and moves the cursor behind them. The former
+/// content of the batch is dropped.
 pub(crate) fn take(
     view: &mut View<'_>,
     (capacity, attempts): (u64, usize),
@@ -99,8 +94,7 @@ pub(crate) fn take(
             return Ok(cursor.give_up(head));
         }
         let start = cursor.position.max(tail);
-        // Else the two are of different times. Or the writer is none of ours, and has nothing to
-        // tell.
+        // Otherwise the two positions are of different times, or the writer is hostile.
         if start < head && head - start <= capacity {
             let copied = copy(view, batch, Copied { start, whole_from: start, head }, capacity)?;
             if let Some(copied) = copied {
@@ -111,7 +105,7 @@ pub(crate) fn take(
     Ok(Taken::Outrun)
 }
 
-/// `None` if all of it was being overwritten.
+/// Copies a batch. `None`: all of it was being overwritten.
 fn copy(
     view: &mut View<'_>,
     batch: &mut Batch,
@@ -121,21 +115,21 @@ fn copy(
     let Copied { start, head, .. } = wanted;
     let n_bytes = (head - start).min(BATCH_BYTES.min(capacity));
     batch.bytes.resize(n_bytes as usize, 0);
-    // Pairs with the release store of the head: what was written before it is there to copy.
+    // Pairs with the release store of the head: the bytes before it are complete.
     fence(Ordering::Acquire);
     view.copy(start, &mut batch.bytes)?;
-    // Pairs with the release fence of `Ring::make_room`: bytes from after it would show its tail,
-    // too.
+    // Pairs with the release fence of `Ring::make_room`: if the copy has later bytes, the load of
+    // the tail below sees the later tail.
     fence(Ordering::Acquire);
     let whole_from = view.bounds()?.tail.max(start);
     Ok((whole_from < start + n_bytes).then_some(Copied { whole_from, ..wanted }))
 }
 
-/// What a batch has the bytes of.
+/// The range of positions of which a batch has the bytes.
 #[derive(Clone, Copy)]
 struct Copied {
     start: u64,
-    /// A record begins here, and nothing from here on was overwritten.
+    /// A record begins here, and no byte from here on was overwritten.
     whole_from: u64,
     head: u64,
 }
@@ -148,7 +142,7 @@ impl Cursor {
 
     fn read(&mut self, batch: &mut Batch, copied: Copied) -> Taken {
         let mut at = (copied.whole_from - copied.start) as usize;
-        // Records that were skipped have room where they were.
+        // At most this many records fit into the bytes that were skipped.
         let mut most_lost = (copied.whole_from - self.position) / HEADER_BYTES as u64;
         self.position = copied.whole_from;
         while let Some(header) = header_at(&batch.bytes, at) {
@@ -181,7 +175,7 @@ impl Cursor {
         self.end(batch, at, copied)
     }
 
-    /// What is left of the batch is the beginning of a record, if the batch ends before the head.
+    /// Ends a batch. The rest is the beginning of a record if the batch ends before the head.
     fn end(&mut self, batch: &Batch, at: usize, copied: Copied) -> Taken {
         let left = batch.bytes.len() - at;
         let reaches_head = copied.start + batch.bytes.len() as u64 == copied.head;
@@ -193,8 +187,7 @@ impl Cursor {
     }
 }
 
-/// The header at this place: `None` if the bytes end before it does, `Some(None)` if it is not
-/// sound.
+/// The header at this offset. `None`: the bytes end before it does. `Some(None)`: it is not sound.
 fn header_at(bytes: &[u8], at: usize) -> Option<Option<Header>> {
     let header = bytes.get(at..)?.first_chunk()?;
     Some(Header::decode(header))

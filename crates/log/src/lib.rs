@@ -12,26 +12,26 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Each thread that writes has a ring that it alone writes, in a file of its process. Whoever may
-//! read the log's directory reads all rings, merges them by time, and follows. A writer takes no
-//! lock, makes no system call and waits for nobody, but when its thread gets a ring, and to wake
-//! those who follow and have fallen asleep. A real-time thread wakes nobody. See docs/log.md.
+//! Each writing thread has a ring that only this thread writes, in a file of its process. A process
+//! that may read the log's directory reads all rings, merges them by time, and follows. A writer
+//! takes no lock and makes no system call, except when its thread gets a ring, and to wake
+//! followers that sleep. A real-time thread wakes no follower. See docs/log.md.
 //!
-//! - [`Logger`], [`Writer`]: writing; [`write()`], [`write_event`]: the same, to the process's own
-//!   log. Modules in `write`.
-//! - `adapter`: for the crates `log` and `tracing`, by the features of these names.
-//! - [`Reader`]: reading, [`Item`] by [`Item`]. Modules in `read`.
-//! - `bell`: whether writers ring for those who follow.
-//! - `ring`: the writer's half of a ring; `cursor`: a reader's; `memory`: what lies between them;
-//!   `record`: what is in it. [`moment`]: stamps, and what they mean.
-//! - `files`: where all that is, and who may do what with it. [`reclaim()`]: what the dead have
-//!   left; [`Settings`]: how large.
+//! - [`Logger`], [`Writer`]: writing. [`write()`], [`write_event`]: writing to the process's own
+//!   log. Their modules are in `write`.
+//! - `adapter`: for the crates `log` and `tracing`, with the features of these names.
+//! - [`Reader`]: reading, one [`Item`] at a time. Its modules are in `read`.
+//! - `wakeup`: when writers wake followers.
+//! - `ring`: the writer's end of a ring; `cursor`: a reader's end; `memory`: the memory between
+//!   them; `record`: the records in it. [`moment`]: stamps and their meaning.
+//! - `files`: the files of the rings and their permissions. [`reclaim()`]: removes what dead
+//!   processes have left. [`Settings`]: sizes.
 //!
-//! **Invariant**: neither a writer nor a reader maps what a stranger can shrink.
+//! **Invariant**: neither a writer nor a reader maps a file that another user can shrink.
 
 #[cfg(all(not(loom), any(feature = "log", feature = "tracing")))]
 pub mod adapter;
-mod bell;
+mod bounds;
 mod buffer;
 mod cursor;
 #[cfg(not(loom))]
@@ -47,6 +47,7 @@ pub mod moment;
 mod read;
 mod record;
 mod ring;
+mod wakeup;
 #[cfg(not(loom))]
 mod write;
 
@@ -56,8 +57,8 @@ pub use record::{MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES};
 #[cfg(not(loom))]
 pub use {
     files::cleared::clear,
+    files::directory::{DIRECTORY_VARIABLE, SYSTEM_DIRECTORY, directory, make_directory},
     files::layout::{MAX_RING_BYTES, MIN_RING_BYTES},
-    files::place::{DIRECTORY_VARIABLE, SYSTEM_DIRECTORY, directory, make_directory},
     files::reclaim::reclaim,
     files::settings::Settings,
     read::item::{Content, Item, Loss, Lost, Record},

@@ -1,11 +1,12 @@
-//! Where a ring lies, its two positions and its bytes: for its writer, and for a reader.
+//! The memory of a ring, its two positions and its bytes: for its writer, and for a reader.
 //!
-//! A reader does not map it: a map faults where a hostile owner has shrunk the file, a read is
-//! short. The kernel copies an aligned word as a whole, on the processors that we know.
+//! A reader does not map the file, since an access beyond the end of a file that its owner has
+//! shrunk would fault. A read is short instead. On the supported processors the kernel copies an
+//! aligned word at once.
 //!
-//! Under the model checker `crate::models` has another one of this form, of loom's atomics.
+//! Under the model checker, `crate::models` replaces this module with loom's atomics.
 
-use crate::cursor::Bounds;
+use crate::bounds::Bounds;
 use baton_shm::held::Held;
 use baton_shm::own::{Circle, Own};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -13,8 +14,8 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// One ring's memory, for its writer. Both words lie in the map that all rings of the file have in
-/// common.
+/// The memory of one ring, for its writer. Both positions are in the map that all rings of the file
+/// share.
 pub(crate) struct Memory {
     bytes: Circle,
     head: Held<Own, AtomicU64>,
@@ -22,7 +23,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// With its tail at this offset of the table, and its head behind it.
+    /// `tail_at`: the offset of the tail in the table. The head follows it.
     pub fn new(table: &Arc<Own>, tail_at: usize, bytes: Circle) -> Memory {
         let word = |at: usize| Held::new(Arc::clone(table), |table| table.double_word(at));
         Memory { bytes, head: word(tail_at + 8), tail: word(tail_at) }
@@ -41,7 +42,7 @@ impl Memory {
         &self.head
     }
 
-    /// Copies a record to a position: its header and whatever else is always as long, its tag, its
+    /// Writes a record at a position: its header and other bytes of fixed length, its tag, and its
     /// message.
     #[inline]
     pub fn write<const N: usize>(
@@ -55,20 +56,20 @@ impl Memory {
     }
 }
 
-/// Why a ring could not be read: an error, or it is not all there (`ENODATA`).
+/// Why a ring could not be read: the error of a system call, or `ENODATA` if the file is too short.
 pub(crate) type Unreadable = Errno;
 
-/// One ring's file, for a reader.
+/// One ring in its file, for a reader.
 pub(crate) struct View<'a> {
     pub file: BorrowedFd<'a>,
-    /// Where the tail is, with the head behind it.
+    /// The offset of the tail. The head follows it.
     pub bounds_at: u64,
     pub bytes_at: u64,
     pub capacity: u64,
 }
 
 impl View<'_> {
-    /// The tail is as old as the head, or older.
+    /// Reads the positions. The tail may be older than the head.
     pub fn bounds(&mut self) -> Result<Bounds, Unreadable> {
         let mut words = [0; 16];
         read_exactly(self.file, self.bounds_at, &mut words)?;
@@ -76,8 +77,8 @@ impl View<'_> {
         Ok(Bounds { tail: word(0), head: word(8) })
     }
 
-    /// Bytes from a position on, modulo the capacity, which they do not exceed: any mixture of what
-    /// is being written.
+    /// Copies bytes from a position on, modulo the capacity, which they do not exceed. If the
+    /// writer writes them meanwhile, the copy is any mixture of old and new ones.
     pub fn copy(&mut self, position: u64, into: &mut [u8]) -> Result<(), Unreadable> {
         let at = position % self.capacity;
         let until_end = usize::try_from(self.capacity - at).unwrap_or(usize::MAX);
@@ -87,7 +88,7 @@ impl View<'_> {
     }
 }
 
-/// `ENODATA` if the file ends before.
+/// Reads all bytes, or fails with `ENODATA` if the file ends before.
 pub(crate) fn read_exactly(file: impl AsFd, at: u64, mut into: &mut [u8]) -> Result<(), Errno> {
     let mut at = at;
     while !into.is_empty() {

@@ -2,16 +2,17 @@
 
 mod waking;
 
+use crate::bounds::Bounds;
 use crate::buffer::Priority;
-use crate::cursor::{self, ATTEMPTS, Batch, Bounds, Cursor, Piece, Taken};
+use crate::cursor::{self, ATTEMPTS, Batch, Cursor, Piece, Taken};
 use crate::moment::Sample;
 use crate::record::{Kind, record_bytes};
 use crate::ring::{Entry, Ring};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
-/// The model of [`crate::memory`]: bytes in words, each of which may be read before or after it is
-/// written.
+/// The model of [`crate::memory`]: bytes in words, each of which a reader may see before or after a
+/// write.
 pub(crate) struct Memory {
     shared: Arc<Shared>,
 }
@@ -53,11 +54,11 @@ impl Memory {
     }
 }
 
-/// The model of [`crate::memory`]: nothing fails.
+/// The model of [`crate::memory::Unreadable`]: nothing fails.
 #[derive(Debug)]
 pub(crate) enum Unreadable {}
 
-/// The model of [`crate::memory`].
+/// The model of [`crate::memory::View`].
 pub(crate) struct View<'a> {
     shared: &'a Shared,
 }
@@ -97,8 +98,8 @@ fn write(ring: &mut Ring, number: u64) {
     ring.append(&entry);
 }
 
-/// Numbers of the records that a look finds, and how many it says are lost; each is checked to be
-/// whole.
+/// The numbers of the records that a look finds, each checked to be whole, and the number of
+/// records that it reports as lost.
 fn look(shared: &Shared, cursor: &mut Cursor) -> Vec<u64> {
     let mut batch = Batch::default();
     let mut known = Vec::new();
@@ -117,8 +118,8 @@ fn look(shared: &Shared, cursor: &mut Cursor) -> Vec<u64> {
 
 const MARK: u64 = 0x0101_0101_0101_0101;
 
-/// A writer that goes round and over what a reader copies. What the reader has is whole, and with
-/// what it knows to be lost it is everything, in order.
+/// A writer goes round and overwrites records while a reader copies. The records that the reader
+/// gets are whole, and together with those that it knows to be lost they are all, in order.
 fn check(n_words: usize, n_before: u64, n_meanwhile: u64) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 20_000;

@@ -1,53 +1,54 @@
-//! Time: what a writer stamps with, and what a reader makes of a stamp.
+//! Time: the stamps of writers, and their meaning for readers.
 //!
-//! A stamp costs one read of one clock. What it means is told by *samples*: pairs of a stamp and
-//! the kernel's clocks, which a ring has at the beginning of each of its parts and once a second. A
-//! reader draws a line from the sample before a record to the one after it, or to its own. So no
-//! rate has to be known in advance, and a wall clock that is set is seen within a second.
+//! A stamp costs one read of one clock. *Samples* tell its meaning: each is a stamp together with
+//! the kernel's clocks at that time. A ring has one at the beginning of each part, and one every
+//! second. A reader interpolates between the sample before a record and the next one, or one of its
+//! own. So no rate has to be known in advance, and a change of the wall clock is seen within a
+//! second.
 
 use baton_shm::clock;
 
-/// What stamps are made of.
+/// The clock of stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Source {
-    /// The processor's counter, where the kernel makes its own time of it.
+    /// The processor's counter, if the kernel uses it for its own clocks.
     Counter = 1,
-    /// CLOCK_MONOTONIC, by the kernel's page in user space.
+    /// CLOCK_MONOTONIC through the vDSO.
     Vdso = 2,
-    /// CLOCK_MONOTONIC, by a system call: for measuring what that costs.
+    /// CLOCK_MONOTONIC through a system call, to measure the cost of that.
     SystemCall = 3,
 }
 
 /// A stamp, and the kernel's clocks at that time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// In the source's units.
+    /// The stamp, in the units of its source.
     pub stamp: u64,
-    /// CLOCK_MONOTONIC.
+    /// CLOCK_MONOTONIC, in nanoseconds.
     pub monotonic_ns: u64,
-    /// CLOCK_REALTIME, since 1970.
+    /// CLOCK_REALTIME, in nanoseconds since 1970.
     pub wall_ns: i64,
 }
 
-/// When something was, by both clocks as they were then.
+/// A time, by both of the kernel's clocks as they were then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment {
-    /// CLOCK_MONOTONIC: what records are ordered by.
+    /// CLOCK_MONOTONIC, in nanoseconds: the order of records.
     pub monotonic_ns: u64,
-    /// CLOCK_REALTIME, since 1970.
+    /// CLOCK_REALTIME, in nanoseconds since 1970.
     pub wall_ns: i64,
 }
 
 impl Source {
-    /// The source of a number in a file.
+    /// The source with this number in files.
     pub fn numbered(number: u32) -> Option<Source> {
         [Source::Counter, Source::Vdso, Source::SystemCall]
             .into_iter()
             .find(|&source| source as u32 == number)
     }
 
-    /// Its name, for people.
+    /// The name of the source, for people.
     pub fn name(self) -> &'static str {
         match self {
             Source::Counter => "counter",
@@ -58,12 +59,12 @@ impl Source {
 }
 
 impl Source {
-    /// The best that this machine has.
+    /// The fastest source that this machine has.
     pub fn best() -> Source {
         if clock::counter_is_the_kernels() { Source::Counter } else { Source::Vdso }
     }
 
-    /// Now.
+    /// The stamp of now.
     #[inline]
     pub fn stamp(self) -> u64 {
         match self {
@@ -72,7 +73,7 @@ impl Source {
         }
     }
 
-    /// A call, so that who reads the counter is not in its way.
+    /// Not inlined, so that the path of the counter stays short.
     #[inline(never)]
     fn ask_the_kernel(self) -> u64 {
         match self {
@@ -81,7 +82,7 @@ impl Source {
         }
     }
 
-    /// Now, by all clocks. Of a few attempts the one that took least: another thread may run in
+    /// The stamp and the clocks of now: the fastest of a few attempts, as other threads may run in
     /// between.
     pub fn sample(self) -> Sample {
         let attempt = || {
@@ -97,20 +98,22 @@ impl Source {
     }
 }
 
-/// Samples are at least this often made of stamps that come that often.
+/// Samples are at least this often in a ring, if there are stamps that often.
 const SAMPLE_PERIOD_NS: u64 = 1_000_000_000;
-/// A rate is taken from two samples no nearer than this: reading clocks takes time itself.
+/// The least distance of two samples from which a rate is taken, since reading the clocks takes
+/// time.
 const LEAST_LENGTH_NS: u64 = 1_000_000;
-/// Until a rate is known: 40 ms of the slowest counter in use.
+/// The period until a rate is known: 40 ms of the slowest counter in use.
 const FIRST_PERIOD: u64 = 1_000_000;
 
 impl Sample {
-    /// When it was.
+    /// The time of the sample.
     pub fn moment(self) -> Moment {
         Moment { monotonic_ns: self.monotonic_ns, wall_ns: self.wall_ns }
     }
 
-    /// The stamp from which on a sample after this one is wanted. The one before it tells the rate.
+    /// The stamp from which on a sample after this one is due. The sample before this one gives the
+    /// rate.
     pub(crate) fn due(self, before: Option<Sample>) -> u64 {
         let period = before.and_then(|before| {
             let length_ns = self.monotonic_ns.saturating_sub(before.monotonic_ns);
@@ -121,8 +124,8 @@ impl Sample {
         self.stamp.saturating_add(period.unwrap_or(FIRST_PERIOD))
     }
 
-    /// A stamp that is later than a later sample, on the line through both. On none, if they are
-    /// one.
+    /// Extrapolates a stamp after `later` on the line through both samples. If both are one sample,
+    /// returns that one.
     pub(crate) fn beyond(self, later: Sample, stamp: u64) -> Sample {
         let length = u128::from(later.monotonic_ns.saturating_sub(self.monotonic_ns));
         let whole = u128::from(later.stamp.saturating_sub(self.stamp));
@@ -136,8 +139,8 @@ impl Sample {
         }
     }
 
-    /// When a stamp was taken, that lies between this sample and a later one. Whatever the stamp,
-    /// the answer does, too.
+    /// Interpolates the time of a stamp between this sample and a later one. The result is between
+    /// the two for any stamp.
     pub fn date(self, later: Sample, stamp: u64) -> Moment {
         let length = later.monotonic_ns.saturating_sub(self.monotonic_ns);
         let whole = later.stamp.saturating_sub(self.stamp);

@@ -1,4 +1,4 @@
-//! A record as it lies in a ring, native byte order, at a multiple of 8:
+//! The layout of a record in a ring, in native byte order, at a multiple of 8:
 //!
 //! ```text
 //!   0  stamp                      8
@@ -14,17 +14,17 @@ use crate::moment::Sample;
 
 /// Bytes before the tag.
 pub(crate) const HEADER_BYTES: usize = 24;
-/// Most bytes that Android's logger entries have beside their header.
+/// The most payload bytes of one of Android's logger entries.
 pub const MAX_PAYLOAD_BYTES: usize = 4068;
-/// Most bytes of tag and message together: an entry has a priority and two ends of strings with
+/// The most bytes of tag and message together. An entry has a priority and two zero bytes beside
 /// them.
 pub const MAX_TEXT_BYTES: usize = MAX_PAYLOAD_BYTES - 3;
-/// Most bytes of a record.
+/// The most bytes of a record.
 pub(crate) const MAX_RECORD_BYTES: usize = record_bytes(MAX_PAYLOAD_BYTES);
-/// Bytes of a record that holds a sample.
+/// The bytes of a sample's record.
 pub(crate) const SAMPLE_RECORD_BYTES: usize = record_bytes(SAMPLE_BYTES);
 const SAMPLE_BYTES: usize = 16;
-/// Records of a ring are numbered by this many bits: at full speed that takes months to come round.
+/// Bits of a record's number in its ring. At full speed the numbers repeat after months.
 const SEQUENCE_BITS: u32 = 48;
 const MARK_BITS: u32 = 64 - SEQUENCE_BITS;
 pub(crate) const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
@@ -34,19 +34,19 @@ const EVENT: u8 = 2;
 const SAMPLE: u8 = 3;
 const GAP: u8 = 4;
 
-/// Bytes that a record takes whose tag and message, or whose payload, have so many.
+/// Bytes of a record with this many bytes of tag and message, or of payload.
 #[inline]
 pub(crate) const fn record_bytes(bytes: usize) -> usize {
     (HEADER_BYTES + bytes + 7) & !7
 }
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text(Priority),
     Event,
     Sample,
-    /// Room that is left.
+    /// Unused room before the end of a page.
     Gap,
 }
 
@@ -62,17 +62,17 @@ impl Kind {
     }
 }
 
-/// What stands before a record's bytes.
+/// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub stamp: u64,
-    /// Of 48 bits. A sample and a gap have the number of the record that comes next.
+    /// 48 bits. A sample and a gap have the number of the next record.
     pub sequence: u64,
     pub kind: Kind,
     pub thread: u32,
-    /// Bytes that follow.
+    /// Bytes after the header.
     pub bytes: u16,
-    /// Those of them that are the tag.
+    /// Bytes of them that are the tag.
     pub tag_bytes: u16,
 }
 
@@ -80,7 +80,7 @@ impl Header {
     #[inline]
     pub fn encode(self) -> [u8; HEADER_BYTES] {
         let [priority, kind] = self.kind.numbers();
-        // What exceeds the bits of a sequence is shifted out.
+        // The shift drops bits beyond the 48 of a number.
         let number = self.sequence << MARK_BITS | u64::from(priority) << 8 | u64::from(kind);
         let sizes = u64::from(self.bytes) << 32 | u64::from(self.tag_bytes) << 48;
         let last = u64::from(self.thread) | sizes;
@@ -91,7 +91,7 @@ impl Header {
         header
     }
 
-    /// `None` for what no writer of ours makes.
+    /// Decodes a header. `None`: no writer of this crate makes such a header.
     pub fn decode(header: &[u8; HEADER_BYTES]) -> Option<Header> {
         let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
         let (stamp, number, last) = (word(0), word(8), word(16));
@@ -125,14 +125,14 @@ impl Header {
         }
     }
 
-    /// Bytes of the record.
+    /// Bytes of the whole record.
     #[inline]
     pub fn record_bytes(&self) -> usize {
         record_bytes(usize::from(self.bytes))
     }
 }
 
-/// A sample's whole record. It has the number of the record that comes next.
+/// Encodes the record of a sample, with the number of the next record.
 pub(crate) fn encode_sample(sample: &Sample, sequence: u64) -> [u8; SAMPLE_RECORD_BYTES] {
     let header = Header {
         stamp: sample.stamp,
@@ -149,14 +149,14 @@ pub(crate) fn encode_sample(sample: &Sample, sequence: u64) -> [u8; SAMPLE_RECOR
     bytes
 }
 
-/// The header of a gap of so many bytes, a multiple of 8, no fewer than a header has. It has the
-/// number of the record that comes next.
+/// Encodes the header of a gap, with the number of the next record. `bytes`: a multiple of 8, and
+/// at least a header.
 pub(crate) fn encode_gap(bytes: usize, sequence: u64) -> [u8; HEADER_BYTES] {
     let left = (bytes - HEADER_BYTES) as u16;
     Header { stamp: 0, sequence, kind: Kind::Gap, thread: 0, bytes: left, tag_bytes: 0 }.encode()
 }
 
-/// The sample whose record has this stamp and these bytes.
+/// Decodes the sample of a record with this stamp and these bytes.
 pub(crate) fn decode_sample(stamp: u64, bytes: &[u8]) -> Sample {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
     Sample { stamp, monotonic_ns: word(0), wall_ns: word(8) as i64 }

@@ -1,4 +1,4 @@
-//! The writer's half of a ring.
+//! The writer's end of a ring.
 //!
 //! ```text
 //!   position:   ... tail ............ head ...        modulo the capacity: where its byte lies
@@ -6,53 +6,55 @@
 //!                    | ^boundary  ^boundary           a sample begins there
 //! ```
 //!
-//! Positions only grow. What lies between tail and head is records, each whole. The writer moves
-//! the tail before it writes where the oldest ones lay, to a *boundary*, of which it remembers
-//! some, so that it need not read what it has written; then it writes, then it moves the head. A
-//! reader that finds the tail unmoved after it has copied has whole records.
+//! Positions only grow. Between tail and head there are whole records. Before the writer overwrites
+//! the oldest records, it moves the tail to a *boundary* behind them. It remembers some boundaries,
+//! so it need not read its own records. Then it writes, and then it moves the head. A reader that
+//! finds the tail unmoved after its copy has copied whole records.
 //!
-//! A record that would lie on two pages leaves a *gap* at the first one's end instead. A store that
-//! reaches over a page's end takes a processor as long as a third of a record does, and a boundary
-//! is due at the ends of pages anyway.
+//! A record that would cross a page leaves a *gap* at the end of the first page instead. A store
+//! that crosses a page takes a third of a record's time, and a boundary is due at the ends of pages
+//! anyway.
 //!
-//! Orders: the tail's store, a release fence, then bytes; the reader's copy, an acquire fence, then
-//! its load of the tail. Bytes, then the head's release store; the reader's acquire load, then its
-//! copy. Killed between any two of these the writer leaves a ring of whole records.
+//! Memory order: the writer stores the tail, makes a release fence, and then writes bytes; the
+//! reader copies, makes an acquire fence, and then loads the tail. The writer writes bytes, and
+//! then stores the head with release; the reader loads the head with acquire, and then copies. A
+//! writer that is killed between any two of these leaves a ring of whole records.
 
 use crate::memory::Memory;
 use crate::moment::Sample;
 use crate::record::{HEADER_BYTES, Header, Kind, SAMPLE_RECORD_BYTES, encode_gap, encode_sample};
 use baton_shm::sync::{Ordering, fence};
 
-/// Boundaries begin such parts of the capacity. More of them cost the writer time: see ADR 0022.
+/// The parts of the capacity at which boundaries are. More parts cost the writer time: see ADR
+/// 0022.
 pub(crate) const N_PARTS: u64 = 16;
 const PAGE_BYTES: u64 = 4096;
-/// Records of more bytes may lie on two pages: gaps for them would be large, and it is little
-/// beside what they take to copy.
+/// Longer records may cross a page: a gap for them would be large, and the crossing costs little
+/// beside their copy.
 const MOST_ON_A_PAGE: usize = 512;
-/// More than there ever are between tail and head.
+/// More than the boundaries that there are between tail and head.
 const MAX_BOUNDARIES: usize = 2 * N_PARTS as usize;
 
-/// What each record needs comes first, then what each part does.
+/// The fields that each record needs come first, then those that each part needs.
 #[repr(C)]
 pub(crate) struct Ring {
     memory: Memory,
-    /// The head, with what is written beyond it.
+    /// The head, and behind it the bytes that are not published yet.
     position: u64,
     sequence: u64,
     /// The stamp from which on a sample is due.
     sample_due: u64,
     tail: u64,
-    /// The part that comes next: no record goes beyond it without a boundary before it.
+    /// The next part. A record goes beyond it only after a boundary.
     next_boundary: u64,
     sample: Sample,
     first: u32,
     n_boundaries: u32,
-    /// Boundaries from the tail on, the oldest at `first`.
+    /// The boundaries behind the tail; the oldest is at `first`.
     boundaries: [u64; MAX_BOUNDARIES],
 }
 
-/// A record to be.
+/// A record that is to be written.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
     pub stamp: u64,
@@ -63,7 +65,7 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Ring {
-    /// An empty one. Before its first record it needs [`Ring::take_sample`].
+    /// An empty ring. [`Ring::take_sample`] has to precede its first record.
     pub fn new(memory: Memory) -> Ring {
         Ring {
             memory,
@@ -79,19 +81,19 @@ impl Ring {
         }
     }
 
-    /// Where a record of so many bytes ends.
+    /// The position at which a record of this many bytes would end.
     #[inline]
     pub fn end_of(&self, record_bytes: usize) -> u64 {
         self.position + record_bytes as u64
     }
 
-    /// Whether a record of this stamp wants a sample before it.
+    /// Whether a sample is due before a record with this stamp.
     #[inline]
     pub fn wants_sample(&self, stamp: u64) -> bool {
         stamp >= self.sample_due
     }
 
-    /// From now on records are dated by this.
+    /// Sets the sample that dates the records from now on.
     pub fn take_sample(&mut self, sample: Sample) {
         let before = (self.sample_due > 0).then_some(self.sample);
         self.sample_due = sample.due(before);
@@ -103,7 +105,7 @@ impl Ring {
         }
     }
 
-    /// Makes room for a record of so many bytes, at the oldest ones' cost.
+    /// Makes room for a record of this many bytes by overwriting the oldest ones.
     #[inline]
     pub fn make_room(&mut self, record_bytes: usize) {
         let gap = self.gap_before(record_bytes);
@@ -114,8 +116,8 @@ impl Ring {
                 self.forget_boundary();
             }
             self.memory.tail().store(self.tail, Ordering::Relaxed);
-            // Pairs with the acquire fence of `cursor::take`: who copies what is written from now
-            // on sees the tail.
+            // Pairs with the acquire fence of `cursor::take`: a reader that copies bytes written
+            // after this fence sees the new tail.
             fence(Ordering::Release);
         }
         if gap > 0 {
@@ -127,9 +129,9 @@ impl Ring {
         }
     }
 
-    /// How much of the page to leave, so that such a record lies on one. What is less than a header
-    /// cannot be left, and need not: nothing but headers, of which each word lies on one page,
-    /// reaches over the page's end then.
+    /// Bytes to leave at the end of the page so that this record does not cross it. A gap is at
+    /// least a header. If there is less room, only the record's header crosses the page, and no
+    /// word of it does.
     #[inline]
     fn gap_before(&self, record_bytes: usize) -> usize {
         let room = (PAGE_BYTES - self.position % PAGE_BYTES) as usize;
@@ -137,21 +139,21 @@ impl Ring {
         if may_leave && record_bytes > room { room } else { 0 }
     }
 
-    /// Until where records may be written without [`Ring::make_room`], once there is one of so many
-    /// bytes.
+    /// The position up to which records may be written without [`Ring::make_room`], after a record
+    /// of this many bytes.
     #[inline]
     pub fn limit(&self, record_bytes: usize) -> u64 {
         let page = self.end_of(record_bytes).next_multiple_of(PAGE_BYTES);
         self.next_boundary.min(page).min(self.tail + self.memory.capacity())
     }
 
-    /// The part that comes next. Another one than before if a part has begun.
+    /// The next part. It changes when a part begins.
     #[inline]
     pub fn next_part(&self) -> u64 {
         self.next_boundary
     }
 
-    /// Writes a record into the room that there is, and shows it.
+    /// Writes a record into room that was made, and publishes it.
     #[inline(always)]
     pub fn append(&mut self, entry: &Entry<'_>) {
         let bytes = (entry.tag.len() + entry.message.len()) as u16;
@@ -166,7 +168,7 @@ impl Ring {
         self.memory.write(self.position, &header.encode(), entry.tag, entry.message);
         self.position += header.record_bytes() as u64;
         self.sequence += 1;
-        // The record is there. Pairs with the acquire load of whoever reads the head.
+        // The record is complete. Pairs with the acquire load of the head by readers.
         self.memory.head().store(self.position, Ordering::Release);
     }
 
@@ -181,7 +183,7 @@ impl Ring {
         };
     }
 
-    /// Before a record of so many bytes.
+    /// Prepares the ring for a record of this many bytes.
     #[inline]
     fn add_boundary(&mut self, record_bytes: usize) {
         let last = self.first.wrapping_add(self.n_boundaries);
@@ -192,10 +194,11 @@ impl Ring {
         self.next_boundary = self.end_of(record_bytes).next_multiple_of(part);
     }
 
-    /// Not shown before the record that comes after it.
+    /// Appends the sample. It is published together with the next record.
     fn append_sample(&mut self) {
         let bytes = encode_sample(&self.sample, self.sequence);
-        // No call to copy it: what the processor has learnt of copying messages stays true.
+        // Not through the copy for messages, so that the branch predictor's history of that one
+        // stays.
         self.memory.write(self.position, &bytes, &[], &[]);
         self.position += SAMPLE_RECORD_BYTES as u64;
     }

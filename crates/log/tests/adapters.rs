@@ -1,11 +1,11 @@
-//! What Rust programs log by the crates `log` and `tracing`. In one test: a program has one logger.
+//! Records of the crates `log` and `tracing`. One test, since a program has one logger.
 
 use baton_log::{Content, Item, Options, Reader};
 use std::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// What logs while it is shown.
+/// A value that logs while it is formatted.
 struct Talkative;
 
 impl fmt::Display for Talkative {
@@ -16,7 +16,7 @@ impl fmt::Display for Talkative {
 }
 
 #[test]
-fn what_rust_programs_log_is_read() {
+fn records_of_the_crates_log_and_tracing_are_read() {
     let directory = tempfile::tempdir().unwrap();
     assert!(baton_log::set_options(Options::new().directory(directory.path())));
     baton_log::adapter::log::Log::default().init(log::LevelFilter::Debug).unwrap();

@@ -1,4 +1,4 @@
-//! Many processes that log little and end: what they have written takes little, and is read once.
+//! Many processes log little and end. Their records take little memory, and are read once.
 
 mod support;
 
@@ -16,7 +16,7 @@ fn message(number: usize) -> String {
     format!("{number:046}")
 }
 
-/// As of a process of its own that has ended.
+/// Writes a record as a process of its own that has ended.
 fn write_and_end(path: &Path, number: usize) {
     say(&open(path), &message(number));
 }
@@ -27,7 +27,7 @@ fn bytes_taken(path: &Path) -> u64 {
 }
 
 #[test]
-fn of_5000_that_have_ended_all_is_kept() {
+fn records_of_5000_ended_processes_are_kept() {
     const MANY: usize = 5000;
     let log = Log::with_mode(0o700);
     (0..MANY).for_each(|number| write_and_end(log.path(), number));
@@ -36,7 +36,7 @@ fn of_5000_that_have_ended_all_is_kept() {
     assert!(messages(reader) == expected, "all of them, in order");
     let budget = Settings::default().budget_bytes;
     assert!(bytes_taken(log.path()) <= budget, "{} bytes", bytes_taken(log.path()));
-    // Each under its own name, as before.
+    // Each record has the file name of its process, as before.
     let reader = &mut Reader::open(log.path()).unwrap();
     let mut names = HashSet::new();
     while let Some(item) = reader.next_item() {
@@ -50,9 +50,9 @@ fn of_5000_that_have_ended_all_is_kept() {
     assert_eq!(names.len(), MANY);
 }
 
-/// Who has read a file does not read it again from an archive, and who has not does.
+/// A reader that has read a file does not read it again from an archive; another reader does.
 #[test]
-fn who_follows_reads_each_record_once() {
+fn a_follower_reads_each_record_once() {
     const MANY: usize = 1000;
     let log = Log::with_mode(0o700);
     write_and_end(log.path(), 0);
@@ -83,7 +83,7 @@ fn who_follows_reads_each_record_once() {
 }
 
 #[test]
-fn who_writes_more_keeps_a_file() {
+fn a_process_with_many_records_keeps_its_file() {
     let log = Log::with_mode(0o700);
     let path = log.path();
     let budget_bytes = 40 * 72 * 1024;
@@ -98,9 +98,9 @@ fn who_writes_more_keeps_a_file() {
     assert_eq!(messages(&mut Reader::open(path).unwrap()).len(), 330);
 }
 
-/// What is a user's stays that user's, and is for those to read who may read the directory.
+/// An archive belongs to its files' user, and has the directory's permissions for reading.
 #[test]
-fn an_archive_is_for_whom_its_files_were() {
+fn an_archive_has_its_files_owner_and_permissions() {
     for (mode, of_files) in [(0o700, 0o600), (0o755, 0o644)] {
         let log = Log::with_mode(mode);
         (0..200).for_each(|number| write_and_end(log.path(), number));
@@ -115,9 +115,9 @@ fn an_archive_is_for_whom_its_files_were() {
     }
 }
 
-/// An archive that anybody can write is nobody's, and one of another form is not read.
+/// An archive that other users can write is ignored, and one of another version is not read.
 #[test]
-fn a_forged_archive_is_passed_over() {
+fn a_forged_archive_is_ignored() {
     let log = Log::with_mode(0o700);
     (0..200).for_each(|number| write_and_end(log.path(), number));
     let name = files(log.path()).into_iter().find(|name| name.starts_with("0-")).unwrap();
@@ -128,7 +128,7 @@ fn a_forged_archive_is_passed_over() {
     let n_without = n_kept(&log);
     assert!(n_without < 200 - 16, "{n_without}");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    // The second entry says that its ring lies where the first one does.
+    // The second entry says that its ring is where the first one's is.
     let mut bytes = std::fs::read(&path).unwrap();
     let (first, second) = (4096, 4096 + 128);
     let place = bytes[first..first + 8].to_vec();
@@ -137,7 +137,7 @@ fn a_forged_archive_is_passed_over() {
     assert_eq!(n_kept(&log), n_without + 1);
 }
 
-/// Another process that logs and archives for ever, if this is one.
+/// Logs and archives for ever, in a process of its own.
 #[test]
 fn archiver() {
     let Some(directory) = task(DIRECTORY) else { return };
@@ -152,7 +152,7 @@ fn archiver() {
 fn an_archiver_that_is_killed_loses_and_doubles_nothing() {
     let log = Log::with_mode(0o700);
     let path = log.path();
-    // Twenty files, and every other archive is of as few as that.
+    // Files of twenty processes, so every other round makes an archive of as few as there may be.
     let budget_bytes = 40 * 72 * 1024;
     Settings { budget_bytes, ..Settings::default() }.write(path).unwrap();
     let mut n_written = 0;

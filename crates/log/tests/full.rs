@@ -1,4 +1,4 @@
-//! No room for a log: the program runs on, and what it could not log is counted.
+//! There is no room for a log: the program runs on, and lost records are counted.
 
 mod support;
 
@@ -25,7 +25,7 @@ fn without_a_directory_records_are_counted() {
 }
 
 #[test]
-fn as_soon_as_there_is_a_directory_readers_are_told() {
+fn earlier_losses_are_reported_once_there_is_a_directory() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     std::fs::write(&path, "").unwrap();
@@ -34,7 +34,7 @@ fn as_soon_as_there_is_a_directory_readers_are_told() {
     let write = || writer.write(Buffer::Main, Priority::Info, b"", b"at last");
     write();
     std::fs::remove_file(&path).unwrap();
-    // It is tried again some time.
+    // The logger tries again after a while.
     while !path.exists() {
         write();
     }
@@ -43,13 +43,13 @@ fn as_soon_as_there_is_a_directory_readers_are_told() {
     assert_eq!(messages(&mut Reader::open(&path).unwrap()), told);
 }
 
-/// A process with room for a file and no ring, if this is one: a limit of its files' size stands
+/// In a process of its own: there is room for a file and for no ring. A limit of file sizes stands
 /// for a full memory.
 #[test]
-fn one_without_room() {
+fn process_without_room() {
     let Some(directory) = task(DIRECTORY) else { return };
     let limit = libc::rlimit { rlim_cur: 150_000, rlim_max: 150_000 };
-    // SAFETY: limits this process; what would end it for going past the limit is ignored.
+    // SAFETY: limits this process, and ignores the signal that the limit raises.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
@@ -66,7 +66,8 @@ fn one_without_room() {
 fn without_room_for_a_ring_records_are_counted_for_readers() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
-    let mut process = Process::start("one_without_room", &[(DIRECTORY, path.to_str().unwrap())]);
+    let mut process =
+        Process::start("process_without_room", &[(DIRECTORY, path.to_str().unwrap())]);
     let told = format!("{N_RECORDS} unlogged");
     process.wait_for(&told);
     assert_eq!(messages(&mut Reader::open(path).unwrap()), [told]);

@@ -10,7 +10,7 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
-/// Bytes of which many are small: numbers that mean something.
+/// Random bytes, many of them small: they are the numbers with a meaning.
 fn bytes(seed: u64) -> Vec<u8> {
     let mut state = seed;
     let mut next = move || {

@@ -1,5 +1,5 @@
-//! How many instructions a record takes, its copy included: counted by valgrind's callgrind, which
-//! does not waver as a clock does.
+//! Instructions of one record with its copy, counted by valgrind's callgrind, which other load does
+//! not change.
 //!
 //! The test starts itself under valgrind with two numbers of records, and divides the difference.
 
@@ -7,8 +7,8 @@ use baton_log::{Buffer, Options, Priority};
 use std::hint::black_box;
 use std::process::{Command, ExitCode};
 
-/// What a record may take: one whose tag its writer knows when it is compiled, and one of which
-/// nothing is known.
+/// The most instructions of a record: with a tag that is a constant, and with one that is not known
+/// at compile time.
 const BOUNDS: [(&str, u64); 2] = [("constant", 93), ("unknown", 136)];
 const RECORDS: [u64; 2] = [10_000, 110_000];
 const MESSAGE: &[u8] = b"Partition (blkdev 179:1), 7946240 secs (3880 MB) type 0xb\n";
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     if is_over { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Ends without taking anything down, of which valgrind does not understand all.
+/// Ends without dropping anything, since valgrind does not know all system calls of that.
 fn write(name: &str, directory: &str, n_records: u64) -> ! {
     let writer = Options::new().directory(directory).open().writer();
     for _ in 0..n_records {

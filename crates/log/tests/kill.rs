@@ -1,9 +1,8 @@
-//! Writers that are killed at any instant: no record is torn, invented, or lost without being
-//! counted.
+//! Writers are killed at any instant: no record is torn or invented, and each lost one is counted.
 //!
-//! Each record says which writer wrote it, its number there, and bytes that follow from those. Each
-//! writer tells, past the log, how many it has written. `LOG_STORM_RECORDS=100000000` for that
-//! many, `SEED=n` for one round of them.
+//! Each record has its writer, its number there, and bytes that follow from both. Each writer also
+//! counts its records outside of the log. `LOG_STORM_RECORDS=100000000` sets the number of records,
+//! `SEED=n` runs one round.
 
 mod support;
 
@@ -20,17 +19,17 @@ const DIRECTORY: &str = "LOG_STORM_DIRECTORY";
 const SEED: &str = "LOG_STORM_SEED";
 const COUNTS: &str = "counts";
 const N_WRITERS: usize = 2;
-/// Of one round, at most.
+/// Records of one round, at most.
 const ROUND_RECORDS: u64 = 400_000;
 const USUAL_RECORDS: u64 = 1_000_000;
 
-/// A number that follows from another.
+/// A number that depends on all bits of another.
 fn mix(number: u64) -> u64 {
     let mixed = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// What a writer says in a record.
+/// The message of a record.
 fn message(seed: u64, writer: u64, number: u64, room: &mut Vec<u8>) {
     room.clear();
     for word in [seed, writer, number] {
@@ -41,7 +40,7 @@ fn message(seed: u64, writer: u64, number: u64, room: &mut Vec<u8>) {
     room.resize(room.len() + n_bytes as usize, fill as u8);
 }
 
-/// One of the processes that are killed, if this is one: it writes as fast as it can.
+/// Writes as fast as it can until it is killed, in a process of its own.
 #[test]
 fn writers() {
     let (Some(directory), Some(seed)) = (task(DIRECTORY), task(SEED)) else { return };
@@ -65,7 +64,7 @@ fn writers() {
     });
 }
 
-/// What is known of a ring: the writer's next number, once one was seen.
+/// The records of a ring so far: the writer's next number, once one was seen.
 #[derive(Default)]
 struct Known {
     writer: Option<usize>,
@@ -107,8 +106,8 @@ impl Tally {
         self.seen += 1;
     }
 
-    /// What is known of a writer after its end is all that it had written, and at most one that it
-    /// had not yet told of.
+    /// Checks, after a writer's end, that all its records are known, and at most one that it had
+    /// not counted yet.
     fn check(&self, written: [u64; N_WRITERS]) {
         let mut known = [0; N_WRITERS];
         for ring in self.rings.values().filter(|ring| ring.next > 0) {
@@ -126,8 +125,8 @@ fn counts(file: &File) -> [u64; N_WRITERS] {
     std::array::from_fn(|writer| u64::from_le_bytes(bytes[8 * writer..][..8].try_into().unwrap()))
 }
 
-/// One process, killed after some records, and read meanwhile and afterwards. Says how many it
-/// wrote.
+/// Kills one process after some records, and reads them meanwhile and afterwards. Returns their
+/// number.
 fn round(directory: &Path, seed: u64) -> u64 {
     let file = directory.join(COUNTS);
     let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(file);
@@ -143,7 +142,7 @@ fn round(directory: &Path, seed: u64) -> u64 {
         std::thread::yield_now();
     }
     let mut reader = Reader::open(&log).unwrap();
-    // Some rounds are read from the first record on, some only when all is over.
+    // Some rounds are read from the first record on, others only at the end.
     let reads_meanwhile = !seed.is_multiple_of(3);
     while counts(&file).iter().sum::<u64>() <= enough {
         assert!(!child.has_ended(), "the writers ended by themselves");

@@ -1,4 +1,4 @@
-//! Whose a record is, who may read it, and what becomes of the dead's.
+//! The process of a record, the permissions of a log, and the files of dead processes.
 
 mod support;
 
@@ -12,8 +12,7 @@ use support::{Log, Process, files, in_a_child, messages, open, say, task, tell, 
 const DIRECTORY: &str = "LOG_OWNERS_DIRECTORY";
 const CHILD: &str = "LOG_OWNERS_CHILD";
 
-/// Another process that logs, if this is one. With a child, it leaves one that has not executed
-/// anything.
+/// Logs in a process of its own. With a child, it leaves one that has executed no program.
 #[test]
 fn another() {
     let Some(directory) = task(DIRECTORY) else { return };
@@ -21,10 +20,11 @@ fn another() {
     let logger = open(directory.as_ref());
     say(&logger, "here");
     if task(CHILD).is_some() {
-        // SAFETY: the child waits, and ends. It outlives its parent.
+        // SAFETY: the child waits and ends. It outlives its parent.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // Its parent may be killed from now on: what a child does when it begins, it has done.
+            // From here on the parent may be killed: the child has done everything that a child
+            // does at its beginning.
             tell(b"logged\n");
             wait_to_be_ended();
             // SAFETY: ends the child.
@@ -66,13 +66,13 @@ fn the_kernel_vouches_for_a_process_that_is_there() {
 }
 
 #[test]
-fn who_reads_their_own_log_is_still_vouched_for() {
+fn a_process_that_reads_its_own_log_is_still_vouched_for() {
     let directory = tempfile::tempdir().unwrap();
     let logger = open(directory.path());
     say(&logger, "ours");
     drop(Reader::open(directory.path()).unwrap());
     reclaim(directory.path()).unwrap();
-    // Asked by another process, since the kernel does not name us to ourselves.
+    // Another process asks, since the kernel does not name this process to itself.
     let name = files(directory.path()).remove(0);
     let inode = std::fs::metadata(directory.path().join(name)).unwrap().ino();
     let locks = std::fs::read_to_string("/proc/locks").unwrap();
@@ -98,7 +98,7 @@ fn a_file_that_others_can_write_is_nobodys() {
 }
 
 #[test]
-fn what_only_looks_like_a_log_is_passed_over() {
+fn files_that_only_look_like_a_log_are_ignored() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     say(&open(path), "real");
@@ -120,7 +120,7 @@ fn what_only_looks_like_a_log_is_passed_over() {
 }
 
 #[test]
-fn who_may_read_the_directory_may_read_the_files() {
+fn readers_of_the_directory_may_read_its_files() {
     for (of_directory, of_files) in
         [(0o700, 0o600), (0o750, 0o640), (0o3733, 0o600), (0o3773, 0o640), (0o1777, 0o644)]
     {
@@ -140,10 +140,10 @@ fn a_directory_where_anybody_can_replace_files_is_not_used() {
     assert_eq!(logger.unlogged(Buffer::Main), 1);
 }
 
-/// From now on this process is nobody's.
+/// Changes this process's user to one without rights.
 fn become_nobody() {
     const NOBODY: u32 = 65534;
-    // SAFETY: gives up what this process may do.
+    // SAFETY: only changes the ids of this process.
     unsafe {
         assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
         assert_eq!((libc::setgid(NOBODY), libc::setuid(NOBODY)), (0, 0));
@@ -153,7 +153,7 @@ fn become_nobody() {
 #[test]
 fn users_share_a_log_that_one_of_them_reads() {
     if !rustix::process::geteuid().is_root() {
-        // Only root can be somebody else.
+        // Only root can change its user.
         return;
     }
     let log = Log::with_mode(0o3733);
@@ -212,7 +212,7 @@ fn set_budget(path: &Path, budget_bytes: u64) {
 }
 
 #[test]
-fn the_dead_keep_their_budget_and_the_living_everything() {
+fn dead_processes_keep_their_budget_and_live_ones_everything() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     set_budget(path, u64::MAX);
@@ -223,7 +223,7 @@ fn the_dead_keep_their_budget_and_the_living_everything() {
     for _ in 0..3 {
         start_another(path, &[]).end();
     }
-    // Of each process one logger has ended before the process, and left its file.
+    // One logger of each process has ended before the process, and has left its file.
     let n_files = files(path).len();
     assert_eq!(n_files, 1 + 2 * 4);
     assert_eq!(reclaim(path), Ok(0));

@@ -1,4 +1,4 @@
-//! Readers that follow, several at once, that come and go.
+//! Several readers follow at once, come and go.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::{messages, open, say};
 
 const LAST: &[u8] = b"last";
 
-/// Follows until the last message, and says how many came.
+/// Follows until the last message, and returns the number of messages.
 fn follow(mut reader: Reader) -> usize {
     let mut n_records = 0;
     let each = |item: Item<'_>| {
@@ -25,7 +25,7 @@ fn follow(mut reader: Reader) -> usize {
 }
 
 #[test]
-fn who_follows_gets_each_record_without_the_next_one() {
+fn a_follower_gets_each_record_without_the_next_one() {
     let directory = tempfile::tempdir().unwrap();
     let logger = open(directory.path());
     say(&logger, "first");
@@ -39,11 +39,12 @@ fn who_follows_gets_each_record_without_the_next_one() {
             };
             reader.follow(each).unwrap();
         });
-        // Each is written when the one before has been seen: nothing but it can wake the reader.
+        // Each record is written when the one before was seen: only the record itself can wake the
+        // reader.
         for number in 0..200 {
             asked.recv().unwrap();
             if number % 20 == 0 {
-                // Long enough for the reader to go to sleep for good.
+                // Long enough for the reader to fall asleep.
                 let mut other = Reader::open(directory.path()).unwrap();
                 other.wait(None).unwrap();
                 while other.next_item().is_some() {}
@@ -89,7 +90,7 @@ fn wait_for_file(path: &Path) -> Reader {
 }
 
 #[test]
-fn who_follows_from_now_on_misses_nothing_that_comes() {
+fn a_follower_from_now_on_misses_no_later_record() {
     let directory = tempfile::tempdir().unwrap();
     let logger = open(directory.path());
     say(&logger, "old");

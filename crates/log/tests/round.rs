@@ -1,4 +1,4 @@
-//! What is written is read: whole, in order, with what is known of it.
+//! Records are read as they were written: whole, in order, with their time and process.
 
 mod support;
 
@@ -9,7 +9,7 @@ use baton_log::{
 use support::{messages, open, say};
 
 #[test]
-fn what_is_written_is_read() {
+fn written_records_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let writer = open(directory.path()).writer();
     writer.write(Buffer::Main, Priority::Info, b"tag", b"message");
@@ -45,19 +45,19 @@ fn records_tell_when_they_were_written() {
     let mut reader = Reader::open(directory.path()).unwrap();
     reader.next_item();
     let Some(Item::Record(record)) = reader.next_item() else { panic!() };
-    // Two clocks were read for a date, at different instants.
+    // The two clocks of a time were read at different instants.
     let slack_ns = 1_000_000;
     let date = record.moment;
     let within = before_ns - slack_ns..=after_ns + slack_ns;
     assert!(within.contains(&date.monotonic_ns), "{date:?} {within:?}");
-    // Unless somebody sets the wall clock just now.
+    // Except if the wall clock is set just now.
     assert!(
         (wall_before_ns - 1_000_000_000..=wall_after_ns + 1_000_000_000).contains(&date.wall_ns)
     );
 }
 
 #[test]
-fn what_is_too_long_is_cut_off() {
+fn long_records_are_cut() {
     let directory = tempfile::tempdir().unwrap();
     let writer = open(directory.path()).writer();
     let long = [b'x'; 3 * MAX_PAYLOAD_BYTES];
@@ -85,7 +85,7 @@ fn what_is_too_long_is_cut_off() {
 }
 
 #[test]
-fn what_is_overwritten_is_counted_and_the_rest_is_there() {
+fn overwritten_records_are_counted_and_the_rest_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let writer = open(directory.path()).writer();
     let n_written = 10_000;
@@ -131,7 +131,7 @@ fn a_reader_has_the_buffers_and_the_beginning_that_it_asked_for() {
 }
 
 #[test]
-fn what_was_cleared_is_not_read_and_what_comes_is() {
+fn cleared_records_are_skipped_and_later_ones_read() {
     let directory = tempfile::tempdir().unwrap();
     let logger = open(directory.path());
     let writer = logger.writer();

@@ -1,5 +1,5 @@
-//! A real-time thread makes no system call for a record, whoever follows, and is followed all the
-//! same.
+//! A real-time thread makes no system call for a record, even while readers follow, and readers
+//! still get its records.
 
 mod support;
 
@@ -8,17 +8,18 @@ use std::time::Duration;
 use support::{Process, open, say, task};
 
 const DIRECTORY: &str = "LOG_SILENT_DIRECTORY";
-/// More than a ring has parts, and less than it holds.
+/// More records than a ring has parts, and fewer than it holds.
 const N_RECORDS: u32 = 1500;
 const LAST: &[u8] = b"last";
 
 fn become_real_time() -> bool {
     let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+    // SAFETY: the pointer is to a local structure, and the change is to the calling thread's
+    // policy.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
 }
 
-/// From now on the kernel ends the process for any system call of this thread, but to end itself.
+/// Lets the kernel end the process at any system call of this thread, except the one that ends it.
 fn swear_off_system_calls() {
     let instruction = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let number = instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0);
@@ -36,9 +37,9 @@ fn swear_off_system_calls() {
     }
 }
 
-/// A process with a thread that may make no system call, if this is one.
+/// In a process of its own: a thread that may make no system call.
 #[test]
-fn one_that_is_silent() {
+fn silent_process() {
     let Some(directory) = task(DIRECTORY) else { return };
     let logger = open(directory.as_ref());
     std::thread::spawn(move || {
@@ -52,7 +53,7 @@ fn one_that_is_silent() {
             writer.write(Buffer::Main, Priority::Info, b"", &number.to_ne_bytes());
         }
         writer.write(Buffer::Main, Priority::Info, b"", LAST);
-        // What ends a thread orderly frees its stack, which is forbidden now.
+        // The regular end of a thread frees its stack, which is a forbidden system call.
         // SAFETY: ends this thread, and runs nothing of it any more.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     });
@@ -62,7 +63,7 @@ fn one_that_is_silent() {
 }
 
 #[test]
-fn a_real_time_thread_rings_for_nobody() {
+fn a_real_time_thread_wakes_no_follower() {
     if !std::thread::spawn(become_real_time).join().unwrap() {
         eprintln!("not tested: no real-time priority to be had");
         return;
@@ -70,9 +71,9 @@ fn a_real_time_thread_rings_for_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     say(&open(path), "there before");
-    let mut process = Process::start("one_that_is_silent", &[(DIRECTORY, path.to_str().unwrap())]);
+    let mut process = Process::start("silent_process", &[(DIRECTORY, path.to_str().unwrap())]);
     process.wait_for("prepared");
-    // Somebody sleeps, and has asked to be rung for, by all that anybody can tell.
+    // A follower seems to sleep, and has asked for wake-ups.
     let mut other = Reader::open(path).unwrap();
     while other.next_item().is_some() {}
     for _ in 0..3 {
@@ -92,9 +93,9 @@ fn a_real_time_thread_rings_for_nobody() {
     assert_eq!(n_records, N_RECORDS + 2);
 }
 
-/// Who follows leaves it at first, and is the last one who has the file.
+/// A follower leaves the ring alone at first, and is the last process that has the file open.
 #[test]
-fn what_a_real_time_thread_was_too_fast_with_is_read_when_its_file_is_gone() {
+fn records_of_a_fast_real_time_thread_are_read_after_its_end() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let logger = open(path);
@@ -134,7 +135,7 @@ fn what_a_real_time_thread_was_too_fast_with_is_read_when_its_file_is_gone() {
                     }
                 }
             }
-            // Once at least: it follows from then on.
+            // At least once: the reader follows from then on.
             reader.wait(Some(Duration::from_millis(50))).unwrap();
             if is_there {
                 break;

@@ -1,6 +1,5 @@
-//! What a log on a disk has from before the machine's last start. No test restarts the machine:
-//! files are made to say that they are of another start, by the number that the kernel has given to
-//! this one.
+//! A log on a disk from before the machine's last start. No test restarts the machine: files are
+//! changed to name another start.
 
 mod support;
 
@@ -12,8 +11,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use support::{files, messages, open, say};
 
-/// Where a file says of which start it is, and where its first ring has its first sample's
-/// CLOCK_MONOTONIC.
+/// The offset of the start's id in a file, and that of CLOCK_MONOTONIC in the first sample of its
+/// first ring.
 const BOOT_AT: u64 = 104;
 const FIRST_MONOTONIC_AT: u64 = 135_168 + 24;
 
@@ -23,7 +22,7 @@ fn file_of(directory: &Path, known: &[String]) -> (File, String) {
     (file, name)
 }
 
-/// A process's log of one message, of a start with this number, whose file was changed last at this
+/// The file of a process with one message, of a start with this id, that was changed last at this
 /// time.
 fn log_of_start(directory: &Path, start: u8, changed_s: i64, message: &str) -> File {
     let known = files(directory);
@@ -47,7 +46,7 @@ fn last(path: &Path) -> Option<Vec<String>> {
 }
 
 #[test]
-fn what_was_logged_before_the_last_start_is_read_alone() {
+fn records_of_the_last_start_are_read_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     say(&open(path), "now");
@@ -82,7 +81,8 @@ fn a_machine_that_ran_for_longer_has_later_times_and_they_are_read() {
     assert!(reader.next_item().is_none());
 }
 
-/// By the ring's own samples: this start's clocks say nothing of another one's.
+/// Records are dated by their ring's own samples, as this start's clocks say nothing of another
+/// one.
 #[test]
 fn records_keep_their_time_of_day() {
     let wall_ns = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
@@ -97,7 +97,7 @@ fn records_keep_their_time_of_day() {
 }
 
 #[test]
-fn what_was_cleared_before_another_start_hides_nothing_now() {
+fn an_earlier_starts_clear_hides_no_present_record() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let logger = open(path);
@@ -121,7 +121,7 @@ fn what_was_cleared_before_another_start_hides_nothing_now() {
 }
 
 #[test]
-fn of_a_disk_that_did_not_get_everything_the_sound_is_read() {
+fn sound_records_of_an_incomplete_disk_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let whole = log_of_start(path, 7, 0, "whole");

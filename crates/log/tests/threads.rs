@@ -1,4 +1,4 @@
-//! Rings and those who write them: threads that end, children of fork, signal handlers.
+//! Rings and their writers: threads that end, children of fork, and signal handlers.
 
 mod support;
 
@@ -71,7 +71,7 @@ fn a_child_writes_to_a_file_of_its_own_and_the_parent_goes_on() {
 }
 
 #[test]
-fn a_child_that_ends_without_a_word_harms_nothing() {
+fn a_child_that_ends_at_once_harms_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let logger = open(directory.path());
     let mut writer = Some(logger.writer());
@@ -87,7 +87,7 @@ fn a_child_that_ends_without_a_word_harms_nothing() {
     assert_eq!(messages(&mut Reader::open(directory.path()).unwrap()).len(), 3);
 }
 
-/// Each record of the handler is seen, overwritten and counted, or counted as unlogged.
+/// Each record of the handler is read, counted as overwritten, or counted as unlogged.
 #[test]
 fn a_signal_handler_may_write_while_its_thread_does() {
     const N_HANDLED: u64 = 2000;
@@ -102,19 +102,19 @@ fn a_signal_handler_may_write_while_its_thread_does() {
     let write =
         || baton_log::write(Buffer::Main, Priority::Info, b"thread", b"not yet interrupted");
     write();
-    // SAFETY: a handler that does what this crate promises to work in handlers, for a signal that
-    // this thread alone is sent.
+    // SAFETY: the handler does what this crate allows in handlers, for a signal that only this
+    // thread gets.
     unsafe {
         libc::signal(libc::SIGUSR1, handle as *const () as libc::sighandler_t);
     }
-    // SAFETY: the calling thread.
+    // SAFETY: the call only returns the calling thread.
     let thread = unsafe { libc::pthread_self() };
     let handled = || HANDLED.load(std::sync::atomic::Ordering::Relaxed);
     let mut n_written = 1;
     std::thread::scope(|scope| {
         scope.spawn(move || {
             while handled() < N_HANDLED {
-                // SAFETY: the thread waits for this one.
+                // SAFETY: the thread waits for this one, so it lives.
                 unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
             }
         });

@@ -1,4 +1,4 @@
-//! Waiting until a ring is about to overwrite what has come.
+//! Waiting until a ring is about to overwrite unread records.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 use support::{open, say};
 
-/// Bytes of a record of a short message, or less.
+/// At most the bytes of a record with a short message.
 const RECORD_BYTES: usize = 32;
 const N_RECORDS: usize = MIN_RING_BYTES / RECORD_BYTES;
 
@@ -16,7 +16,7 @@ fn newest(log: &std::path::Path, buffer: Buffer) -> Reader {
 }
 
 #[test]
-fn what_is_about_to_be_overwritten_is_what_came_since() {
+fn a_ring_is_about_to_wrap_when_later_records_fill_it() {
     let directory = tempfile::tempdir().unwrap();
     let logger = open(directory.path());
     let writer = logger.writer();
@@ -40,12 +40,12 @@ fn what_is_about_to_be_overwritten_is_what_came_since() {
 }
 
 #[test]
-fn who_sleeps_is_told_in_time() {
+fn a_sleeper_is_woken_before_its_ring_wraps() {
     let directory = tempfile::tempdir().unwrap();
     say(&open(directory.path()), "so that there is a log");
     let mut reader = newest(directory.path(), Buffer::Main);
     let sleeper = thread::spawn(move || reader.wait_for_wrap(Duration::from_secs(3600)).unwrap());
-    // Of a process that comes later, a ring is new from its first record on.
+    // A process that comes later has a new ring from its first record on.
     let logger = open(directory.path());
     while !sleeper.is_finished() {
         say(&logger, "words");

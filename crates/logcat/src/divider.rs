@@ -1,17 +1,17 @@
-//! The lines that say from which buffer the next ones are.
+//! The lines that name the buffer of the following entries.
 
 use crate::entry::Buffer;
 
-/// Which of them are printed.
+/// The lines that are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Where a buffer's first entry comes.
+    /// Before the first entry of each buffer.
     Beginnings,
-    /// Wherever another buffer than before comes (`-D`).
+    /// Before each entry of another buffer than the previous entry's (`-D`).
     Switches,
 }
 
-/// What has been printed so far.
+/// The lines that were printed so far.
 #[derive(Debug)]
 pub struct Dividers {
     which: Which,
@@ -20,12 +20,12 @@ pub struct Dividers {
 }
 
 impl Dividers {
-    /// At the beginning of the output.
+    /// The state at the beginning of the output.
     pub fn new(which: Which) -> Dividers {
         Dividers { which, last: None, begun: [false; Buffer::ALL.len()] }
     }
 
-    /// The line before an entry of this buffer.
+    /// The line before an entry of this buffer, if one is due.
     pub fn before(&mut self, buffer: Buffer) -> Option<String> {
         if self.last.replace(buffer) == Some(buffer) {
             return None;

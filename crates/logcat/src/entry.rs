@@ -1,4 +1,4 @@
-//! One log entry, and what of it is shown.
+//! A log entry, and the text of it that is shown.
 
 use crate::event;
 use crate::tags::Tags;
@@ -7,10 +7,10 @@ use baton_log::{Content, Record};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// What is read when no buffer is named.
+/// The buffers that are read if none is named.
 pub const DEFAULT_BUFFERS: [Buffer; 3] = [Buffer::Main, Buffer::System, Buffer::Crash];
 
-/// How urgent. Any byte may come; those that Android names have constants.
+/// A priority of an entry. It may be any byte; those with names of Android's have constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(pub u8);
 
@@ -27,10 +27,10 @@ impl Level {
     pub const ERROR: Level = Level(6);
     /// F
     pub const FATAL: Level = Level(7);
-    /// S: above all that is said.
+    /// S: above the levels of all entries.
     pub const SILENT: Level = Level(8);
 
-    /// Its letter; `?` for those that have none.
+    /// The letter of the level; `?` if it has none.
     pub fn letter(self) -> char {
         match self.0 {
             number @ 2..=8 => char::from(b"VDIWEFS"[usize::from(number - 2)]),
@@ -38,67 +38,68 @@ impl Level {
         }
     }
 
-    /// By its letter, of either case.
+    /// The level with this letter, in either case.
     pub fn lettered(letter: char) -> Option<Level> {
         let index = "VDIWEFS".find(letter.to_ascii_uppercase())?;
         Some(Level(index as u8 + 2))
     }
 }
 
-/// What was logged.
+/// The content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Words. They end at their first NUL.
+    /// A text. Tag and message end at their first NUL.
     Text {
-        /// How urgent.
+        /// The level of the text.
         level: Level,
-        /// Who says it, as it calls itself.
+        /// The tag, which the writer has chosen.
         tag: Vec<u8>,
-        /// What is said.
+        /// The message.
         message: Vec<u8>,
     },
-    /// An event: the number that the tags file explains, and values in [`event`]'s encoding.
+    /// A binary event: a tag number that the tags file explains, and values in [`event`]'s
+    /// encoding.
     Event {
-        /// Which event.
+        /// The number of the event's tag.
         tag: u32,
-        /// Its values.
+        /// The values of the event.
         payload: Vec<u8>,
     },
 }
 
-/// One log entry.
+/// A log entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it was logged.
+    /// The buffer of the entry.
     pub buffer: Buffer,
-    /// Since 1970.
+    /// CLOCK_REALTIME, since 1970.
     pub wall: Duration,
-    /// Since the machine's start.
+    /// CLOCK_MONOTONIC, since the machine's start.
     pub monotonic: Duration,
-    /// The writer's user.
+    /// The user of the writer.
     pub uid: u32,
-    /// The writer's process.
+    /// The process of the writer.
     pub pid: u32,
-    /// The writer's thread.
+    /// The thread of the writer.
     pub tid: u32,
-    /// What was logged.
+    /// The content of the entry.
     pub body: Body,
 }
 
-/// What filters look at and lines are made of: words, whatever the entry was.
+/// The text of an entry, which filters see and lines are made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown<'a> {
-    /// Events are at INFO.
+    /// The level. Events have INFO.
     pub level: Level,
-    /// An event without a name is called by its number, as `[2722]`.
+    /// The tag. An event without a name has its number, as `[2722]`.
     pub tag: Cow<'a, [u8]>,
-    /// An event's values as words.
+    /// The message. An event has the text of its values.
     pub message: Cow<'a, [u8]>,
 }
 
 impl From<&Record<'_>> for Entry {
-    /// The writer's process and user are those that the reader has found out, the thread is what
-    /// the writer says.
+    /// The process and user are those that the reader has found out; the thread is as the writer
+    /// says.
     fn from(record: &Record<'_>) -> Entry {
         let body = match record.content {
             Content::Text { priority, tag, message } => {
@@ -125,7 +126,7 @@ impl From<baton_log::Priority> for Level {
 }
 
 impl Entry {
-    /// Its words; `None` for an event whose values make no sense, which Android does not show
+    /// The text of the entry. `None` for an event with broken values, which Android does not show
     /// either.
     pub fn shown<'a>(&'a self, tags: &'a Tags, style: event::Style) -> Option<Shown<'a>> {
         match &self.body {

@@ -1,65 +1,64 @@
-//! Values of binary events, and their text.
+//! The values of binary events, and their text.
 //!
 //! ```text
 //!   int    00 | i32          long 01 | i64         float 04 | f32
 //!   string 02 | u32 bytes | bytes                  list  03 | i8 count | values
 //! ```
 //!
-//! Little-endian. A payload is one value, most often a list. The text is `5`, `words`,
-//! `[0,words,[1]]`; with `-v descriptive` each value goes by what the tags file says of it:
-//! `[User=0,PID=1234]`.
+//! All values are little-endian. A payload is one value, mostly a list. Its text is `5`, `words`,
+//! `[0,words,[1]]`. With `-v descriptive`, each value is shown with its description from the tags
+//! file: `[User=0,PID=1234]`.
 //!
-//! A description is `(name|type|unit)`: type 1 to 5 for int, long, string, list and float, unit 2
-//! for bytes, 3 for milliseconds, 6 for percent, s for seconds, and others without a text of their
-//! own. The first value that is not of its description's type ends the descriptions, not the
-//! values.
+//! A description is `(name|type|unit)`. Types 1 to 5 are int, long, string, list and float. Unit 2
+//! is bytes, 3 is milliseconds, 6 is percent, s is seconds; others are not shown. From the first
+//! value of another type than its description's on, values are shown without descriptions.
 
 mod description;
 mod text;
 
 pub use text::{ROOM, Style, print};
 
-/// One value.
+/// A value of an event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     /// 32 bits.
     Int(i32),
     /// 64 bits.
     Long(i64),
-    /// Words, by custom in UTF-8.
+    /// Bytes, by custom in UTF-8.
     String(&'a [u8]),
-    /// As many values follow; none for a negative number.
+    /// The number of values that follow; none if it is negative.
     List(i8),
     /// 32 bits.
     Float(f32),
 }
 
-/// There is no further value: the payload ends within it, or it is of no known type.
+/// There is no further value: the payload ends within it, or its type is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// Whether all of a value is there.
+/// Whether the payload has all bytes of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whole {
-    /// It is.
+    /// It has all.
     Complete,
-    /// A string that is said to be longer than what is left of the payload.
+    /// It has only a part of a string.
     Cut,
 }
 
-/// Values of a payload, one after the other.
+/// Reads the values of a payload, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Values<'a> {
-    /// Of a payload without the event's number.
+    /// Begins at the first value of a payload without the event's number.
     pub fn new(payload: &'a [u8]) -> Values<'a> {
         Values { rest: payload }
     }
 
-    /// What has not been read.
+    /// The bytes that were not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -70,10 +69,10 @@ impl<'a> Values<'a> {
         Ok(*taken)
     }
 
-    /// The next value, and whether it is whole.
+    /// Reads the next value, and says whether it is complete.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no further value.
     pub fn read(&mut self) -> Result<(Value<'a>, Whole), Malformed> {
         let [kind] = self.take()?;
         let value = match kind {

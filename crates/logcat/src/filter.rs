@@ -1,17 +1,17 @@
-//! Filterspecs: `ActivityManager:I *:S`.
+//! Filters of entries: `ActivityManager:I *:S`.
 
 use crate::entry::Level;
 use std::fmt;
 
-/// From which level on each tag is shown.
+/// The least level of each tag that is shown.
 #[derive(Clone, Debug)]
 pub struct Filter {
     others: Level,
-    /// A tag's last rule counts.
+    /// The last rule of a tag counts.
     tags: Vec<(Vec<u8>, Level)>,
 }
 
-/// A filterspec that means nothing.
+/// A rule that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRule(pub String);
 
@@ -30,23 +30,23 @@ impl Default for Filter {
     }
 }
 
-/// What stands behind the colon.
+/// The level after the colon of a rule.
 enum From {
     At(Level),
-    /// The tag's, or for `*` the general default.
+    /// The default of the tag; for `*`, of all tags.
     Default,
 }
 
 impl Filter {
-    /// Tags without a rule are not shown (`-s`).
+    /// Hides tags without a rule (`-s`).
     pub fn silence(&mut self) {
         self.others = Level::SILENT;
     }
 
-    /// Adds the rules of a text, which stand between blanks or commas.
+    /// Adds the rules of a text, which are separated by spaces or commas.
     ///
     /// # Errors
-    /// The first one that means nothing. Those before it have been added.
+    /// The first rule that cannot be parsed. Those before it were added.
     pub fn add(&mut self, rules: &str) -> Result<(), BadRule> {
         rules
             .split([' ', '\t', ','])
@@ -76,7 +76,7 @@ impl Filter {
     }
 }
 
-/// A letter, or a level's number.
+/// Parses a letter or the number of a level.
 fn parse_from(letter: char) -> Option<From> {
     Some(match letter {
         '*' | '1' => From::Default,

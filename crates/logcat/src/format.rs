@@ -1,11 +1,11 @@
-//! `-v`: what a line shows.
+//! `-v`: the parts of a line.
 
 use crate::event;
 use crate::stamp::{Clock, Precision, Stamp};
 use jiff::tz::TimeZone;
 use std::fmt;
 
-/// What stands around a message.
+/// The parts of a line around the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// `I/Tag     (  123): message`
@@ -26,20 +26,20 @@ pub enum Verb {
     Long,
 }
 
-/// The whole of `-v`.
+/// The value of `-v`.
 #[derive(Clone, Debug)]
 pub struct Format {
-    /// What stands around a message.
+    /// The parts of a line around the message.
     pub verb: Verb,
-    /// The time, where the verb has one.
+    /// The form of the time, for verbs with a time.
     pub stamp: Stamp,
-    /// Each level in a colour of its own.
+    /// Shows each level in its own colour.
     pub color: bool,
-    /// The writer's user.
+    /// Shows the writer's user.
     pub uid: bool,
-    /// Escapes for what a terminal would not show.
+    /// Escapes bytes that a terminal would not show.
     pub printable: bool,
-    /// Of binary events.
+    /// The style of binary events.
     pub events: event::Style,
 }
 
@@ -55,17 +55,17 @@ impl fmt::Display for BadFormat {
 
 impl std::error::Error for BadFormat {}
 
-/// What a word was.
+/// The kind of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// It says what stands around a message.
+    /// It selects the parts around the message.
     Verb,
-    /// It changes a part of that.
+    /// It changes one of these parts.
     Modifier,
 }
 
 impl Format {
-    /// Without modifiers, times in this zone.
+    /// A format without modifiers, with times in this zone.
     pub fn new(verb: Verb, zone: TimeZone) -> Format {
         let (clock, precision) = (Clock::Calendar, Precision::Milli);
         let stamp = Stamp { clock, precision, year: false, offset: false, zone };
@@ -73,11 +73,11 @@ impl Format {
         Format { verb, stamp, color: false, uid: false, printable: false, events }
     }
 
-    /// Takes `-v`'s words, which stand between commas, colons or blanks. Says whether a verb was
-    /// among them.
+    /// Applies the words of `-v`, which are separated by commas, colons or spaces. Says whether a
+    /// verb was among them.
     ///
     /// # Errors
-    /// The first word that is unknown.
+    /// The first unknown word.
     pub fn add(&mut self, words: &str) -> Result<Word, BadFormat> {
         let is_between = |letter: char| ",:; \t\n\r\x0c".contains(letter);
         let mut found = Word::Modifier;
@@ -107,7 +107,7 @@ impl Format {
             "epoch" => self.stamp.clock = Clock::Epoch,
             "monotonic" => self.stamp.clock = Clock::Monotonic,
             "year" => self.stamp.year = true,
-            // Said twice it is unsaid, as on Android.
+            // A second `zone` cancels the first, as on Android.
             "zone" => self.stamp.offset = !self.stamp.offset,
             zone => {
                 self.stamp.zone = named_zone(zone)?;
@@ -134,7 +134,7 @@ impl Verb {
     }
 }
 
-/// A zone by a name of the zone database, or by rules as `TZ` has them.
+/// A time zone by its name in the zone database, or by rules as in `TZ`.
 pub fn named_zone(name: &str) -> Option<TimeZone> {
     match name {
         "UTC" => Some(TimeZone::UTC),

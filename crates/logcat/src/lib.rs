@@ -1,4 +1,4 @@
-//! Logcat without a device: what Android's log tools make of log entries, and nothing that reads or
+//! Logcat without a device: the output of Android's log tools for log entries. It neither reads nor
 //! writes a log.
 //!
 //! ```text
@@ -8,19 +8,19 @@
 //!     +--wire--> bytes                -B, and liblog's readers
 //! ```
 //!
-//! - [`entry`]: one entry, wherever it comes from. [`wire`]: its bytes as Android's readers get
-//!   them.
-//! - [`event`]: binary payloads; [`tags`]: what their numbers mean.
-//! - [`mod@format`]: `-v`; [`mod@line`]: the text itself; [`printable`]: escapes; [`stamp`]: times
-//!   in it.
+//! - [`entry`]: a log entry. [`wire`]: its bytes as Android's readers get them.
+//! - [`event`]: binary payloads. [`tags`]: the meaning of their numbers.
+//! - [`mod@format`]: `-v`. [`mod@line`]: the lines of an entry. [`printable`]: escapes. [`stamp`]:
+//!   times in lines.
 //! - [`proto`]: protocol buffers. [`syslog`]: datagrams of other programs.
-//! - [`filter`]: filterspecs. [`time`]: `-t TIME`; [`resume`]: where a file ends. [`size`]: `-G
+//! - [`filter`]: filters. [`time`]: `-t TIME`. [`resume`]: the latest time in a file. [`size`]: `-G
 //!   SIZE`. [`divider`]: lines between buffers.
 //!
-//! Source: the text of Android's liblog as it is printed, held byte for byte by the golden files in
-//! `tests/golden`.
+//! Source: the output of Android's liblog, which the golden files in `tests/golden` hold byte for
+//! byte.
 //!
-//! **Invariant**: pure. No clock, no file and no environment is read here but the zone's own rules.
+//! **Invariant**: the crate is pure. It reads no clock, file or environment, except the rules of
+//! time zones.
 #![forbid(unsafe_code)]
 
 pub mod divider;

@@ -1,25 +1,25 @@
-//! Lines: a message between its prefix and its suffix.
+//! The lines of an entry: a message between a prefix and a suffix.
 //!
 //! ```text
 //!   color  prefix           line of the message      reset  suffix
 //!   ESC[32m I/Tag     (  12): words                  ESC[0m \n
 //! ```
 //!
-//! Each line of a message has both, but with `long` the whole message has them once. Neither is
-//! longer than [`MAX_BYTES`]: what a longer tag leaves no room for is missing.
+//! Each line of a message has both. With `long`, the whole message has them once. Neither is longer
+//! than [`MAX_BYTES`]: the end of a long tag is cut.
 
 use crate::entry::{Entry, Level, Shown};
 use crate::format::{Format, Verb};
 use crate::printable;
 
-/// A prefix or suffix with the room that Android's has.
+/// The bytes that Android has for a prefix or a suffix.
 const MAX_BYTES: usize = 127;
 
-/// Names of users that are short enough to be shown.
+/// The name of a user, if it has one that is short enough to be shown.
 pub type Names<'a> = &'a dyn Fn(u32) -> Option<String>;
 
 impl Format {
-    /// The entry's lines. `names` tells what a user is called.
+    /// The lines of an entry. `names` returns the name of a user.
     pub fn lines(&self, entry: &Entry, shown: &Shown<'_>, names: Names<'_>) -> Vec<u8> {
         let prefix = self.prefix(entry, shown, names);
         let suffix = self.suffix(shown);
@@ -35,7 +35,7 @@ impl Format {
         out
     }
 
-    /// What has a prefix of its own.
+    /// The parts of the message that have a prefix of their own.
     fn parts<'a>(&self, message: &'a [u8]) -> Vec<&'a [u8]> {
         match (self.verb, message.strip_suffix(b"\n")) {
             (Verb::Long, _) => vec![message],
@@ -50,7 +50,7 @@ impl Format {
         }
         let (letter, time) = (shown.level.letter(), || self.stamp.show(entry));
         let user = if self.uid { user(entry.uid, names) } else { String::new() };
-        // As C's %d shows them.
+        // Signed, as C's `%d` prints them.
         let (pid, tid) = (entry.pid.cast_signed(), entry.tid.cast_signed());
         let mut put = |text: String| out.extend(text.as_bytes());
         match self.verb {
@@ -97,7 +97,7 @@ impl Format {
     }
 }
 
-/// The terminal's colour.
+/// The number of the terminal's colour.
 fn color(level: Level) -> u8 {
     match level {
         Level::DEBUG => 34,
@@ -111,7 +111,7 @@ fn color(level: Level) -> u8 {
 fn user(uid: u32, names: Names<'_>) -> String {
     match names(uid).filter(|name| name.len() <= 5) {
         Some(name) => format!("{name:>5}:"),
-        // A number that C takes for negative is nobody's.
+        // No user has a number that is negative in C.
         None if uid.cast_signed() < 0 => " ".repeat(6),
         None => format!("{uid:>5}:"),
     }

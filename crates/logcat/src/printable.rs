@@ -1,6 +1,6 @@
-//! `-v printable`: bytes that would move a terminal's cursor become escapes.
+//! `-v printable`: escapes for bytes that would move a terminal's cursor.
 
-/// Appends the message's line with escapes. Tabs, and letters of any script, stay as they are.
+/// Appends a line of a message with escapes. Tabs and letters of any script stay as they are.
 pub fn escape(line: &[u8], out: &mut Vec<u8>) {
     for chunk in line.utf8_chunks() {
         for letter in chunk.valid().chars() {
@@ -47,7 +47,7 @@ mod tests {
             (br"a\b", r"a\\b"),
             ("größer 好 🦀".as_bytes(), "größer 好 🦀"),
             (b"\xff\xc3(\xe2\x82", "\\xFF\\xC3(\\xE2\\x82"),
-            // Too long a form, half of a pair, and past the last letter.
+            // An overlong form, half of a surrogate pair, and a number beyond the last character.
             (
                 b"\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80",
                 "\\xC0\\xAF\\xED\\xA0\\x80\\xF4\\x90\\x80\\x80",

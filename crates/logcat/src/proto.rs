@@ -1,5 +1,4 @@
-//! An entry as `logcat --proto` prints it: `LogcatEntryProto` of Android's logcat.proto, with its
-//! size before it.
+//! An entry as `logcat --proto` prints it: Android's `LogcatEntryProto`, after its size.
 //!
 //! ```text
 //!   u64 bytes, little-endian; then fields, each with its number:
@@ -12,15 +11,15 @@ use crate::entry::{Entry, Shown};
 const VARINT: u64 = 0;
 const BYTES: u64 = 2;
 
-/// The entry's bytes.
+/// Encodes an entry.
 pub fn encode(entry: &Entry, shown: &Shown<'_>, program: Option<&str>) -> Vec<u8> {
     let mut fields = Vec::new();
     let numbers = [
         entry.wall.as_secs(),
         u64::from(entry.wall.subsec_nanos()),
-        // Those that have no name are UNKNOWN.
+        // A level without a name is UNKNOWN.
         u64::from(Some(shown.level.0).filter(|level| *level <= 8).unwrap_or(0)),
-        // Signed fields: a number beyond theirs is a negative one, of 64 bits.
+        // Signed fields of 32 bits: a larger number becomes a negative one of 64 bits.
         entry.uid as i32 as u64,
         entry.pid as i32 as u64,
         entry.tid as i32 as u64,

@@ -1,7 +1,7 @@
-//! Where to go on in a log that an earlier run has written to a file: behind its latest time.
+//! Finds the time from which to resume a log that an earlier run has written to a file.
 //!
-//! Lines of `-v time`, `threadtime` and their modifiers begin with a time. Those of other formats
-//! do not, and are not resumed.
+//! Lines of `-v time`, `threadtime` and their modifiers begin with a time. Files of other formats
+//! are not resumed.
 
 use crate::time;
 use jiff::tz::TimeZone;
@@ -13,17 +13,17 @@ pub struct Resume<'a> {
     now: Duration,
     zone: &'a TimeZone,
     latest: Option<Duration>,
-    /// The finest digit that any time had.
+    /// The finest digit of any time.
     step_ns: u64,
 }
 
 impl<'a> Resume<'a> {
-    /// Times later than `now` are of a clock that was wrong, and do not count.
+    /// Ignores times later than `now`, which come from a clock that was wrong.
     pub fn new(now: Duration, zone: &'a TimeZone) -> Resume<'a> {
         Resume { now, zone, latest: None, step_ns: 1_000_000_000 }
     }
 
-    /// Takes in a line of the file.
+    /// Reads the next line of the file.
     pub fn line(&mut self, line: &str) {
         let Some((time, rest)) = time::parse(line, self.now, self.zone) else { return };
         if !rest.starts_with(' ') || time > self.now {
@@ -36,7 +36,7 @@ impl<'a> Resume<'a> {
         self.latest = self.latest.max(Some(time));
     }
 
-    /// The earliest time that is not in the file, as far as its digits tell.
+    /// The earliest time that is not in the file, as far as the digits of its times tell.
     pub fn from(&self) -> Option<Duration> {
         Some(self.latest? + Duration::from_nanos(self.step_ns))
     }

@@ -1,6 +1,6 @@
-//! Sizes as people type and read them.
+//! Sizes in bytes, as text.
 
-/// `-G`'s size in bytes: a number, then K, M, G or T for a power of 1024, with or without B.
+/// Parses the size of `-G`: a number, then K, M, G or T for a power of 1024, and an optional B.
 pub fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     let text = text.strip_suffix(['b', 'B']).unwrap_or(text);
@@ -14,7 +14,7 @@ pub fn parse(text: &str) -> Option<u64> {
     (bytes > 0).then_some(bytes)
 }
 
-/// As `-g` tells it: whole units, rounded down.
+/// Formats a size as `-g` does: in whole units, rounded down.
 pub fn show(mut bytes: u64) -> String {
     const UNITS: [&str; 4] = ["", "Ki", "Mi", "Gi"];
     let mut unit = 0;

@@ -1,11 +1,11 @@
-//! Times as they stand in a line: `11-25 20:21:37.123`.
+//! The text of times in lines: `11-25 20:21:37.123`.
 
 use crate::entry::Entry;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
-/// Digits behind the second.
+/// Digits after the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// 3
@@ -16,7 +16,7 @@ pub enum Precision {
     Nano,
 }
 
-/// Which clock is shown, and how.
+/// The clock that is shown, and its form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// Month, day and time of day.
@@ -27,23 +27,23 @@ pub enum Clock {
     Monotonic,
 }
 
-/// What a time's text has.
+/// The parts of a time.
 #[derive(Clone, Debug)]
 pub struct Stamp {
-    /// Which clock.
+    /// The clock.
     pub clock: Clock,
-    /// Digits behind the second.
+    /// Digits after the second.
     pub precision: Precision,
-    /// Of the calendar.
+    /// Shows the year of a calendar's time.
     pub year: bool,
-    /// The calendar's distance from UTC.
+    /// Shows the offset of a calendar's time from UTC.
     pub offset: bool,
-    /// The calendar's zone.
+    /// The zone of a calendar's time.
     pub zone: TimeZone,
 }
 
 impl Stamp {
-    /// The entry's time.
+    /// The text of the entry's time.
     pub fn show(&self, entry: &Entry) -> String {
         let time = match self.clock {
             Clock::Monotonic => entry.monotonic,
@@ -57,7 +57,7 @@ impl Stamp {
                 let offset = if self.offset { offset } else { String::new() };
                 format!("{date}.{fraction}{offset}")
             }
-            // What no calendar has is still a number.
+            // A time beyond the calendar is shown as a number.
             _ => format!("{:>19}.{fraction}", time.as_secs()),
         }
     }
@@ -71,8 +71,8 @@ impl Stamp {
     }
 }
 
-/// Date and time of day with four digits for the year, and the distance from UTC with a blank
-/// before.
+/// The date with four digits for the year and the time of day; and the offset from UTC after a
+/// space.
 fn calendar(time: Duration, zone: &TimeZone) -> Option<(String, String)> {
     let seconds = i64::try_from(time.as_secs()).ok()?;
     let zoned = Timestamp::from_second(seconds).ok()?.to_zoned(zone.clone());

@@ -5,35 +5,35 @@
 //!   RFC 5424   <34>1 2003-10-11T22:14:15.003Z host su 1024 ID47 [data]... words
 //! ```
 //!
-//! What is neither is words. The sender's time and host are passed over: the log has a clock of its
-//! own, and it is one machine's.
+//! Any other datagram is a text without a tag. The sender's time and host are ignored: the log has
+//! its own clock, and one machine.
 
 use baton_log::{Buffer, Priority};
 
-/// A tag has no more bytes than this.
+/// The most bytes of a tag.
 const MAX_TAG_BYTES: usize = 48;
-/// Of those that say no name.
+/// The tag of a datagram without a name.
 const NO_TAG: &[u8] = b"syslog";
-/// What a datagram without a number in front is: a user's notice.
+/// The priority number of a datagram without one: a user's notice.
 const NO_NUMBER: u32 = 13;
 const MAX_NUMBER: u32 = 23 * 8 + 7;
 
-/// What a datagram says.
+/// The content of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// By the facility: `main` for users' programs, `system` for others.
+    /// The buffer for the facility: `main` for users' programs, `system` for others.
     pub buffer: Buffer,
-    /// By the severity.
+    /// The priority for the severity.
     pub priority: Priority,
     /// The program, as it calls itself.
     pub tag: &'a [u8],
-    /// The process, as it says.
+    /// The process, as the program says.
     pub process: Option<u32>,
-    /// What is said.
+    /// The text.
     pub text: &'a [u8],
 }
 
-/// Reads a datagram. Whatever its bytes are, it says something.
+/// Parses a datagram. Any bytes give a message.
 pub fn parse(datagram: &[u8]) -> Message<'_> {
     let end = datagram.iter().rposition(|byte| !b"\n\0".contains(byte)).map_or(0, |at| at + 1);
     let (number, rest) = number(&datagram[..end]).unwrap_or((NO_NUMBER, &datagram[..end]));
@@ -60,7 +60,7 @@ fn priority(severity: u32) -> Priority {
     }
 }
 
-/// `<34>`
+/// Parses `<34>`, and returns the rest.
 fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let inside = bytes.strip_prefix(b"<")?;
     let digits = inside.iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
@@ -76,7 +76,7 @@ fn decimal(digits: &[u8]) -> Option<u32> {
 
 type Said<'a> = (&'a [u8], Option<u32>, &'a [u8]);
 
-/// RFC 5424.
+/// Parses the rest of a datagram of RFC 5424.
 fn version_1(bytes: &[u8]) -> Option<Said<'_>> {
     let rest = bytes.strip_prefix(b"1 ")?;
     let (_time, rest) = word(rest)?;
@@ -90,13 +90,13 @@ fn version_1(bytes: &[u8]) -> Option<Said<'_>> {
     Some((tag, decimal(process), text))
 }
 
-/// One that is not empty, and what follows the blank behind it.
+/// Splits off a word that is not empty and the space after it.
 fn word(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|&byte| byte == b' ').filter(|end| *end > 0)?;
     Some((&bytes[..end], &bytes[end + 1..]))
 }
 
-/// What follows `-` or `[id name="value"]...`, in whose values a backslash stands before a bracket.
+/// Skips `-` or `[id name="value"]...`. In values a backslash precedes a bracket.
 fn after_data(bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = match bytes.strip_prefix(b"-") {
         Some(rest) => rest,
@@ -118,24 +118,24 @@ fn after_data(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// RFC 3164, and what the C library's syslog(3) makes.
+/// Parses the rest of a datagram of RFC 3164, or of the C library's syslog(3).
 fn by_custom(bytes: &[u8]) -> Said<'_> {
     let rest = after_time(bytes);
     let known = tagged(rest).or_else(|| {
-        // Behind a host's name.
+        // The tag may follow a host's name.
         word(rest).filter(|_| rest.len() < bytes.len()).and_then(|(_, rest)| tagged(rest))
     });
     known.unwrap_or((NO_TAG, None, rest))
 }
 
-/// What follows `Oct 11 22:14:15 `; all, if that is not there.
+/// Skips `Oct 11 22:14:15 `, if it is there.
 fn after_time(bytes: &[u8]) -> &[u8] {
     const FORM: &[u8; 16] = b"Aaa 09 00:00:00 ";
     let matches = |(byte, form): (&u8, &u8)| match form {
         b'A' => byte.is_ascii_uppercase(),
         b'a' => byte.is_ascii_lowercase(),
         b'0' => byte.is_ascii_digit(),
-        // Of a day's two digits the first may be missing.
+        // The first of a day's two digits may be a space.
         b'9' => byte.is_ascii_digit(),
         same => byte == same,
     };
@@ -145,7 +145,7 @@ fn after_time(bytes: &[u8]) -> &[u8] {
     if day && others { rest } else { bytes }
 }
 
-/// `su[1024]: words` or `su: words`
+/// Parses `su[1024]: words` or `su: words`.
 fn tagged(bytes: &[u8]) -> Option<Said<'_>> {
     let end = bytes.iter().position(|byte| b"[: ".contains(byte))?;
     let (tag, mut rest) = bytes.split_at(end);

@@ -1,4 +1,4 @@
-//! The file `event-log-tags`: names and values' meanings of binary events, a line each.
+//! The file `event-log-tags`: a line with name and value descriptions for each binary event.
 //!
 //! ```text
 //!   30014 am_proc_start (User|1|5),(PID|1|5),(UID|1|5),(Process Name|3)   # a remark
@@ -8,23 +8,23 @@
 use std::collections::HashMap;
 use std::fmt;
 
-/// What is known of one event.
+/// The tag of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// Its name.
     pub name: String,
-    /// What its values are; empty if the file does not say.
+    /// The descriptions of its values; empty if the file has none.
     pub format: String,
 }
 
-/// Events by their numbers.
+/// Tags of events, by their numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Tags(HashMap<u32, Tag>);
 
-/// A line that is none of a tags file.
+/// A line that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// From 1.
+    /// The number of the line, from 1.
     pub line: usize,
 }
 
@@ -37,10 +37,10 @@ impl fmt::Display for BadLine {
 impl std::error::Error for BadLine {}
 
 impl Tags {
-    /// Reads a file's text. The first of two lines with one number counts.
+    /// Parses the text of a file. Of two lines with one number the first counts.
     ///
     /// # Errors
-    /// The first line that is wrong.
+    /// The first line that cannot be parsed.
     pub fn parse(text: &str) -> Result<Tags, BadLine> {
         let mut tags = HashMap::new();
         for (index, line) in text.lines().enumerate() {
@@ -54,12 +54,12 @@ impl Tags {
         Ok(Tags(tags))
     }
 
-    /// The event of this number.
+    /// The tag with this number.
     pub fn find(&self, number: u32) -> Option<&Tag> {
         self.0.get(&number)
     }
 
-    /// All of them.
+    /// All tags with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Tag)> {
         self.0.iter().map(|(number, tag)| (*number, tag))
     }

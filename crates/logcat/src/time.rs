@@ -1,15 +1,15 @@
-//! `-t TIME` and `-T TIME`: `MM-DD hh:mm:ss.mmm`, with the year before it, or seconds since 1970.
-//! The fraction may be missing.
+//! `-t TIME` and `-T TIME`: `MM-DD hh:mm:ss.mmm` with an optional year before it, or seconds since
+//! 1970. The fraction is optional.
 
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
-/// How far ahead a date without a year may lie; beyond it the last year's is meant.
+/// A date without a year that is further ahead than this belongs to last year.
 const AHEAD: Duration = Duration::from_secs(24 * 3600);
 
-/// Reads a time from the beginning of a text: since 1970, and the rest of the text. `now` tells the
-/// year of a date that has none.
+/// Parses a time at the beginning of a text. Returns the time since 1970, and the rest of the text.
+/// `now` gives the year of a date without one.
 pub fn parse<'a>(text: &'a str, now: Duration, zone: &TimeZone) -> Option<(Duration, &'a str)> {
     let mut rest = text;
     let time = if let Some((month, day)) = leading(&mut rest, date) {
@@ -31,7 +31,7 @@ pub fn parse<'a>(text: &'a str, now: Duration, zone: &TimeZone) -> Option<(Durat
     Some((time + Duration::from_nanos(nanoseconds), rest))
 }
 
-/// Reads, and stays where it was if it cannot.
+/// Calls `read`, and restores the position if that fails.
 fn leading<'a, T>(rest: &mut &'a str, read: impl FnOnce(&mut &'a str) -> Option<T>) -> Option<T> {
     let mut ahead = *rest;
     let value = read(&mut ahead)?;
@@ -62,7 +62,7 @@ fn clock(rest: &mut &str) -> Option<(i8, i8, i8)> {
 }
 
 fn at(date: Date, (hour, minute, second): (i8, i8, i8), zone: &TimeZone) -> Option<Duration> {
-    // A leap second is the one before.
+    // A leap second becomes the second before.
     let time = jiff::civil::Time::new(hour, minute, second.min(59), 0).ok()?;
     let time = zone.to_timestamp(DateTime::from_parts(date, time)).ok()?;
     Some(Duration::from_secs(u64::try_from(time.as_second()).ok()?))
@@ -73,7 +73,7 @@ fn civil(time: Duration, zone: &TimeZone) -> Option<DateTime> {
     Some(zone.to_datetime(jiff::Timestamp::from_second(seconds).ok()?))
 }
 
-/// Nanoseconds; digits beyond the ninth are passed over.
+/// Parses a fraction into nanoseconds. Digits after the ninth are ignored.
 fn fraction(rest: &mut &str) -> u64 {
     let Some(digits) = rest.strip_prefix('.') else { return 0 };
     let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
@@ -87,7 +87,7 @@ fn sign(rest: &mut &str, sign: char) -> Option<()> {
     Some(())
 }
 
-/// A number of so many digits.
+/// Parses a number with this many digits.
 fn number<T: std::str::FromStr>(
     rest: &mut &str,
     digits: std::ops::RangeInclusive<usize>,
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_date_that_is_to_come_is_of_last_year() {
         check("12-31 00:00:00.0", &TimeZone::UTC, Some((1_703_980_800, 0, "")));
-        // This year's has not come, last year had none.
+        // This year's is too far ahead, and last year had no such day.
         check("03-12 00:00:00.0", &TimeZone::UTC, Some((1_678_579_200, 0, "")));
     }
 

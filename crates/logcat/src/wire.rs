@@ -1,4 +1,4 @@
-//! An entry's bytes as Android's readers get them: `struct logger_entry` of liblog, version 4.
+//! The bytes of an entry for Android's readers: `struct logger_entry` of liblog, version 4.
 //!
 //! ```text
 //!   0  u16 payload bytes   u16 28 (this header)   i32 pid   u32 tid
@@ -6,29 +6,30 @@
 //!   28 text: level, tag NUL message NUL;   event: u32 number, values
 //! ```
 //!
-//! Little-endian, without anything between entries. The monotonic time has no place in it.
+//! All fields are little-endian, with no bytes between entries. There is no field for the monotonic
+//! time.
 
 use crate::entry::{Body, Buffer, Entry, Level};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Of the header.
+/// Bytes of the header.
 pub const HEADER_BYTES: usize = 28;
-/// Of a payload.
+/// The most bytes of a payload.
 pub const MAX_PAYLOAD_BYTES: usize = 4068;
-/// Of a whole entry, as readers make room for it.
+/// The most bytes of an entry, for which readers make room.
 pub const MAX_ENTRY_BYTES: usize = 5 * 1024;
 
 /// Why bytes are no entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// More bytes are needed: they end within an entry.
+    /// The bytes end within the entry.
     Short,
-    /// A header or a payload that no writer makes.
+    /// No writer makes such a header or payload.
     Broken,
 }
 
-/// The entry's bytes. What is too long for a payload is cut.
+/// Encodes an entry. The end of a long payload is cut.
 pub fn encode(entry: &Entry) -> Vec<u8> {
     let mut payload = match &entry.body {
         Body::Text { level, tag, message } => [&[level.0][..], tag, b"\0", message, b"\0"].concat(),
@@ -52,15 +53,15 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
     out
 }
 
-/// Entries that lie one after the other. What is none is passed over: the beginning of a ring may
-/// have overwritten the first one.
+/// Reads entries that follow each other. Bytes that are no entry are skipped, as a ring buffer may
+/// have overwritten a part of the first one.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Entries<'a> {
-    /// Those in these bytes.
+    /// Begins at the first of these bytes.
     pub fn new(bytes: &'a [u8]) -> Entries<'a> {
         Entries { rest: bytes }
     }
@@ -83,10 +84,10 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// Reads one entry, and how many bytes it took.
+/// Decodes one entry. Returns the number of its bytes, too.
 ///
 /// # Errors
-/// The bytes are none, or not all of one.
+/// The bytes are no entry, or not all of one.
 pub fn decode(bytes: &[u8]) -> Result<(Entry, usize), Malformed> {
     let header = bytes.first_chunk::<HEADER_BYTES>().ok_or(Malformed::Short)?;
     let half = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
@@ -128,28 +129,28 @@ fn text(payload: &[u8]) -> Option<Body> {
     Some(Body::Text { level: Level(payload[0]), tag, message })
 }
 
-/// Where tag and message are in a text's payload.
+/// The positions of tag and message in the payload of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// Behind the level.
+    /// The bytes after the level.
     pub tag: Range<usize>,
-    /// Behind the tag and one byte.
+    /// The bytes after the tag and one byte.
     pub message: Range<usize>,
 }
 
 impl Parts {
-    /// Android's reading: the tag ends at a NUL or, if there is none, at the first byte that no tag
-    /// has. `None` for what is less than a level and two ends.
+    /// Finds both as Android does: the tag ends at a NUL or, if there is none, at the first byte
+    /// that no tag has. `None`: the payload is too short for a level and two NULs.
     pub fn find(payload: &[u8]) -> Option<Parts> {
         let rest = payload.get(1..).filter(|_| payload.len() >= 3)?;
         let is_odd = |byte: &u8| !(b'!'..0x7f).contains(byte) || *byte == b':';
         let end = rest.iter().position(|&byte| byte == 0).or_else(|| rest.iter().position(is_odd));
-        // Where there is none, all of it is tag, and the last byte goes to its end.
+        // Otherwise all bytes are the tag, and the last one becomes its NUL.
         let end = end.map_or(payload.len() - 1, |end| end + 1);
         let start = (end + 1).min(payload.len());
         let message = &payload[start..];
         let bytes = message.iter().position(|&byte| byte == 0);
-        // A message without end loses its last byte to one.
+        // The last byte of a message without a NUL becomes its NUL.
         let bytes = bytes.unwrap_or(message.len().saturating_sub(1));
         Some(Parts { tag: 1..end, message: start..start + bytes })
     }
@@ -188,7 +189,7 @@ mod tests {
         let bytes = encode(&entry(&"x".repeat(5000)));
         let (decoded, n_bytes) = decode(&bytes).unwrap();
         assert_eq!(n_bytes, HEADER_BYTES + MAX_PAYLOAD_BYTES);
-        // A level, the tag, and two ends.
+        // A level, the tag, and two NULs.
         assert_eq!(decoded, entry(&"x".repeat(MAX_PAYLOAD_BYTES - 6)));
     }
 

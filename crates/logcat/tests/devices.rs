@@ -1,4 +1,4 @@
-//! Lines that devices have printed, as they stand in public.
+//! Lines that devices have printed, from public sources.
 
 use baton_logcat::divider::{Dividers, Which};
 use baton_logcat::entry::{Body, Buffer, Entry, Level};
@@ -39,7 +39,7 @@ fn check(entry: &Entry, spec: &str, expected: &str) {
     assert_eq!(print(entry, spec, &Tags::default()), expected);
 }
 
-/// Nexus 6, in the logs of thaliproject's test runs.
+/// A Nexus 6, from the logs of thaliproject's test runs.
 #[test]
 fn threadtime() {
     let body = words(
@@ -62,7 +62,7 @@ fn threadtime() {
     );
 }
 
-/// A tablet with a failing card, in a public forum: one entry of three lines.
+/// A tablet with a failing card, from a public forum: one entry of three lines.
 #[test]
 fn lines_of_one_entry_all_have_its_prefix() {
     let body = words('D', "vold", "    --zap-all\n    /dev/block/vold/disk:179,64");
@@ -74,7 +74,8 @@ fn lines_of_one_entry_all_have_its_prefix() {
     );
 }
 
-/// SM-A500FU, in the logs of thaliproject's test runs, and Android's own documentation of logcat.
+/// An SM-A500FU, from the logs of thaliproject's test runs, and Android's own documentation of
+/// logcat.
 #[test]
 fn brief() {
     let body = words('E', "Zygote", "MountEmulatedStorage()");
@@ -95,7 +96,7 @@ fn brief() {
     );
 }
 
-/// A telephone of Huawei's, in a report of a crash.
+/// A Huawei telephone, from a report of a crash.
 #[test]
 fn time() {
     let body = words('E', "WifiHAL", "enter wifi_get_link_stats");
@@ -114,7 +115,7 @@ fn time() {
     );
 }
 
-/// A telephone's log with users and divisions, in the tests of AOSP's tool memtrack.
+/// A telephone's log with users and divisions, from the tests of AOSP's tool memtrack.
 #[test]
 fn long_with_users_between_dividers() {
     let body = words('I', "PackageManager", "/system/app/HiddenMenu changed; collecting certs");
@@ -140,7 +141,7 @@ fn long_with_users_between_dividers() {
     assert_eq!(seen.map(|line| line.is_some()), [true, true, false]);
 }
 
-/// A user with a short name is called by it. The form is that of the logs that Memfault's agent
+/// A user with a short name is shown by name. The form is that of the logs that Memfault's agent
 /// reads.
 #[test]
 fn users_by_name() {
@@ -155,7 +156,7 @@ fn users_by_name() {
     check(&root, "brief,uid", "I/chatty  ( root:    9): uid=0(root) logd identical 11 lines\n");
 }
 
-/// `-v monotonic`, as a reader of Android's logs has it in its tests.
+/// `-v monotonic`, from the tests of a reader of Android's logs.
 #[test]
 fn monotonic() {
     let body = words('D', "OpenGLRenderer", "Enabling debug mode 0");
@@ -166,7 +167,7 @@ fn monotonic() {
     );
 }
 
-/// Colours as Android has had them since its liblog uses the terminal's own eight.
+/// The colours of Android's liblog since it uses the terminal's own eight.
 #[test]
 fn colors() {
     for (letter, color) in [('V', 39), ('D', 34), ('I', 32), ('W', 33), ('E', 31), ('F', 31)] {
@@ -190,7 +191,7 @@ fn printable() {
     );
 }
 
-/// A telephone of Qualcomm's, in an article on its event log, and the lines of AOSP's tags file.
+/// A Qualcomm telephone, from an article on its event log, and lines of AOSP's tags file.
 #[test]
 fn events() {
     let tags = "30014 am_proc_start (User|1|5),(PID|1|5),(UID|1|5),(Process \

@@ -1,5 +1,5 @@
-//! Entries' texts beside those of Android's own liblog: `golden/liblog.json`, written by
-//! `golden/make.py` from Debian's package android-liblog 1:29.0.6-28.
+//! The texts of entries beside those of Android's own liblog, in `golden/liblog.json`, which
+//! `golden/make.py` has written with Debian's package android-liblog 1:29.0.6-28.
 
 use baton_logcat::event::Style;
 use baton_logcat::format::{Format, Verb};

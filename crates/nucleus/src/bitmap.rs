@@ -1,5 +1,5 @@
-//! Which of 256 priorities are in use: two levels of bits, so that the highest one is found by two
-//! instructions whatever is set (Greenaway 2007, section 2.4.1).
+//! A set of the 256 priorities as two levels of bits. Two instructions find the highest one
+//! (Greenaway 2007, section 2.4.1).
 //!
 //! ```text
 //!  summary        . . 1 1        bit w: words[w] is not 0
@@ -15,7 +15,7 @@ pub struct PriorityBitmap {
 }
 
 impl PriorityBitmap {
-    /// Puts a priority into the set.
+    /// Inserts a priority.
     #[inline]
     pub fn insert(&mut self, priority: u8) {
         let word = usize::from(priority >> 6);
@@ -23,7 +23,7 @@ impl PriorityBitmap {
         self.summary |= 1 << word;
     }
 
-    /// Takes a priority out of the set.
+    /// Removes a priority.
     #[inline]
     pub fn remove(&mut self, priority: u8) {
         let word = usize::from(priority >> 6);
@@ -33,7 +33,7 @@ impl PriorityBitmap {
         }
     }
 
-    /// The highest one, or -1.
+    /// The highest priority of the set, or -1.
     #[inline]
     pub fn highest(&self) -> i32 {
         if self.summary == 0 {

@@ -1,36 +1,36 @@
-//! A thread's host_state of its kernel: what code that runs in a thread can do.
+//! The thread's end of the kernel: the system calls of the code that runs in a thread.
 //!
 //! **Preemption.** The tick takes the processor from a thread only at a system call, unless its
-//! code has said that it may be interrupted anywhere ([`CurrentThread::preemptible`]). All threads
-//! of a kernel are one OS thread to the C library and to `thread_local!`: code that was interrupted
-//! within `malloc` must not see another thread enter it.
+//! code has said that it may be interrupted anywhere ([`CurrentThread::preemptible`]). To the C
+//! library and to `thread_local!`, all threads of a kernel are one OS thread. A thread that was
+//! interrupted within `malloc` must not see another thread enter `malloc`.
 
-mod others;
+mod other_threads;
 
+use crate::entry_points::EntryPoints;
 use crate::host_state::{Failure, HostState};
-use crate::kernel;
-use crate::message::{Ipc, IpcError, Tag, Timeout, result_of_word};
+use crate::message::{Ipc, IpcError, N_REGISTER_WORDS, N_WORDS, Tag, Timeout, result_of_word};
 use crate::request::Request;
-use crate::switch::{self, EntryPoints};
-use crate::tcb::{N_REGISTER_WORDS, N_WORDS, Tcb, Utcb};
+use crate::switch;
+use crate::tcb::{Tcb, Utcb};
 use crate::thread_id::{N_INTERRUPTS, Sender, Source, ThreadId, raw};
 use crate::timer;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-/// A message of up to eight words, which travels in machine registers. Further words are in
-/// [`CurrentThread::more_words`].
+/// A message's tag and its first eight words, which travel in machine registers. Further words are
+/// in [`CurrentThread::more_words`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Label and length.
+    /// The label, and the number of words.
     pub tag: Tag,
-    /// The first words.
+    /// The first eight words. Those beyond the length mean nothing.
     pub words: [u64; N_REGISTER_WORDS],
 }
 
 impl Message {
-    /// A message of these words.
+    /// A message of these words, at most eight, with the label 0.
     pub const fn of<const N: usize>(words: [u64; N]) -> Message {
         const { assert!(N <= N_REGISTER_WORDS) };
         let mut message = Message { tag: Tag::of_length(N as u8), words: [0; N_REGISTER_WORDS] };
@@ -43,7 +43,11 @@ impl Message {
     }
 }
 
-/// The kernel, as the thread sees it that has this.
+/// The code of a thread, from its first to its last instruction.
+pub(crate) type ThreadBody = Box<dyn FnOnce(CurrentThread)>;
+
+/// The kernel's services for the thread that runs. A thread's body gets one, and cannot send it to
+/// another thread.
 #[derive(Debug)]
 pub struct CurrentThread {
     entry_points: *const EntryPoints,
@@ -51,15 +55,15 @@ pub struct CurrentThread {
 
 impl CurrentThread {
     /// # Safety
-    /// The entry_points are those of a kernel that runs, the value is used by its current thread
-    /// only, and one such value at a time.
+    /// The entry points are those of a kernel that runs. Only the kernel's current thread uses the
+    /// value, and one such value at a time.
     pub(crate) unsafe fn new(entry_points: *const EntryPoints) -> CurrentThread {
         CurrentThread { entry_points }
     }
 
     #[inline]
     fn entry_points(&self) -> &EntryPoints {
-        // SAFETY: they live as long as the kernel runs (`new`).
+        // SAFETY: the entry points live as long as the kernel runs (`new`).
         unsafe { &*self.entry_points }
     }
 
@@ -70,28 +74,32 @@ impl CurrentThread {
 
     #[inline]
     fn utcb(&self) -> *mut Utcb {
-        // SAFETY: this thread's TCB; its kernel has given it a UTCB.
+        // SAFETY: this thread's TCB, to which the kernel has given a UTCB.
         unsafe { (*self.tcb()).utcb as *mut Utcb }
     }
 
-    /// This thread's name.
+    /// This thread's id.
     #[inline]
     pub fn id(&self) -> ThreadId {
-        // SAFETY: this thread's TCB; it does not change while the thread runs.
+        // SAFETY: this thread's TCB, whose id does not change while the thread runs.
         unsafe { (*self.tcb()).id }
     }
 
-    /// The words of a message from the ninth on: of the last one that was received, and of the next
-    /// one that is sent.
+    /// Words 8 to 63 of the message that was received last, and of the message that is sent next.
     #[inline]
     pub fn more_words(&mut self) -> &mut [u64; N_WORDS - N_REGISTER_WORDS] {
-        // SAFETY: this thread's UTCB, which the kernel touches only while the thread is in an IPC:
-        // then `self` is borrowed.
+        // SAFETY: this thread's UTCB, which the kernel uses only during a system call, and a system
+        // call borrows `self`.
         let words = unsafe { &mut (*self.utcb()).words };
         words.last_chunk_mut().expect("there are more than eight")
     }
 
-    /// Any IPC. `Ok(None)`: it was to receive nothing.
+    /// Makes any IPC: sends `message` if `ipc` has a send phase, and replaces it by the message
+    /// that the receive phase gets. Returns the sender of that one, or `None` without a receive
+    /// phase.
+    ///
+    /// # Errors
+    /// See [`Cause`](crate::Cause). After an error of the receive phase the message was sent.
     #[inline(always)]
     pub fn ipc(&mut self, ipc: Ipc, message: &mut Message) -> Result<Option<Sender>, IpcError> {
         let (mut peer, receive) = ipc.raw();
@@ -115,7 +123,11 @@ impl CurrentThread {
         message.tag = Tag::from_raw(tag);
     }
 
-    /// Sends a message and receives its answer.
+    /// Sends a message, receives its answer into `message`, and waits for both without a timeout.
+    ///
+    /// # Errors
+    /// `NoPartner`: there is no thread `to`. `Ended`: `to` has ended or failed before it answered.
+    /// `Aborted`: another thread has ended the wait.
     #[inline(always)]
     pub fn call(&mut self, to: ThreadId, message: &mut Message) -> Result<(), IpcError> {
         let mut peer = u64::from(to.raw());
@@ -123,7 +135,11 @@ impl CurrentThread {
         if peer >> 32 == 0 { Ok(()) } else { result_of_word(peer).map(drop) }
     }
 
-    /// Answers a caller, if it waits for that, and receives what comes next.
+    /// Sends an answer to a caller and receives the next message of any sender into `message`.
+    ///
+    /// # Errors
+    /// In the send phase, `Timeout` if `to` does not wait for a message of this thread, and
+    /// `NoPartner` if there is no thread `to`: nothing was received then.
     #[inline(always)]
     pub fn reply_and_wait(
         &mut self,
@@ -139,6 +155,9 @@ impl CurrentThread {
     }
 
     /// Sends a message.
+    ///
+    /// # Errors
+    /// See [`Cause`](crate::Cause).
     #[inline]
     pub fn send(
         &mut self,
@@ -151,6 +170,9 @@ impl CurrentThread {
     }
 
     /// Receives a message.
+    ///
+    /// # Errors
+    /// See [`Cause`](crate::Cause).
     #[inline]
     pub fn receive(
         &mut self,
@@ -163,7 +185,7 @@ impl CurrentThread {
         Ok((sender.expect("there is a receive phase"), message))
     }
 
-    /// Asks the kernel for something else.
+    /// Makes a request of the kernel and returns its answer.
     pub fn request(&mut self, request: Request) -> Request {
         // SAFETY: as in `more_words`.
         unsafe { (*self.utcb()).request = request };
@@ -172,10 +194,11 @@ impl CurrentThread {
         unsafe { (*self.utcb()).request }
     }
 
-    /// A new thread, which begins at once if it is higher than this one.
+    /// Makes a thread that is ready to run. It runs at once if its priority is above this thread's.
     ///
     /// # Errors
-    /// `OutOfMemory` if there are as many as there may be; the system's, if it has no stack for us.
+    /// `OutOfMemory` if the kernel has as many threads as it can have; the system's, if it has no
+    /// memory for a stack.
     pub fn spawn(
         &mut self,
         priority: u8,
@@ -186,10 +209,10 @@ impl CurrentThread {
         Ok(id)
     }
 
-    /// A new thread, which begins when it is started (`Request::Start`).
+    /// Makes a thread that begins when it is started ([`Request::Start`]).
     ///
     /// # Errors
-    /// As for `spawn`.
+    /// The errors of [`CurrentThread::spawn`].
     pub fn create(
         &mut self,
         priority: u8,
@@ -198,14 +221,14 @@ impl CurrentThread {
         let Request::Created(id) = self.request(Request::Create { priority }) else {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
-        self.hold(|here| {
-            // SAFETY: the tick is held off, so nobody else is at the kernel's host_state.
-            unsafe { kernel::furnish(here.entry_points(), id, Box::new(body)) }
+        self.hold(|this| {
+            // SAFETY: this thread is not preemptible, so nobody else uses the host state.
+            unsafe { prepare_thread(this.entry_points(), id, Box::new(body)) }
         })?;
         Ok(id)
     }
 
-    /// Does something that the tick must not interrupt.
+    /// Calls `act`, in which the tick does not interrupt this thread.
     pub fn hold<R>(&mut self, act: impl FnOnce(&mut CurrentThread) -> R) -> R {
         let before = self.set_preemptible(false);
         let result = act(self);
@@ -213,11 +236,11 @@ impl CurrentThread {
         result
     }
 
-    /// Does something that the tick may interrupt anywhere, to let other threads run.
+    /// Calls `act`, in which the kernel may interrupt this thread anywhere to let others run.
     ///
     /// # Safety
-    /// What runs here, [`CurrentThread::hold`] apart, neither allocates nor frees, touches no
-    /// `thread_local!`, and calls no function of a library that does, or that takes a lock.
+    /// Outside of [`CurrentThread::hold`], `act` allocates and frees no memory, uses no
+    /// `thread_local!`, takes no lock, and calls no library function that does any of these.
     pub unsafe fn preemptible<R>(&mut self, act: impl FnOnce(&mut CurrentThread) -> R) -> R {
         let before = self.set_preemptible(true);
         let result = act(self);
@@ -226,59 +249,67 @@ impl CurrentThread {
     }
 
     fn set_preemptible(&mut self, preemptible: bool) -> bool {
-        // SAFETY: this thread's TCB, of which nobody else writes this. Volatile: a signal handler
-        // of this OS thread reads it.
+        // SAFETY: a field of this thread's TCB that nobody else writes while the thread runs.
+        // Volatile: a signal handler of this OS thread reads it.
         let before = unsafe {
-            let place = &raw mut (*self.tcb()).preemptible;
-            let before = place.read_volatile();
-            place.write_volatile(preemptible);
+            let flag = &raw mut (*self.tcb()).preemptible;
+            let before = flag.read_volatile();
+            flag.write_volatile(preemptible);
             before
         };
-        // Before the signal that it is there to ask for can be needed.
-        let n_preemptible = &self.entry_points().knocker.n_preemptible;
+        // Counted before `pending` is read below: `InterruptLine::raise` sets `pending` and then
+        // reads the count.
+        let n_preemptible = &self.entry_points().interrupt_line.n_preemptible;
         match (before, preemptible) {
             (false, true) => _ = n_preemptible.fetch_add(1, Ordering::Relaxed),
             (true, false) => _ = n_preemptible.fetch_sub(1, Ordering::Relaxed),
             _ => {}
         }
-        // A signal from here on takes the processor itself. One that came before is noted only, and
-        // there may be no system call for a long time.
+        // A later signal enters the kernel from its handler. An earlier one has only set `pending`,
+        // and the next system call may be far away.
         compiler_fence(Ordering::SeqCst);
-        if preemptible && self.entry_points().knocker.pending.load(Ordering::Relaxed) != 0 {
+        if preemptible && self.entry_points().interrupt_line.pending.load(Ordering::Relaxed) != 0 {
             self.request(Request::None);
         }
         before
     }
 
-    /// This thread has changed the control words of its floating-point unit (rounding, exceptions,
-    /// flushing): from now on they are its own. Without this the kernel takes them for unchanged.
+    /// Makes the current control words of the floating-point unit (rounding, exceptions, flushing)
+    /// this thread's own. The kernel takes them for unchanged otherwise.
     pub fn float_control_changed(&mut self) {
-        // SAFETY: this thread's TCB, of which the kernel reads this while another thread runs.
+        // SAFETY: a field of this thread's TCB that the kernel reads while another thread runs.
         unsafe { (*self.tcb()).float_control = switch::float_control() };
     }
 
-    /// The kernel's clock.
+    /// The time of the kernel's clock, in nanoseconds (CLOCK_MONOTONIC).
     pub fn now_ns(&self) -> u64 {
         timer::now_ns()
     }
 
     fn host_state<R>(&mut self, act: impl FnOnce(&mut HostState) -> R) -> R {
-        // SAFETY: the tick is held off, so nobody else is there.
-        self.hold(|here| unsafe { act(&mut *here.entry_points().host_state.0.get()) })
+        // SAFETY: this thread is not preemptible in `hold`, so nobody else uses the host state.
+        self.hold(|this| unsafe { act(&mut *this.entry_points().host_state.0.get()) })
     }
 
-    /// An interrupt of this number comes to this thread at the time, once.
+    /// Makes this thread the handler of an interrupt that comes once, at the given time of the
+    /// kernel's clock. A second call moves the time.
+    ///
+    /// # Panics
+    /// If `number` is above 63.
     pub fn set_timer(&mut self, number: u8, at_ns: u64) {
         assert!(number < N_INTERRUPTS, "interrupts are numbered from 0 to 63");
         self.host_state(|host_state| host_state.interrupts.set_time(number, at_ns));
         self.request(Request::Attach(number));
     }
 
-    /// An interrupt of this number comes to this thread when the descriptor is readable, and again
-    /// after each [`CurrentThread::acknowledge`].
+    /// Makes this thread the handler of an interrupt that comes when the descriptor is readable. It
+    /// comes again only after [`CurrentThread::acknowledge`].
     ///
     /// # Errors
-    /// The system's, if the descriptor cannot be waited for.
+    /// The system's, if `epoll` does not take the descriptor.
+    ///
+    /// # Panics
+    /// If `number` is above 63.
     pub fn attach(&mut self, number: u8, fd: OwnedFd) -> io::Result<()> {
         assert!(number < N_INTERRUPTS, "interrupts are numbered from 0 to 63");
         self.host_state(|host_state| host_state.interrupts.set_descriptor(number, fd))?;
@@ -286,7 +317,7 @@ impl CurrentThread {
         Ok(())
     }
 
-    /// What was readable has been read.
+    /// Lets an interrupt of a descriptor come again. The handler calls it after it has read.
     ///
     /// # Errors
     /// `NotFound` if no descriptor has this number.
@@ -304,4 +335,29 @@ impl CurrentThread {
         self.request(Request::End);
         unreachable!("a thread that has ended does not run")
     }
+}
+
+/// Gives a created thread a stack and a body.
+///
+/// # Safety
+/// `id` is a thread of this kernel that has not been started, and nobody else uses the kernel's
+/// host state.
+pub(crate) unsafe fn prepare_thread(
+    entry_points: &EntryPoints,
+    id: ThreadId,
+    body: ThreadBody,
+) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    let host_state = unsafe { &mut *entry_points.host_state.0.get() };
+    let stack = host_state.new_stack()?;
+    // SAFETY: `id` is of this kernel, so it names one of its TCBs; the thread does not run.
+    let tcb = unsafe { &mut *entry_points.tcbs.add(id.slot().index()) };
+    tcb.stack_pointer = stack.top();
+    tcb.resume = entry_points.thread_start;
+    tcb.float_control = switch::float_control();
+    let body = Box::into_raw(Box::new(body));
+    // SAFETY: the thread's UTCB, which nobody else uses before the thread runs.
+    unsafe { (*(tcb.utcb as *mut Utcb)).words[0] = body as u64 };
+    host_state.stacks[id.slot().index()] = Some(stack);
+    Ok(())
 }

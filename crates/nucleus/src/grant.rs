@@ -1,4 +1,5 @@
-//! Memory that a caller lends to whom it calls, for what does not fit into a message.
+//! Memory that a caller grants to its server during a call, for data that does not fit into a
+//! message.
 //!
 //! ```text
 //!  caller   call ---------------------------- blocked ---------------> goes on
@@ -6,23 +7,22 @@
 //!                            \__ while the caller waits for this thread and nobody else __/
 //! ```
 //!
-//! **Invariant**: the memory is reached only by `copy_nonoverlapping` in kernel code, in the time
-//! in which its owner's kernel cannot let the owner go on: within one kernel because it is that
-//! kernel's own code, between kernels because the envelope says `Copying` (`cluster::envelope`).
+//! **Invariant**: only `copy_nonoverlapping` in kernel code uses the memory, while the owner cannot
+//! go on. Within one kernel that is so because the kernel itself copies; between kernels, because
+//! the envelope is `Copying` (`cluster::envelope`).
 
-use crate::tcb::Utcb;
 use std::marker::PhantomData;
 
-/// What may be done with the memory.
+/// The direction in which the partner may copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// It may be copied from.
+    /// The partner may copy from the memory.
     Read,
-    /// It may be copied to.
+    /// The partner may copy to the memory.
     Write,
 }
 
-/// Memory of a caller's, for the time of a call.
+/// Memory of a caller for the duration of a call.
 #[derive(Debug)]
 pub struct Grant<'a> {
     raw: RawGrant,
@@ -32,31 +32,31 @@ pub struct Grant<'a> {
 /// Why a copy has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum GrantError {
-    /// That thread does not wait for this one, or not any more, or has not granted this. What was
-    /// copied before has been copied.
+    /// The owner does not wait for this thread, or has granted no memory for this direction. Parts
+    /// that were copied before stay copied.
     #[error("that thread grants no such memory")]
     NotGranted,
-    /// The mistake of who copies: there is less memory. Nothing was copied.
+    /// The copying thread's mistake: the granted memory is shorter. Nothing was copied.
     #[error("the grant is shorter")]
     OutOfBounds,
 }
 
-/// The same, as a UTCB and an envelope hold it. None: it has no access.
+/// A grant as a UTCB and an envelope hold it. The default grants nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RawGrant {
     pub(crate) address: u64,
     pub(crate) bytes: u64,
-    /// 0 none, 1 read, 2 write.
+    /// 0: none, 1: read, 2: write.
     pub(crate) access: u64,
 }
 
 impl<'a> Grant<'a> {
-    /// The partner may copy from it.
+    /// Lets the partner copy from this memory.
     pub fn read(memory: &'a [u8]) -> Grant<'a> {
         Grant::new(memory.as_ptr() as u64, memory.len(), Access::Read)
     }
 
-    /// The partner may copy to it.
+    /// Lets the partner copy to this memory.
     pub fn write(memory: &'a mut [u8]) -> Grant<'a> {
         Grant::new(memory.as_mut_ptr() as u64, memory.len(), Access::Write)
     }
@@ -72,7 +72,7 @@ impl<'a> Grant<'a> {
 }
 
 impl RawGrant {
-    /// The address at which this may be done.
+    /// The address of a part, if the grant allows for its access.
     pub(crate) fn place(self, part: Part) -> Result<u64, GrantError> {
         if self.access != 1 + part.access as u64 {
             return Err(GrantError::NotGranted);
@@ -83,25 +83,18 @@ impl RawGrant {
     }
 }
 
-/// Bytes of a grant that somebody wants to reach.
+/// A range of granted memory to copy from or to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) access: Access,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
-    /// What is wanted of it from there, in this part and those that follow.
+    /// Bytes from `offset` on that this part and the following ones copy.
     pub(crate) left_bytes: u64,
 }
 
-/// As many bytes are copied in one go: the kernel takes no interrupt before it has done so.
+/// The most bytes that are copied at once. The kernel takes no interrupt meanwhile.
 pub(crate) const CHUNK_BYTES: usize = 4096;
-
-impl Utcb {
-    /// The memory that the thread grants to whom it waits for.
-    pub(crate) fn grant(&self) -> RawGrant {
-        self.grant
-    }
-}
 
 #[cfg(test)]
 mod tests {

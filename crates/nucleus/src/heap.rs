@@ -1,5 +1,5 @@
-//! A binary heap whose entries can be taken out from the middle: the place of each thread in it is
-//! written in a table.
+//! A binary heap from which any entry can be removed: a table has the position of each thread in
+//! it.
 //!
 //! ```text
 //!  entries     [ (3, A)  (5, C)  (4, B) ]        smallest key first
@@ -10,8 +10,8 @@
 
 use crate::list::Slot;
 
-/// A heap of threads by a key. The table of positions belongs to its user, who may share it among
-/// heaps if a thread is in one of them at most.
+/// A heap of threads by a key. The caller owns the table of positions, and may use it for several
+/// heaps if each thread is in at most one of them.
 #[derive(Clone, Debug)]
 pub struct IndexedHeap<Key> {
     entries: Vec<(Key, Slot)>,
@@ -36,7 +36,7 @@ impl<Key: Ord + Copy> IndexedHeap<Key> {
         self.rise(positions, self.entries.len() - 1);
     }
 
-    /// Takes out a thread that is in it.
+    /// Removes a thread that is in the heap.
     pub(crate) fn remove(&mut self, positions: &mut [u16], slot: Slot) {
         let at = usize::from(positions[slot.index()]);
         debug_assert_eq!(self.entries[at].1, slot);

@@ -1,13 +1,14 @@
-//! What a kernel has beside its state: stacks, threads' bodies, sources of interrupts, time.
+//! A kernel's use of its OS thread: stacks, interrupt sources, the timer, and its place in a
+//! cluster.
 //!
-//! Nothing here depends on the variant, so threads reach it without knowing theirs.
+//! Nothing here depends on the variant, so threads use it without knowing their kernel's.
 //!
-//! **Invariant**: touched by one party at a time: kernel code, or a thread that holds off the tick.
+//! **Invariant**: one party uses it at a time: kernel code, or a thread that is not preemptible.
 
-use crate::cluster::Seat;
+use crate::cluster::Membership;
+use crate::external_interrupts::{ExternalInterrupts, Interrupter};
 use crate::interrupts::Interrupts;
 use crate::list::Slot;
-use crate::outside::{Nudge, Outside};
 use crate::stack::Stack;
 use crate::thread_id::ThreadId;
 use crate::timer::Timer;
@@ -15,12 +16,12 @@ use std::cell::UnsafeCell;
 use std::io;
 use std::time::Duration;
 
-/// Why a thread ended before its time.
+/// Why a thread ended before its body returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It panicked, with this message.
+    /// The thread panicked, with this message; it is empty if the payload is no string.
     Panic(String),
-    /// It needed more stack than it had.
+    /// The thread needed more stack than it had.
     StackOverflow,
 }
 
@@ -28,29 +29,30 @@ pub enum Failure {
 #[derive(Debug)]
 pub(crate) struct HostState {
     pub(crate) stack_bytes: usize,
-    /// By thread.
+    /// By the threads' slots.
     pub(crate) stacks: Box<[Option<Stack>]>,
+    /// Stacks of threads that have ended.
     pub(crate) pool: Vec<Stack>,
     pub(crate) failures: Vec<(ThreadId, Failure)>,
     pub(crate) interrupts: Interrupts,
     pub(crate) timer: Timer,
-    /// The kernel's place among others, if it has one.
-    pub(crate) seat: Option<Seat>,
-    /// How long the kernel looks for letters before it sleeps.
+    /// `None`: the kernel is in no cluster.
+    pub(crate) membership: Option<Membership>,
+    /// How long an idle kernel polls its inbox before it sleeps.
     pub(crate) spin: Duration,
-    pub(crate) outside: Outside,
-    /// Reaches this kernel for as long as this is here.
-    pub(crate) nudge: Nudge,
+    pub(crate) external_interrupts: ExternalInterrupts,
+    /// Reaches this kernel until the kernel is dropped.
+    pub(crate) interrupter: Interrupter,
 }
 
 impl HostState {
-    /// A stack that no thread has.
+    /// A stack of the pool, or a new one.
     pub(crate) fn new_stack(&mut self) -> io::Result<Stack> {
         self.pool.pop().map_or_else(|| Stack::new(self.stack_bytes), Ok)
     }
 
-    /// A thread goes on on a stack of the pool, and what is on its own stays there. Says where that
-    /// begins.
+    /// Gives a thread a stack of the pool and returns its top. The thread's old stack is leaked, as
+    /// its frames are never dropped. `None`: the pool is empty.
     pub(crate) fn change_stack(&mut self, slot: Slot) -> Option<usize> {
         let stack = self.pool.pop()?;
         let top = stack.top();
@@ -58,7 +60,8 @@ impl HostState {
         Some(top)
     }
 
-    /// A thread has ended. Its stack is another one's, unless it failed there.
+    /// Puts the stack of a thread that has ended into the pool. A stack that has overflowed is
+    /// leaked.
     pub(crate) fn take_stack(&mut self, id: ThreadId) {
         let stack = self.stacks[id.slot().index()].take();
         let overflowed =
@@ -77,11 +80,11 @@ impl HostState {
 
 impl Drop for HostState {
     fn drop(&mut self) {
-        // Threads that have not come to their end stand there still.
+        // Threads that have not ended still have frames on their stacks.
         self.stacks.iter_mut().for_each(|stack| std::mem::forget(stack.take()));
     }
 }
 
-/// The host_state, as the entry_points have it.
+/// The host state inside of the `EntryPoints`.
 #[derive(Debug)]
-pub(crate) struct SideCell(pub(crate) UnsafeCell<HostState>);
+pub(crate) struct HostStateCell(pub(crate) UnsafeCell<HostState>);

@@ -1,7 +1,7 @@
-//! Where interrupts come from: times, and descriptors that have become readable.
+//! The sources of interrupts: times, and descriptors that become readable.
 //!
 //! An interrupt comes once, and again only after its handler has asked for it (`set_time`,
-//! `acknowledge`): a handler that does not keep up is not sent more than it can take.
+//! `acknowledge`). So a slow handler gets no more interrupts than it can handle.
 
 use crate::thread_id::N_INTERRUPTS;
 use crate::timer::UNSET;
@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
 
-/// The sources of one kernel.
+/// The interrupt sources of one kernel.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
-    /// Made for the first descriptor.
+    /// Created with the first descriptor.
     epoll: Option<OwnedFd>,
     descriptors: BTreeMap<u8, OwnedFd>,
-    /// When each timer interrupt comes; 0: it does not.
+    /// The time of each timer interrupt; 0: it is not set.
     times_ns: [u64; N_INTERRUPTS as usize],
-    /// The least of those that come, or `UNSET`.
+    /// The earliest of these times, or `UNSET`.
     next_ns: u64,
 }
 
@@ -33,7 +33,7 @@ impl Interrupts {
         }
     }
 
-    /// An interrupt comes at this time, and once.
+    /// Lets an interrupt come once, at this time.
     pub(crate) fn set_time(&mut self, number: u8, at_ns: u64) {
         self.times_ns[usize::from(number)] = at_ns.max(1);
         self.next_ns = self.least_ns();
@@ -43,7 +43,7 @@ impl Interrupts {
         self.times_ns.iter().copied().filter(|&at_ns| at_ns != 0).min().unwrap_or(UNSET)
     }
 
-    /// An interrupt comes when the descriptor is readable.
+    /// Lets an interrupt come when the descriptor is readable.
     pub(crate) fn set_descriptor(&mut self, number: u8, fd: OwnedFd) -> io::Result<()> {
         if self.epoll.is_none() {
             self.epoll = Some(epoll::create(epoll::CreateFlags::CLOEXEC)?);
@@ -56,7 +56,7 @@ impl Interrupts {
         Ok(())
     }
 
-    /// The handler has read what there was: the interrupt may come again.
+    /// Lets an interrupt of a descriptor come again, after its handler has read.
     pub(crate) fn acknowledge(&mut self, number: u8) -> io::Result<()> {
         let fd = self.descriptors.get(&number).ok_or(io::ErrorKind::NotFound)?;
         let epoll = self.epoll.as_ref().ok_or(io::ErrorKind::NotFound)?;
@@ -65,18 +65,18 @@ impl Interrupts {
         Ok(epoll::modify(epoll, fd, data, flags)?)
     }
 
-    /// The next time at which one comes, or `UNSET`.
+    /// The time of the next timer interrupt, or `UNSET`.
     #[inline]
     pub(crate) fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
-    /// What becomes readable when a descriptor does.
+    /// A descriptor that is readable when a source is.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.epoll.as_ref().map(AsFd::as_fd)
     }
 
-    /// Those that have come, as bits.
+    /// The interrupts that are due, as bits by their numbers.
     pub(crate) fn take(&mut self, now_ns: u64) -> u64 {
         let mut come = 0;
         if self.next_ns <= now_ns {

@@ -5,9 +5,10 @@
 //!                 front                   back
 //! ```
 //!
-//! The links lie apart from the TCBs, sixteen to a cache line: who walks a list touches few lines.
+//! The links are apart from the TCBs, sixteen to a cache line, so a walk along a list touches few
+//! lines.
 //!
-//! **Invariant**: a thread is on at most one list of those that share a table.
+//! **Invariant**: a thread is on at most one of the lists that share a table.
 
 /// The number of a thread in its kernel's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,7 +37,7 @@ struct Link {
     previous: Slot,
 }
 
-/// The links of all threads, for one purpose.
+/// A table of links, one for each thread.
 #[derive(Clone, Debug)]
 pub struct Links(Box<[Link]>);
 
@@ -50,7 +51,7 @@ impl Links {
         self.0[slot.index()].next
     }
 
-    /// Puts the thread before another one.
+    /// Inserts a thread before another one.
     #[inline]
     fn insert_before(&mut self, slot: Slot, next: Slot) {
         let previous = self.0[next.index()].previous;
@@ -60,7 +61,7 @@ impl Links {
     }
 }
 
-/// A list, by its first thread.
+/// A list, represented by its first thread.
 #[derive(Clone, Copy, Debug)]
 pub struct List {
     head: Slot,
@@ -96,13 +97,13 @@ impl List {
         self.head = slot;
     }
 
-    /// Inserts the thread before one that is on the list and is not its first.
+    /// Inserts a thread before one that is on the list and is not its first.
     pub(crate) fn insert_before(&mut self, links: &mut Links, slot: Slot, next: Slot) {
         debug_assert_ne!(next, self.head);
         links.insert_before(slot, next);
     }
 
-    /// Takes away a thread that is on the list.
+    /// Removes a thread that is on the list.
     #[inline]
     pub(crate) fn remove(&mut self, links: &mut Links, slot: Slot) {
         let Link { next, previous } = links.0[slot.index()];

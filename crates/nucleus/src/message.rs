@@ -1,10 +1,14 @@
-//! What an IPC says: tags, timeouts, errors, and their form in one word each.
+//! The arguments and results of an IPC (tag, timeouts, errors), and their form in one word each.
 
-use crate::tcb::N_WORDS;
 use crate::thread_id::{Sender, Source, ThreadId, raw};
 use std::fmt;
 
-/// A message's label, which the kernel only hands on, and how many words it has.
+/// Words of a message, at most: the message registers of a thread.
+pub const N_WORDS: usize = 64;
+/// Message registers that are machine registers while the kernel switches threads.
+pub const N_REGISTER_WORDS: usize = 8;
+
+/// The tag of a message: a label, which the kernel only passes on, and the number of words.
 ///
 /// ```text
 ///  63      32 31     8 7        0
@@ -17,26 +21,26 @@ use std::fmt;
 pub struct Tag(u64);
 
 impl Tag {
-    /// A label on which the two parties have agreed, and from 0 to 64 words.
+    /// A tag with a label on which the two parties have agreed. `length`: 0 to 64 words.
     #[inline]
     pub const fn new(label: u32, length: u8) -> Tag {
         assert!(length as usize <= N_WORDS, "a message has at most 64 words");
         Tag((label as u64) << 32 | length as u64)
     }
 
-    /// The tag of a message with this many words.
+    /// A tag with the label 0 and this number of words.
     #[inline]
     pub const fn of_length(length: u8) -> Tag {
         Tag::new(0, length)
     }
 
-    /// What the two parties have agreed on.
+    /// The label.
     #[inline]
     pub const fn label(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// Words.
+    /// The number of words.
     #[inline]
     pub const fn length(self) -> u8 {
         self.0 as u8
@@ -62,11 +66,11 @@ impl fmt::Debug for Tag {
 /// How long a thread waits for its partner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Timeout {
-    /// As long as it takes.
+    /// The thread waits until the partner is there.
     Never,
-    /// Not at all.
+    /// The thread does not wait.
     Zero,
-    /// Until this time of the kernel's clock, in nanoseconds.
+    /// The thread waits until this time of the kernel's clock, in nanoseconds.
     At(u64),
 }
 
@@ -107,17 +111,17 @@ impl Timeout {
     }
 }
 
-/// One IPC: a message to somebody, if any, and then one from somebody, if any.
+/// One IPC: an optional send phase, and then an optional receive phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ipc {
-    /// To whom, and how long it may take until that thread receives.
+    /// The destination, and how long the thread waits until it receives.
     pub send: Option<(ThreadId, Timeout)>,
-    /// From whom, and how long it may take until something comes.
+    /// The source, and how long the thread waits for a message from it.
     pub receive: Option<(Source, Timeout)>,
 }
 
 impl Ipc {
-    /// Sends to a thread and receives its answer.
+    /// A call: sends to a thread and receives its answer, without timeouts.
     #[inline]
     pub const fn call(to: ThreadId) -> Ipc {
         Ipc {
@@ -126,13 +130,13 @@ impl Ipc {
         }
     }
 
-    /// Answers a thread, if it waits for that, and receives what comes next.
+    /// Sends an answer to a thread that waits for it, and then receives from any source.
     #[inline]
     pub const fn reply_and_wait(to: ThreadId) -> Ipc {
         Ipc { send: Some((to, Timeout::Zero)), receive: Some((Source::Any, Timeout::Never)) }
     }
 
-    /// The words `peer` and `receive` of a UTCB.
+    /// The words `peer` and `receive` of a UTCB for this IPC.
     #[inline]
     pub(crate) fn raw(self) -> (u64, u64) {
         let peer = match self.send {
@@ -140,7 +144,7 @@ impl Ipc {
             None => u64::from(raw::NOBODY),
         };
         let receive = match self.receive {
-            // Not where the other one is: the fast paths take equal words for a call without
+            // Shifted by 34 and not by 32: the fast paths take equal words for a call without
             // timeouts.
             Some((from, timeout)) => timeout.kind() << 34 | u64::from(from.raw()),
             None => u64::from(raw::NOBODY),
@@ -149,28 +153,28 @@ impl Ipc {
     }
 }
 
-/// Which half of an IPC has failed. If it is the second, the first is done.
+/// The phase of an IPC that has failed. If it is the second, the first has succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// The message was not sent.
     Send,
-    /// The message was sent, if there was one, and none came.
+    /// The message was sent, if there was one, and none was received.
     Receive,
 }
 
 /// Why an IPC has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Cause {
-    /// The caller's mistake: it names itself, or no thread that exists.
+    /// The caller's mistake: the partner is the caller itself, or no existing thread.
     #[error("there is no such partner")]
     NoPartner,
-    /// The partner was not there in time.
+    /// The partner was not there before the timeout.
     #[error("the time is over")]
     Timeout,
-    /// Another thread has ended the wait.
+    /// Another thread has aborted the wait.
     #[error("it was aborted")]
     Aborted,
-    /// The partner has ended, or failed, while it was waited for.
+    /// The partner has ended or failed during the wait, or its kernel was dropped.
     #[error("the partner has ended")]
     Ended,
 }
@@ -179,15 +183,15 @@ pub enum Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{phase:?}: {cause}")]
 pub struct IpcError {
-    /// Which half.
+    /// The phase that has failed.
     pub phase: Phase,
-    /// Why.
+    /// The reason.
     pub cause: Cause,
 }
 
 const CAUSES: [Cause; 4] = [Cause::NoPartner, Cause::Timeout, Cause::Aborted, Cause::Ended];
 
-/// The word `peer` of a UTCB after an IPC: who has sent, and above it 0 or an error.
+/// The word `peer` of a UTCB after an IPC: the sender, and above it 0 or the error.
 #[inline]
 pub(crate) fn result_word(result: Result<Sender, IpcError>) -> u64 {
     match result {
@@ -199,7 +203,7 @@ pub(crate) fn result_word(result: Result<Sender, IpcError>) -> u64 {
     }
 }
 
-/// The opposite. `None`: there was nobody to receive from.
+/// The result that such a word encodes. `None`: the IPC had no receive phase.
 #[inline]
 pub(crate) fn result_of_word(word: u64) -> Result<Option<Sender>, IpcError> {
     match (word >> 32) as u32 {

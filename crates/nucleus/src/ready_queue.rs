@@ -1,4 +1,4 @@
-//! The ready queue: a list for each of 256 priorities, and a bitmap that tells which have threads
+//! The ready queue: a list for each of 256 priorities, and a bitmap of the lists that are not empty
 //! (Greenaway 2007, figures 2.3 and 2.4).
 //!
 //! ```text
@@ -39,7 +39,7 @@ impl ReadyQueue {
         self.bitmap.insert(priority);
     }
 
-    /// Takes out a thread that was put in at this priority.
+    /// Removes a thread that was inserted with this priority.
     #[inline]
     pub(crate) fn remove(&mut self, slot: Slot, priority: u8) {
         let list = &mut self.lists[usize::from(priority)];
@@ -49,7 +49,7 @@ impl ReadyQueue {
         }
     }
 
-    /// The highest priority that has threads, or -1.
+    /// The highest priority with threads, or -1.
     #[inline]
     pub(crate) fn highest(&self) -> i32 {
         self.bitmap.highest()

@@ -1,50 +1,99 @@
-//! What a thread may want of its kernel other than IPC. A request lies in the thread's UTCB, and
-//! its answer takes its place.
+//! The requests of a thread besides IPC. A request lies in the thread's UTCB, and the
+//! kernel writes its answer over it.
 
+use crate::grant::{GrantError, Part};
 use crate::thread_id::ThreadId;
 
-/// A request, and then its answer.
+/// A request of a thread, and then the kernel's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
-    /// Nothing is wanted.
+    /// The thread asks for nothing.
     None,
-    /// A thread that can be started; answered by `Created`.
+    /// Makes a thread, which `Start` lets run. Answered by `Created`, or by `Full`.
     Create {
-        /// Its priority.
+        /// The thread's priority: 255 is the highest.
         priority: u8,
     },
-    /// A thread that was created begins.
+    /// Lets a created thread run. Refused if the thread was started before.
     Start(ThreadId),
-    /// A thread stops, wherever it is; messages reach it all the same.
+    /// Stops a thread wherever it is, until it is resumed. It still receives messages.
     Suspend(ThreadId),
-    /// A thread that was suspended goes on.
+    /// Ends a thread's suspension.
     Resume(ThreadId),
-    /// A thread's own priority.
+    /// Sets a thread's base priority.
     SetPriority(ThreadId, u8),
-    /// A thread's wait for its partner ends.
+    /// Ends a thread's wait in an IPC, with [`Cause::Aborted`](crate::Cause::Aborted). Refused if
+    /// the thread waits in none.
     Abort(ThreadId),
-    /// The rest of the tick is another thread's.
+    /// Gives the rest of the tick to another thread. A strict kernel refuses one of lower priority.
     SwitchTo(ThreadId),
-    /// The thread goes behind those of its priority.
+    /// Moves the thread behind all others of its priority, with a new timeslice.
     Yield,
-    /// Bits that another thread will find.
+    /// Sets notice bits of another thread, which receives those that it accepts.
     Notify(ThreadId, u64),
-    /// Which bits the thread receives.
+    /// Says which notice bits the thread receives.
     AcceptNotices(u64),
-    /// Another thread's word that the kernel does not know the meaning of; answered by `Word`.
+    /// Swaps a word of another thread that the kernel gives no meaning to. Answered by `Word`.
     ExchangeUserWord(ThreadId, u64),
-    /// The thread becomes the handler of an interrupt, whoever was before.
+    /// Makes the thread the handler of an interrupt, instead of the former one.
     Attach(u8),
-    /// The thread ends.
+    /// Ends the thread.
     End,
-    /// Who has been created.
+    /// Answer: the thread that was created.
     Created(ThreadId),
-    /// What was there before.
+    /// Answer: the word that the user word was before.
     Word(u64),
-    /// It is done.
+    /// Answer: the kernel has done it.
     Done,
-    /// It is not: no such thread, or none that this can be done to.
+    /// Answer: the kernel has not done it, because the named thread does not exist or its state
+    /// does not allow for it.
     Refused,
-    /// There is no room for another thread.
+    /// Answer: the kernel has as many threads as it can have.
     Full,
+}
+
+/// Where a thread that does not run goes on.
+///
+/// ```text
+///  Tcb.resume          the address of its next instruction
+///  Tcb.stack_pointer   its stack pointer
+///  Utcb                its message registers
+/// ```
+///
+/// There are no flags among the registers: an IPC keeps none, as a function call keeps none. A word
+/// for the thread's user is beside them ([`Request::ExchangeUserWord`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Registers {
+    /// The thread's stack pointer.
+    pub stack_pointer: usize,
+    /// The address of the thread's next instruction.
+    pub instruction_pointer: usize,
+}
+
+/// A request whose addresses the kernel trusts, since only `CurrentThread` makes it; then the
+/// answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TrustedRequest {
+    None,
+    /// Copies between memory that the thread of this name grants and the requester's memory at
+    /// `local`.
+    Copy {
+        owner: u32,
+        part: Part,
+        local: usize,
+    },
+    Copied(Result<(), GrantError>),
+    /// Aborts another thread's IPC and lets the thread go on at `new`.
+    Exchange {
+        id: u32,
+        new: Registers,
+    },
+    /// Like `Exchange`, with a new body (`current_thread::ThreadBody`) on a stack of the pool.
+    Restart {
+        id: u32,
+        body: u64,
+    },
+    /// Where the thread would have gone on. `None`: there is no such thread, or another kernel is
+    /// just writing the message that it waits for.
+    Exchanged(Option<Registers>),
 }

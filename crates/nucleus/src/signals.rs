@@ -1,15 +1,15 @@
-//! The two signals that a kernel's OS thread takes: the timer's, and SIGSEGV of a stack that has
-//! overflowed.
+//! The two signals that a kernel's OS thread handles: the kernel's own signal (timer, other
+//! kernels), and SIGSEGV of a stack that has overflowed.
 //!
-//! The timer's handler runs on the stack of the thread that it interrupts. If it may, it enters the
-//! kernel from there, and what the thread was doing stays in the signal's frame until the thread
-//! runs again. SIGSEGV has a stack of its own, as there is none left.
+//! The handler of the kernel's signal runs on the stack of the thread that it interrupts. If the
+//! thread is preemptible, the handler enters the kernel; the thread's registers stay in the signal
+//! frame until the thread runs again. SIGSEGV is handled on a stack of its own.
 //!
-//! **Invariant**: both do nothing but what async-signal-safe functions do, unless the thread is
-//! preemptible: then its code has promised that other threads may run.
+//! **Invariant**: outside of preemptible threads, both handlers do only what async-signal-safe
+//! functions do. The code of a preemptible thread has promised that other threads may run.
 
-use crate::kernel::current;
-use crate::switch::{self, EntryPoints};
+use crate::entry_points::EntryPoints;
+use crate::switch;
 use crate::timer::SIGNAL;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -19,24 +19,24 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 thread_local! {
-    /// The kernel that runs on this OS thread.
-    static DOORS: Cell<*const EntryPoints> = const { Cell::new(ptr::null()) };
+    /// The entry points of the kernel that runs on this OS thread, or null.
+    static RUNNING: Cell<*const EntryPoints> = const { Cell::new(ptr::null()) };
 }
 
-/// Who handled SIGSEGV before.
+/// The handler of SIGSEGV before ours.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// `si_code` if there was no room for a signal's frame.
+/// The `si_code` of a fault for lack of room for a signal frame.
 const SI_KERNEL: c_int = 0x80;
-/// More than such a frame needs.
+/// More bytes than a signal frame has.
 const FRAME_BYTES: usize = 16 << 10;
 const SIGNAL_STACK_BYTES: usize = 64 << 10;
 
-/// Takes the two signals, for all kernels of the process.
-fn install() {
+/// Installs the two handlers, once for all kernels of the process.
+fn install_handlers() {
     BEFORE.get_or_init(|| {
-        // The timer's may come again while threads switch within its handler.
-        set(SIGNAL, on_timer as *const () as usize, libc::SA_RESTART | libc::SA_NODEFER);
+        // The handler lets other threads run, so the signal may come again within it.
+        set(SIGNAL, on_kernel_signal as *const () as usize, libc::SA_RESTART | libc::SA_NODEFER);
         set(libc::SIGSEGV, on_fault as *const () as usize, libc::SA_ONSTACK | libc::SA_NODEFER)
     });
 }
@@ -55,7 +55,7 @@ fn set(signal: c_int, handler: usize, flags: c_int) -> libc::sigaction {
     }
 }
 
-/// Room for the handlers of the calling OS thread, which may run kernels as long as this lives.
+/// The alternate signal stack of an OS thread. The OS thread may run kernels while this lives.
 #[derive(Debug)]
 pub struct SignalStack {
     stack: Box<[u8]>,
@@ -64,9 +64,10 @@ pub struct SignalStack {
 }
 
 impl SignalStack {
-    /// For the calling OS thread.
-    pub fn lay() -> SignalStack {
-        install();
+    /// Installs a signal stack for the calling OS thread, and the kernels' signal handlers for the
+    /// process. Dropping it restores the former signal stack.
+    pub fn install() -> SignalStack {
+        install_handlers();
         let mut stack = vec![0; SIGNAL_STACK_BYTES].into_boxed_slice();
         let new = libc::stack_t {
             ss_sp: stack.as_mut_ptr().cast(),
@@ -87,57 +88,58 @@ impl SignalStack {
         self.os_thread
     }
 
-    /// The same, until the OS thread ends: who had one before may have unmapped it by then.
-    pub fn lay_for_good() -> SignalStack {
-        let mut ground = SignalStack::lay();
-        ground.stack_before.ss_flags = libc::SS_DISABLE;
-        ground
+    /// Like [`SignalStack::install`], for the rest of the OS thread's life: dropping it disables
+    /// the alternate stack, as the owner of the former one may have unmapped it by then.
+    pub fn install_for_good() -> SignalStack {
+        let mut signal_stack = SignalStack::install();
+        signal_stack.stack_before.ss_flags = libc::SS_DISABLE;
+        signal_stack
     }
 }
 
 impl Drop for SignalStack {
     fn drop(&mut self) {
-        // SAFETY: what was there before, or none.
+        // SAFETY: the former stack, or none.
         unsafe { libc::sigaltstack(&self.stack_before, ptr::null_mut()) };
         debug_assert_eq!(self.stack.len(), SIGNAL_STACK_BYTES);
     }
 }
 
-/// A kernel runs on this OS thread, as long as this lives.
-pub(crate) struct Kernel {
-    doors_before: *const EntryPoints,
+/// Says which kernel runs on this OS thread, until it is dropped.
+pub(crate) struct RunningKernel {
+    before: *const EntryPoints,
 }
 
-impl Kernel {
-    pub(crate) fn enter(entry_points: *const EntryPoints, _ground: &SignalStack) -> Kernel {
-        Kernel { doors_before: DOORS.replace(entry_points) }
+impl RunningKernel {
+    pub(crate) fn enter(entry_points: *const EntryPoints, _stack: &SignalStack) -> RunningKernel {
+        RunningKernel { before: RUNNING.replace(entry_points) }
     }
 }
 
-impl Drop for Kernel {
+impl Drop for RunningKernel {
     fn drop(&mut self) {
-        DOORS.set(self.doors_before);
+        RUNNING.set(self.before);
     }
 }
 
-extern "C" fn on_timer(_signal: c_int, _info: *mut libc::siginfo_t, _context: *mut c_void) {
-    // SAFETY: the entry_points of a kernel that runs (`Kernel`), or null.
-    let Some(entry_points) = (unsafe { DOORS.get().as_ref() }) else { return };
-    entry_points.knocker.pending.store(1, Relaxed);
+extern "C" fn on_kernel_signal(_signal: c_int, _info: *mut libc::siginfo_t, _context: *mut c_void) {
+    // SAFETY: the entry points of a kernel that runs (`RunningKernel`), or null.
+    let Some(entry_points) = (unsafe { RUNNING.get().as_ref() }) else { return };
+    entry_points.interrupt_line.pending.store(1, Relaxed);
     if entry_points.in_kernel.load(Relaxed) != 0 || std::thread::panicking() {
         return;
     }
     let tcb = entry_points.current_tcb.get();
-    // SAFETY: the TCB of the current thread, which is outside of the kernel. `CurrentThread` writes
-    // it.
+    // SAFETY: the TCB of the current thread, which is outside of the kernel. Only `CurrentThread`
+    // writes this field then.
     if !unsafe { (&raw const (*tcb).preemptible).read_volatile() } {
         return;
     }
-    // SAFETY: errno is the OS thread's, so the other threads change it; and this is the current
-    // thread of that kernel, outside of it.
+    // SAFETY: this is the current thread of that kernel, outside of the kernel. errno belongs to
+    // the OS thread, so it is kept while other threads run.
     unsafe {
         let errno = *libc::__errno_location();
-        // The system gives a handler control words of its own, and the thread's back after it.
+        // The system gives a handler control words of its own, and restores the thread's after it.
         let float_control = (*tcb).float_control;
         switch::preempt(entry_points);
         (*tcb).float_control = float_control;
@@ -146,40 +148,40 @@ extern "C" fn on_timer(_signal: c_int, _info: *mut libc::siginfo_t, _context: *m
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: as in `on_timer`; the kernel has given a handler what it says that it does.
+    // SAFETY: as in `on_kernel_signal`; the system passes valid pointers to a handler.
     let overflow = unsafe {
         let address = (*info).si_addr() as usize;
-        // No room for a signal's frame: the address is not told, but the stack pointer is near.
+        // Without room for a signal frame the system tells no address; the stack pointer is near.
         let is_frame = (*info).si_code == SI_KERNEL;
         let address = if is_frame { switch::interrupted_at(context) } else { address };
         let room = if is_frame { FRAME_BYTES } else { 0 };
-        DOORS.get().as_ref().and_then(|entry_points| stack_top(entry_points, address, room))
+        RUNNING.get().as_ref().and_then(|entry_points| stack_top(entry_points, address, room))
     };
     match overflow {
-        // SAFETY: the context of this handler, and the top of the stack of the thread.
-        Some(stack_top) => unsafe { switch::redirect(context, DOORS.get(), stack_top) },
+        // SAFETY: the context of this handler, and the top of the thread's stack.
+        Some(stack_top) => unsafe { switch::redirect(context, RUNNING.get(), stack_top) },
         None => {
-            // The fault comes again, to whoever handled it before.
+            // The instruction faults once more, and the former handler gets the signal.
             if let Some(before) = BEFORE.get() {
-                // SAFETY: an action that `sigaction` has told us.
+                // SAFETY: an action that `sigaction` has returned.
                 unsafe { libc::sigaction(signal, before, ptr::null_mut()) };
             }
         }
     }
 }
 
-/// The top of the current thread's stack, if this address says that it has overflowed.
+/// The top of the current thread's stack, if a fault at this address means that it has overflowed.
 ///
 /// # Safety
-/// `entry_points` are those of the kernel that runs here.
+/// The entry points are those of the kernel that runs on this OS thread.
 unsafe fn stack_top(entry_points: &EntryPoints, address: usize, room: usize) -> Option<usize> {
     if entry_points.in_kernel.load(Relaxed) != 0 {
         return None;
     }
-    // SAFETY: read only, and the thread that may have been at the host_state has been interrupted
-    // for good if this is an overflow.
+    // SAFETY: a shared reference. A thread that was writing the host state does not go on if this
+    // is an overflow.
     let host_state = unsafe { &*entry_points.host_state.0.get() };
-    let stack = host_state.stack_of(current(entry_points))?;
+    let stack = host_state.stack_of(entry_points.current())?;
     let guard = stack.guard();
     (guard.start..guard.end + room).contains(&address).then(|| stack.top())
 }

@@ -1,33 +1,34 @@
-//! What a kernel counts (Greenaway 2007, section 4.2). `()` counts nothing and costs nothing.
+//! Counts of a kernel's operations (Greenaway 2007, section 4.2). The type `()` counts nothing and
+//! costs nothing.
 
-/// What happened.
+/// A counted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A thread that was ready is not any more: an eager kernel would take it off its queue.
+    /// A thread blocked. An eager kernel takes it off its ready queue then.
     Blocked,
     /// A thread was put on the ready queue.
     Enqueued,
-    /// The same, later than it became ready.
+    /// A thread was put on the ready queue later than it became ready.
     EnqueuedLate,
     /// A thread was taken off the ready queue.
     Dequeued,
-    /// The same, later than it blocked.
+    /// A thread was taken off the ready queue later than it blocked.
     DequeuedLate,
-    /// Another thread runs.
+    /// Another thread was chosen to run.
     Switched,
     /// The ready queue was searched.
     LookedUp,
-    /// A message went from one thread to another.
+    /// A message was copied from one thread to another.
     Transferred,
     /// A sender had to wait in a send queue.
     Queued,
 }
 
-/// Who counts.
+/// A counter of operations.
 pub trait Statistics: Default + Clone + 'static {
-    /// Something happened.
+    /// Counts one operation.
     fn count(&mut self, event: Event);
-    /// So many threads wait to send to one.
+    /// Records that this many threads wait to send to one receiver.
     fn see_senders(&mut self, n_senders: u32);
 }
 
@@ -36,20 +37,21 @@ impl Statistics for () {
     fn see_senders(&mut self, _n_senders: u32) {}
 }
 
-/// The counts.
+/// Counters of all operations.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     /// By event.
     counts: [u64; 9],
     length: usize,
-    /// How often the ready queue had so many threads before an operation; the last one: or more.
+    /// How often the ready queue had this many threads before an operation on it. The last entry is
+    /// for 31 and more.
     pub lengths: [u64; 32],
-    /// Threads that waited to send to one, at most.
+    /// The highest number of threads that waited to send to one receiver.
     pub most_senders: u32,
 }
 
 impl Counters {
-    /// How often it happened.
+    /// The count of an event.
     pub fn of(&self, event: Event) -> u64 {
         self.counts[event as usize]
     }

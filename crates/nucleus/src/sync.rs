@@ -1,4 +1,4 @@
-//! What kernels of one cluster share: the processor's atomics and the system's locks, or loom's.
+//! The atomics and locks of the structures that kernels share: the standard library's, or loom's.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -11,8 +11,8 @@ pub(crate) use std::sync::{
     atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering},
 };
 
-/// Gives the processor to whoever is waited for.
-pub(crate) fn give_way() {
+/// Yields the processor to the OS thread that this one waits for.
+pub(crate) fn yield_now() {
     #[cfg(not(loom))]
     std::thread::yield_now();
     #[cfg(loom)]

@@ -1,4 +1,5 @@
-//! Thread control blocks, and what a thread shares with its kernel.
+//! Thread control blocks (TCBs), which the kernel keeps, and user-level TCBs (UTCBs), which a
+//! thread and its kernel share.
 //!
 //! ```text
 //!  Tcb, two cache lines                                 Utcb
@@ -9,85 +10,85 @@
 //!  +-----------------------------------------------+    +--------------------------+
 //! ```
 //!
-//! The first line is all that the assembly fast paths touch; they know it by `offset_of!`.
+//! The assembly fast paths use only the first line, by `offset_of!`.
 //!
-//! **Invariant**: a gate that is not shut says all that a sender must know: the thread is
-//! `Receiving`, from whom the gate says, without a deadline and not suspended.
+//! **Invariant**: a `gate` that is not `SHUT` tells a sender everything: the thread is `Receiving`
+//! from the source that the gate names, without a deadline, and not suspended.
 
 use crate::grant::RawGrant;
 use crate::list::Slot;
-use crate::message::{Ipc, Tag};
-use crate::registers::Wish;
-use crate::request::Request;
+use crate::message::{Ipc, N_WORDS, Tag};
+use crate::request::{Request, TrustedRequest};
 use crate::thread_id::{ThreadId, raw};
 use std::ops::{Index, IndexMut};
 
-/// What a thread does.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Status {
-    /// There is no such thread.
+    /// The slot has no thread.
     Free,
-    /// It has not been started.
+    /// The thread has not been started.
     Created,
-    /// It runs, or would if it were chosen.
+    /// The thread runs, or would run if the scheduler chose it.
     Ready,
-    /// Its message has not been taken.
+    /// The thread waits until its partner takes its message.
     Sending,
-    /// It waits for a message.
+    /// The thread waits for a message.
     Receiving,
 }
 
-/// Whether a thread that is blocked lends its priority to its partner.
+/// Whether a blocked thread lends its priority to its partner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Lending {
-    /// It does not.
+    /// The thread lends nothing.
     Nothing,
-    /// It calls its partner, and waits for the answer of nobody else.
+    /// The thread calls its partner and lends it its priority until the answer.
     Priority,
 }
 
-/// What the kernel knows of a thread.
+/// The thread control block: everything that the kernel knows of a thread.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(128))]
 pub struct Tcb {
-    /// Where its stack ends and where it goes on; of a thread that runs, nothing.
+    /// The stack pointer and the next instruction of a thread that does not run.
     pub(crate) stack_pointer: usize,
     pub(crate) resume: usize,
-    /// The control words of its floating-point unit, as it was last seen with them.
+    /// The control words of the floating-point unit that the thread uses.
     pub(crate) float_control: [u32; 2],
-    /// The address of its `Utcb`.
+    /// The address of the thread's `Utcb`.
     pub(crate) utcb: usize,
     pub(crate) id: ThreadId,
-    /// Whom it sends to or receives from.
+    /// The thread to which this one sends, or the source from which it receives.
     pub(crate) partner: u32,
     pub(crate) status: Status,
     pub(crate) lending: Lending,
-    /// Means nothing: the assembly writes all from the status to the gate at once.
+    /// Unused: the assembly writes all bytes from `status` to `gate` at once.
     pub(crate) spare: u16,
-    /// Whose message the fast path may hand over.
+    /// The source from which the fast path may deliver a message; `SHUT`: none.
     pub(crate) gate: u32,
-    /// How many threads wait to send to it; the upper bits: interrupts or notices are there.
+    /// The number of threads in this thread's send queue, and the bits `INBOX_INTERRUPTS` and
+    /// `INBOX_NOTICES`.
     pub(crate) inbox: u32,
-    /// A caller that the fast path brought, and that has no place among the lenders yet.
+    /// A caller from the fast path that `State::adopt_caller` has not put among the lenders yet.
     pub(crate) caller: u32,
-    /// The priority that it is scheduled by: the highest of `floor` and `caller`'s.
+    /// The priority by which the thread is scheduled: the higher one of `floor` and `caller`'s.
     pub(crate) priority: u8,
-    /// The highest of its own and its lenders'.
+    /// The highest priority of the thread itself and its lenders.
     pub(crate) floor: u8,
     pub(crate) base_priority: u8,
-    /// It is on the ready queue.
+    /// The thread is on the ready queue.
     pub(crate) queued: bool,
-    /// It has sent, and has yet to look for what it is to receive.
+    /// The thread's message was taken, and its receive phase is still to come.
     pub(crate) continues: bool,
     pub(crate) suspended: bool,
-    /// What is left of its timeslice, and all of it.
+    /// Ticks that are left of the thread's timeslice, and ticks of a whole timeslice.
     pub(crate) slice_left_ticks: u32,
     pub(crate) slice_ticks: u32,
-    /// It has a deadline: its place is in the heap of deadlines.
+    /// The thread has an entry in the heap of deadlines.
     pub(crate) timed: bool,
-    /// The tick may take the processor from it outside of the kernel.
+    /// The kernel may take the processor from the thread outside of system calls.
     pub(crate) preemptible: bool,
     pub(crate) notices: u64,
     pub(crate) accepted_notices: u64,
@@ -97,11 +98,11 @@ pub struct Tcb {
 
 const _: () = assert!(size_of::<Tcb>() == 128 && std::mem::offset_of!(Tcb, floor) < 64);
 
-/// Interrupts are there.
+/// The thread has interrupts to receive.
 pub(crate) const INBOX_INTERRUPTS: u32 = 1 << 31;
-/// Notices are there that the thread accepts.
+/// The thread has notices to receive that it accepts.
 pub(crate) const INBOX_NOTICES: u32 = 1 << 30;
-/// One or the other.
+/// The thread has interrupts or notices to receive.
 pub(crate) const INBOX_SIGNALS: u32 = INBOX_INTERRUPTS | INBOX_NOTICES;
 
 impl Tcb {
@@ -136,7 +137,7 @@ impl Tcb {
         }
     }
 
-    /// Makes a free one that of a new thread.
+    /// Turns a free TCB into that of a new thread.
     pub(crate) fn create(&mut self, priority: u8, slice_ticks: u32) {
         let Tcb { id, utcb, inbox, .. } = *self;
         debug_assert_eq!((self.status, inbox), (Status::Free, 0));
@@ -159,13 +160,14 @@ impl Tcb {
     }
 }
 
-/// The threads of a kernel, by number; and after them its proxies of those of other kernels, of
-/// which it uses what a partner has: status, partner, priority, lending.
+/// The TCBs of a kernel: first those of its own threads, by number, then a proxy for each thread of
+/// the other kernels. A proxy uses only `status`, `partner`, `priority` and `lending`.
 #[derive(Clone, Debug)]
 pub(crate) struct Tcbs(pub(crate) Box<[Tcb]>);
 
 impl Tcbs {
-    /// Those of the kernel `own` first, and the others' in a circle from there.
+    /// The TCBs of kernel `own`; the proxies of kernel `own + 1` come first, then those of the next
+    /// ones, modulo the number of kernels.
     pub(crate) fn new(own: usize, n_kernels: usize, n_threads: usize) -> Tcbs {
         let tcb = |index: usize| {
             let kernel = (own + index / n_threads) % n_kernels;
@@ -191,36 +193,31 @@ impl IndexMut<Slot> for Tcbs {
     }
 }
 
-/// What a thread and its kernel hand each other: the arguments of an IPC, and then its result.
+/// The words that a thread and its kernel exchange: the arguments of an IPC, and then its result.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Utcb {
     /// The message registers.
     pub words: [u64; N_WORDS],
-    /// Length and label of the message.
+    /// The tag of the message: see [`Tag`].
     pub tag: u64,
-    /// To whom, with the timeout; then from whom, with the error.
+    /// The destination and its timeout; after the IPC the sender and the error.
     pub peer: u64,
-    /// From whom, with the timeout.
+    /// The source and its timeout.
     pub receive: u64,
-    /// When a send is given up.
+    /// The deadline of the send phase, in nanoseconds of the kernel's clock.
     pub send_deadline_ns: u64,
-    /// When a receive is given up.
+    /// The deadline of the receive phase, in nanoseconds of the kernel's clock.
     pub receive_deadline_ns: u64,
-    /// What else is wanted of the kernel; then its answer.
+    /// A request besides IPC, and then the kernel's answer.
     pub request: Request,
-    /// The memory that the thread grants while it waits for one partner.
+    /// The memory that the thread grants to its partner while it waits for this partner alone.
     pub(crate) grant: RawGrant,
-    pub(crate) wish: Wish,
+    pub(crate) trusted_request: TrustedRequest,
 }
 
-/// Message registers of a thread.
-pub const N_WORDS: usize = 64;
-/// As many of them are in machine registers while a thread is switched to.
-pub const N_REGISTER_WORDS: usize = 8;
-
 impl Utcb {
-    pub(crate) fn lay(&mut self, ipc: Ipc, tag: Tag) {
+    pub(crate) fn set_ipc(&mut self, ipc: Ipc, tag: Tag) {
         (self.peer, self.receive) = ipc.raw();
         self.tag = tag.raw();
         self.send_deadline_ns = ipc.send.map_or(0, |(_, timeout)| timeout.deadline_ns());
@@ -239,7 +236,7 @@ impl Default for Utcb {
             receive_deadline_ns: 0,
             request: Request::None,
             grant: RawGrant::default(),
-            wish: Wish::Nothing,
+            trusted_request: TrustedRequest::None,
         }
     }
 }

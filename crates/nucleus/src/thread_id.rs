@@ -1,4 +1,4 @@
-//! Names of threads, and of what else a message may come from.
+//! Ids of threads, and of the other sources of messages.
 //!
 //! ```text
 //!  31   30       18 17    12 11       0
@@ -9,36 +9,36 @@
 //! +---+---------------------+----------+
 //! ```
 //!
-//! A kernel that is in no cluster has the number 0, and knows no other.
+//! A kernel outside of clusters has the number 0.
 //!
-//! **Invariant**: no two threads of a kernel have the same name, one after the other either, until
-//! a number has been used 8,191 times.
+//! **Invariant**: no two threads of a kernel have the same id, as long as each number is used at
+//! most 8,191 times.
 
 use crate::list::Slot;
 use std::fmt;
 
-/// The name of a thread of one kernel, or of one of a cluster.
+/// The id of a thread, unique in its kernel and its cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct ThreadId(u32);
 
 const NOT_A_THREAD: u32 = 1 << 31;
 
-/// A source of messages in one word, as registers and TCBs hold it.
+/// Sources and destinations in one word, as registers and TCBs hold them.
 pub(crate) mod raw {
     use super::NOT_A_THREAD;
 
-    /// Whoever comes. Zero, so that the fast path tells it by one test.
+    /// Any source. Zero, so that the fast path tests for it with one instruction.
     pub(crate) const ANY: u32 = 0;
     /// The first of 64 interrupts.
     pub(crate) const INTERRUPT: u32 = NOT_A_THREAD;
     /// The thread's own notices.
     pub(crate) const NOTICES: u32 = NOT_A_THREAD | 1 << 16;
-    /// Instead of a destination: no message, but a request to the kernel.
+    /// Instead of a destination: the thread makes a request and sends no message.
     pub(crate) const REQUEST: u32 = NOT_A_THREAD | 2 << 16;
-    /// Nobody: there is no such half of the IPC.
+    /// Nobody: the IPC has no such phase.
     pub(crate) const NOBODY: u32 = NOT_A_THREAD | 3 << 16;
-    /// A gate that lets nobody pass.
+    /// The value of a gate through which no sender passes.
     pub(crate) const SHUT: u32 = u32::MAX;
 }
 
@@ -62,7 +62,7 @@ impl ThreadId {
         ThreadId(version << VERSION_SHIFT | kernel | slot.index() as u32)
     }
 
-    /// The name that comes after this one has been used.
+    /// The id of the next thread with this number.
     pub(crate) const fn next(self) -> ThreadId {
         let version = self.version() + 1;
         let version = if version > LAST_VERSION { 1 } else { version };
@@ -73,26 +73,26 @@ impl ThreadId {
         self.0 >> VERSION_SHIFT
     }
 
-    /// The kernel whose thread it is, by its number in the cluster.
+    /// The number of the thread's kernel in its cluster.
     #[inline]
     pub const fn kernel(self) -> u8 {
         (self.0 >> NUMBER_BITS) as u8 & (MAX_KERNELS as u8 - 1)
     }
 
-    /// Its number in its own kernel.
+    /// The thread's number in its kernel.
     #[inline]
     pub(crate) const fn slot(self) -> Slot {
         Slot::new((self.0 & (MAX_THREADS as u32 - 1)) as u16)
     }
 
-    /// The name as one word.
+    /// The id as one word.
     #[inline]
     pub const fn raw(self) -> u32 {
         self.0
     }
 
-    /// A thread's name from such a word. Whether there is such a thread is found out when it is
-    /// used.
+    /// The id that a word encodes. `None`: the word encodes no id. The kernel finds out later
+    /// whether the thread exists.
     #[inline]
     pub const fn from_raw(raw: u32) -> Option<ThreadId> {
         if raw & NOT_A_THREAD == 0 && raw >> VERSION_SHIFT != 0 {
@@ -109,25 +109,25 @@ impl fmt::Debug for ThreadId {
     }
 }
 
-/// Whom a thread is ready to receive from.
+/// The sources from which a thread receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// Any thread, any interrupt of its own, and its notices.
+    /// Any thread, any interrupt of this thread, and its notices.
     Any,
-    /// One thread and nobody else.
+    /// One thread.
     Thread(ThreadId),
-    /// One interrupt and nobody else.
+    /// One interrupt, 0 to 63.
     Interrupt(u8),
 }
 
-/// Where a message came from.
+/// The source of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sender {
     /// A thread.
     Thread(ThreadId),
-    /// An interrupt that is attached to the receiver.
+    /// An interrupt whose handler the receiver is.
     Interrupt(u8),
-    /// The receiver's notices: they are in the first word.
+    /// The receiver's notices; the first word of the message has their bits.
     Notices,
 }
 

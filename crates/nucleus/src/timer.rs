@@ -1,34 +1,34 @@
-//! The kernel's clock, and the timer that interrupts its OS thread: one timer, set to the next tick
-//! or the next deadline, whichever comes first. It sends `SIGURG`, which no program takes for
-//! anything else and which does no harm if it comes late.
+//! The kernel's clock, and the timer of its OS thread, which is set to the next tick or the next
+//! deadline. The timer sends `SIGURG`: programs use it for nothing else, and a late one does no
+//! harm.
 
 use std::io;
 use std::time::Duration;
 
-/// The signal of the timer, and of descriptors that have become ready.
+/// The kernel's signal: of its timer, and of other OS threads that interrupt it.
 pub(crate) const SIGNAL: libc::c_int = libc::SIGURG;
 
-/// The kernel's clock, in nanoseconds: CLOCK_MONOTONIC.
+/// The time of CLOCK_MONOTONIC in nanoseconds.
 pub(crate) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The time that does not come.
+/// A time that never comes.
 pub(crate) const UNSET: u64 = u64::MAX;
 
-/// A timer of one OS thread.
+/// The timer of one OS thread.
 #[derive(Debug)]
 pub(crate) struct Timer {
     id: libc::timer_t,
     tick_ns: Option<u64>,
     next_tick_ns: u64,
-    /// When it fires; `UNSET`: it does not.
+    /// The time at which the timer fires; `UNSET`: it is not armed.
     set_ns: u64,
 }
 
 impl Timer {
-    /// A timer for the calling thread.
+    /// Makes a timer that signals the calling OS thread.
     pub(crate) fn new(tick: Option<Duration>) -> io::Result<Timer> {
         // SAFETY: all zeroes is a value of this C structure.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
@@ -36,7 +36,7 @@ impl Timer {
         event.sigev_signo = SIGNAL;
         event.sigev_notify_thread_id = rustix::thread::gettid().as_raw_nonzero().get();
         let mut id = std::ptr::null_mut();
-        // SAFETY: both point at variables of ours.
+        // SAFETY: both pointers are to local variables.
         if unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut id) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -44,12 +44,12 @@ impl Timer {
         Ok(Timer { id, tick_ns, next_tick_ns: UNSET, set_ns: UNSET })
     }
 
-    /// The kernel begins to run.
+    /// Begins to count ticks.
     pub(crate) fn start(&mut self, now_ns: u64) {
         self.next_tick_ns = self.tick_ns.map_or(UNSET, |tick_ns| now_ns + tick_ns);
     }
 
-    /// Whether a tick is due. Ticks that were missed are one.
+    /// Whether a tick is due. Several missed ticks count as one.
     pub(crate) fn take_tick(&mut self, now_ns: u64) -> bool {
         if self.set_ns <= now_ns {
             self.set_ns = UNSET;
@@ -61,7 +61,7 @@ impl Timer {
         is_due
     }
 
-    /// Sets the timer to the next tick or this deadline, unless it fires before.
+    /// Arms the timer for the next tick or this deadline, unless it fires earlier anyway.
     #[inline]
     pub(crate) fn set(&mut self, deadline_ns: u64) {
         let next_ns = self.next_tick_ns.min(deadline_ns);
@@ -78,7 +78,7 @@ impl Timer {
         }
     }
 
-    /// Zero: not at all. A time that has passed: at once.
+    /// Arms the timer; 0 disarms it. A time that has passed fires at once.
     fn arm(&self, at_ns: u64) {
         let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let it_value = libc::timespec {
@@ -86,7 +86,7 @@ impl Timer {
             tv_nsec: (at_ns % 1_000_000_000) as libc::c_long,
         };
         let value = libc::itimerspec { it_interval: zero, it_value };
-        // SAFETY: a timer of ours, and a value of ours.
+        // SAFETY: the timer is this one's, and the pointer is to a local variable.
         let result = unsafe {
             libc::timer_settime(self.id, libc::TIMER_ABSTIME, &value, std::ptr::null_mut())
         };

@@ -1,4 +1,4 @@
-//! The kernels: what can be chosen, and the ten choices that have names.
+//! The variants of the kernel: the choices, and the ten combinations that have names.
 //!
 //! Nine are those of Greenaway 2007, table 3.1. The tenth, [`StrictPlus`], keeps every promise that
 //! the others trade for speed.
@@ -7,88 +7,89 @@ use crate::send_queue::{Bitmap, Fifo, Heap, Ordered, Scanned, SendQueue};
 use crate::statistics::{Counters, Statistics};
 use std::marker::PhantomData;
 
-/// Who runs after an IPC.
+/// Which thread runs after an IPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Switching {
-    /// One of the two parties, whoever else is ready (section 2.4.2).
+    /// A party of the IPC, even if another ready thread has a higher priority (section 2.4.2).
     Direct,
-    /// The highest thread that is ready.
+    /// The ready thread of the highest priority.
     Strict,
 }
 
 /// Which threads are on the ready queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Queueing {
-    /// All that are ready, except perhaps the one that runs; and some that were (section 2.4.3).
+    /// All ready threads, except perhaps the running one, and some that have blocked (section
+    /// 2.4.3).
     Lazy,
-    /// The same, but who blocks to receive from another than it has sent to is taken off at once,
-    /// as the thesis' Slowpath does (section 5.2.2).
+    /// As in `Lazy`, but a thread that blocks to receive from another thread than it has sent to is
+    /// taken off at once. The thesis' Slowpath does this (section 5.2.2).
     HalfLazy,
-    /// All that are ready, and no others.
+    /// All ready threads and no others.
     Eager,
-    /// All that are ready except the one that runs, and no others. A switch between two parties
-    /// touches the queue as little as a lazy one, and no work is put off.
+    /// All ready threads but the running one, and no others. A switch between two parties is as
+    /// cheap for the queue as with `Lazy`, and no work is put off.
     Exact,
 }
 
-/// How IPC reaches the scheduler.
+/// How the IPC path calls the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Path {
-    /// It decides on its own, at each place (figure 3.1).
+    /// The IPC path makes the decisions itself, where they arise (figure 3.1).
     Open,
-    /// By the interface of section 3.2.
+    /// Through the interface of section 3.2.
     Interface,
 }
 
-/// What a call does to its server's priority.
+/// The effect of a call on its server's priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Inheritance {
-    /// Nothing.
+    /// The server keeps its own priority.
     None,
-    /// The server runs at its best caller's priority, if that is above its own, and so do those
-    /// that it calls in turn.
+    /// The server runs at the highest priority of its callers, if that is above its own. So do the
+    /// servers that it calls in turn.
     ThroughCalls,
 }
 
 /// When the kernel looks for interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preemption {
-    /// When a system call is over, with all the IPCs that it has set off.
+    /// At the end of a system call, with all the IPCs that it has set off.
     AtExit,
     /// After each IPC.
     BetweenIpcs,
 }
 
-/// The assembly that is tried before the general path.
+/// The assembly fast path that is tried before the general path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Assembly {
-    /// None.
+    /// No fast path.
     None,
-    /// Call, and reply and wait, between two parties.
+    /// A call, or a reply and wait, between two parties.
     Direct,
-    /// The same, if the party that goes on is the highest thread that is ready.
+    /// Like `Direct`, if the party that goes on has the highest priority of the ready threads.
     Strict,
 }
 
-/// A kernel.
+/// A variant of the kernel.
 pub trait Variant: Clone + std::fmt::Debug + 'static {
-    /// Its name in table 3.1.
+    /// The name of the variant in table 3.1.
     const NAME: &'static str;
-    /// Who runs after an IPC.
+    /// Which thread runs after an IPC.
     const SWITCHING: Switching = Switching::Direct;
     /// Which threads are on the ready queue.
     const QUEUEING: Queueing = Queueing::Lazy;
-    /// How IPC reaches the scheduler.
+    /// How the IPC path calls the scheduler.
     const PATH: Path = Path::Interface;
-    /// What a call does to its server's priority.
+    /// The effect of a call on its server's priority.
     const INHERITANCE: Inheritance = Inheritance::None;
     /// When the kernel looks for interrupts.
     const PREEMPTION: Preemption = Preemption::AtExit;
-    /// The assembly that is tried first.
+    /// The assembly fast path that is tried first.
     const ASSEMBLY: Assembly = Assembly::None;
-    /// How senders wait.
+    /// The order in which senders are served.
     type SendQueue: SendQueue;
-    /// What is counted.
+    /// The counters.
     type Statistics: Statistics;
 }
 
@@ -109,25 +110,25 @@ macro_rules! kernels {
 }
 
 kernels! {
-    /// The assembly path for the common call and reply; otherwise as [`Slowpath`].
+    /// The assembly path for the common call and reply, and [`Slowpath`] for the rest.
     Fastpath = "Fastpath", Fifo { PATH: Path = Path::Open, ASSEMBLY: Assembly = Assembly::Direct };
     /// Decisions in the IPC path itself.
     Slowpath = "Slowpath", Fifo { PATH: Path = Path::Open,
         QUEUEING: Queueing = Queueing::HalfLazy };
-    /// Direct process switch and lazy queueing, by the interface.
+    /// Direct process switch and lazy queueing, through the interface.
     DirectLazy = "Direct/Lazy", Fifo {};
     /// Direct process switch without lazy queueing.
     DirectEager = "Direct/Eager", Fifo { QUEUEING: Queueing = Queueing::Eager };
     /// Lazy queueing without direct process switch.
     StrictLazy = "Strict/Lazy", Fifo { SWITCHING: Switching = Switching::Strict };
-    /// Neither.
+    /// Neither direct process switch nor lazy queueing.
     StrictEager = "Strict/Eager", Fifo { SWITCHING: Switching = Switching::Strict,
         QUEUEING: Queueing = Queueing::Eager };
-    /// [`DirectLazy`] with a send queue that is scanned.
+    /// [`DirectLazy`] with a send queue that the receiver scans.
     IpcScan = "IPC-Scan", Scanned {};
-    /// [`DirectLazy`] with a send queue in order.
+    /// [`DirectLazy`] with a send queue in order of priority.
     IpcOrdered = "IPC-Ordered", Ordered {};
-    /// [`DirectLazy`] with a heap for a send queue.
+    /// [`DirectLazy`] with a heap as send queue.
     IpcHeap = "IPC-Heap", Heap {};
     /// Strict priorities, inherited through calls, in constant time and with bounded delays.
     StrictPlus = "Strict+", Bitmap {
@@ -138,7 +139,8 @@ kernels! {
     };
 }
 
-/// A kernel that counts what it does (section 4.2). It takes no assembly path: that counts nothing.
+/// A variant that counts its operations (section 4.2). It uses no assembly path, as that counts
+/// nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted<K>(PhantomData<K>);
 
@@ -153,7 +155,7 @@ impl<K: Variant> Variant for Counted<K> {
     type Statistics = Counters;
 }
 
-/// Does something for each of the ten kernels: `each_kernel!(K => expression of K)`.
+/// Evaluates an expression for each of the ten variants: `each_kernel!(K => expression of K)`.
 #[macro_export]
 macro_rules! each_kernel {
     ($kernel:ident => $body:expr) => {

@@ -1,10 +1,10 @@
-//! Kernels of one process whose threads reach each other, on an OS thread each.
+//! Kernels of one process on an OS thread each, whose threads send to each other.
 
 use baton_nucleus::each_kernel;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::{StrictPlus, Variant};
 use baton_nucleus::{
-    Cause, Cluster, CurrentThread, Failure, IpcError, Kernel, Message, Options, Phase, Seat,
+    Cause, Cluster, CurrentThread, Failure, IpcError, Kernel, Membership, Message, Options, Phase,
     Sender, Source, Tag, ThreadId, Timeout,
 };
 use std::cell::Cell;
@@ -14,34 +14,34 @@ use std::thread::JoinHandle;
 
 const N_THREADS: usize = 8;
 
-fn two() -> [Seat; 2] {
-    Cluster::seats(2, N_THREADS).unwrap().try_into().unwrap()
+fn two() -> [Membership; 2] {
+    Cluster::memberships(2, N_THREADS).unwrap().try_into().unwrap()
 }
 
-fn kernel<K: Variant>(seat: Seat) -> Box<Kernel<K>> {
-    Kernel::join(seat, Options { tick: None, ..Options::default() }).unwrap()
+fn kernel<K: Variant>(membership: Membership) -> Box<Kernel<K>> {
+    Kernel::join(membership, Options { tick: None, ..Options::default() }).unwrap()
 }
 
-/// A kernel on an OS thread of its own, with threads that `furnish` makes.
+/// Runs a kernel on an OS thread of its own, with the threads that `add_threads` makes.
 fn start<K: Variant>(
-    seat: Seat,
-    furnish: impl FnOnce(&mut Kernel<K>) + Send + 'static,
+    membership: Membership,
+    add_threads: impl FnOnce(&mut Kernel<K>) + Send + 'static,
 ) -> JoinHandle<usize> {
     std::thread::spawn(move || {
-        let mut kernel = kernel::<K>(seat);
-        furnish(&mut kernel);
+        let mut kernel = kernel::<K>(membership);
+        add_threads(&mut kernel);
         let summary = kernel.run();
         assert_eq!(summary.failures, [], "{}", K::NAME);
         summary.n_left
     })
 }
 
-/// Names of threads, for kernels that have to know each other's.
+/// A channel for ids of threads, between kernels that have to know each other's threads.
 fn names() -> (SyncSender<ThreadId>, Receiver<ThreadId>) {
     sync_channel(64)
 }
 
-/// Answers with each word plus one, until it is sent nothing.
+/// Answers with each word plus one, until an empty message comes.
 fn serve(mut here: CurrentThread) {
     let (mut sender, mut message) = here.receive(Source::Any, Timeout::Never).unwrap();
     while message.tag.length() > 0 {
@@ -94,17 +94,17 @@ fn calls_are_answered() {
     });
 }
 
-/// Every thread of each kernel calls one of the next.
+/// Every thread of each kernel calls a thread of the next kernel.
 #[test]
 fn kernels_in_a_ring_call_each_other() {
     fn in_kernel<K: Variant>() {
-        let seats = Cluster::seats(3, N_THREADS).unwrap();
-        let (tells, mut tolds): (Vec<_>, Vec<_>) = seats.iter().map(|_| names()).unzip();
+        let memberships = Cluster::memberships(3, N_THREADS).unwrap();
+        let (tells, mut tolds): (Vec<_>, Vec<_>) = memberships.iter().map(|_| names()).unzip();
         tolds.rotate_left(1);
-        let places = seats.into_iter().zip(tells).zip(tolds);
+        let places = memberships.into_iter().zip(tells).zip(tolds);
         let handles: Vec<_> = places
-            .map(|((seat, tell), told)| {
-                start::<K>(seat, move |kernel| {
+            .map(|((membership, tell), told)| {
+                start::<K>(membership, move |kernel| {
                     tell.send(kernel.spawn(9, serve).unwrap()).unwrap();
                     let server = told.recv().unwrap();
                     for priority in 3..6 {
@@ -127,7 +127,7 @@ fn cause(result: Result<impl Sized, IpcError>) -> (Phase, Cause) {
     (phase, cause)
 }
 
-/// What a thread of one kernel is told when it waits for one of another that never looks.
+/// The errors of a thread that waits for a thread of a kernel that never reads its inbox.
 #[test]
 fn waits_end_in_time_whatever_the_other_kernel_does() {
     fn in_kernel<K: Variant>() {
@@ -151,7 +151,7 @@ fn waits_end_in_time_whatever_the_other_kernel_does() {
                 assert_eq!(cause(received), (Phase::Receive, Cause::Timeout));
                 let received = here.receive(Source::Thread(other), Timeout::Zero);
                 assert_eq!(cause(received), (Phase::Receive, Cause::Timeout));
-                // Another thread ends a wait without end.
+                // A third thread aborts the wait, which has no timeout.
                 let me = here.id();
                 here.spawn(1, move |mut here| {
                     assert_eq!(here.request(Request::Abort(me)), Request::Done);
@@ -162,7 +162,7 @@ fn waits_end_in_time_whatever_the_other_kernel_does() {
                     (Phase::Send, Cause::Aborted)
                 );
                 stop.send(me).unwrap();
-                // The other one ends without having looked.
+                // The partner ends without having received.
                 assert!(is_end(cause(here.call(other, &mut Message::of([3]))).1));
                 assert_eq!(cause(here.call(other, &mut Message::of([4]))).1, Cause::NoPartner);
             };
@@ -173,13 +173,13 @@ fn waits_end_in_time_whatever_the_other_kernel_does() {
     each_kernel!(K => in_kernel::<K>());
 }
 
-/// The partner was still there when it was sent to, or not any more.
+/// Whether the partner ended during the wait, or before the message was sent.
 fn is_end(cause: Cause) -> bool {
     matches!(cause, Cause::Ended | Cause::NoPartner)
 }
 
-/// A server that answers once and then fails, while one client waits for the answer and others to
-/// be heard.
+/// A server answers once and then fails. One client waits for its answer, and others wait for their
+/// turn.
 #[test]
 fn partners_of_a_thread_that_fails_are_told_in_all_kernels() {
     fn in_kernel<K: Variant>(fail: fn(), expected: fn(&Failure) -> bool) {
@@ -226,7 +226,7 @@ fn partners_of_a_thread_that_fails_are_told_in_all_kernels() {
     });
 }
 
-/// A kernel that is dropped takes its threads with it, wherever they wait.
+/// The threads of a dropped kernel end, wherever they wait.
 #[test]
 fn partners_in_a_kernel_that_goes_are_told() {
     let [here, there] = two();
@@ -269,7 +269,7 @@ fn notices_reach_threads_of_other_kernels() {
                 for bits in [1, 1 << 63 | 1 << 31, 1 << 32] {
                     assert_eq!(here.request(Request::Notify(target, bits)), Request::Done);
                 }
-                // It ends when it has them all.
+                // The receiver ends when it has all notices.
                 let gone = here.receive(Source::Thread(target), Timeout::Never);
                 assert!(is_end(cause(gone).1));
                 assert_eq!(here.request(Request::Notify(target, 1)), Request::Refused);
@@ -281,8 +281,7 @@ fn notices_reach_threads_of_other_kernels() {
     each_kernel!(K => in_kernel::<K>());
 }
 
-/// A thread that does not enter its kernel is interrupted for a higher one that another kernel
-/// calls.
+/// A call from another kernel interrupts a thread of lower priority that makes no system call.
 #[test]
 fn a_call_from_another_kernel_interrupts_a_lower_thread() {
     let [here, there] = two();
@@ -299,7 +298,7 @@ fn a_call_from_another_kernel_interrupts_a_lower_thread() {
         let server = kernel.spawn(9, server).unwrap();
         let body = move |mut here: CurrentThread| {
             tell.send(server).unwrap();
-            // SAFETY: it reads a cell, and nothing else.
+            // SAFETY: the loop reads a cell, and calls nothing.
             unsafe { here.preemptible(|_| while !stopped.as_ptr().read_volatile() {}) }
         };
         kernel.spawn(3, body).unwrap();

@@ -1,5 +1,5 @@
-//! Every history of three threads, up to a depth, on every kernel and the model. With an argument,
-//! to that depth: `cargo test --release -p baton-nucleus --test exploration -- 5`.
+//! Every history of three threads up to a depth, on every variant and the model. With an argument,
+//! up to that depth: `cargo test --release -p baton-nucleus --test exploration -- 5`.
 
 mod model;
 
@@ -9,7 +9,7 @@ use baton_nucleus::{Ipc, Source, Tag, ThreadId, Timeout, each_kernel};
 use model::Step;
 use model::pair::Pair;
 
-/// All that can happen next.
+/// All steps that are possible next.
 fn steps(pair: &Pair<impl Variant>) -> Vec<Step> {
     let model = &pair.model;
     if model.continues() {
@@ -61,7 +61,7 @@ fn explore<K: Variant>(pair: &Pair<K>, depth: u32) -> u64 {
     }
     let next = |step| {
         let mut next = pair.clone();
-        next.play(&step);
+        next.step_and_compare(&step);
         explore(&next, depth - 1)
     };
     steps(pair).into_iter().map(next).sum()

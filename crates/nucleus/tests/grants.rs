@@ -1,4 +1,4 @@
-//! Memory that callers grant, within a kernel and between two.
+//! Memory that callers grant, within a kernel and between two kernels.
 
 use baton_nucleus::each_kernel;
 use baton_nucleus::request::Request;
@@ -9,7 +9,7 @@ use baton_nucleus::{
 };
 use std::sync::mpsc::sync_channel;
 
-/// More than one part, and not a number of them.
+/// More than one chunk of 4 KiB, and no multiple of it.
 const BYTES: usize = 10_000;
 const READ: u64 = 1;
 const WRITE: u64 = 2;
@@ -22,7 +22,8 @@ fn byte(index: usize) -> u8 {
     (index * 7 % 251) as u8
 }
 
-/// Doubles what it may read, or fills what it may write, until it is sent nothing.
+/// Doubles granted bytes that it may read, or fills those that it may write, until an empty message
+/// comes.
 fn serve(mut here: CurrentThread) {
     let mut bytes = vec![0; BYTES];
     let (mut sender, mut message) = here.receive(Source::Any, Timeout::Never).unwrap();
@@ -55,7 +56,7 @@ fn serve(mut here: CurrentThread) {
             }
         }
         here.send(client, Timeout::Zero, &message).unwrap();
-        // It may call again, but that has not been heard.
+        // The client may have called again, but this thread has not received that call.
         refuses(&mut here, client, Err(GrantError::NotGranted), Err(GrantError::NotGranted));
         (sender, message) = here.receive(Source::Any, Timeout::Never).unwrap();
     }
@@ -96,15 +97,15 @@ fn a_server_reaches_what_its_caller_grants() {
 #[test]
 fn a_server_reaches_what_a_caller_of_another_kernel_grants() {
     fn in_kernel<K: Variant>() {
-        let mut seats = Cluster::seats(2, 4).unwrap();
+        let mut memberships = Cluster::memberships(2, 4).unwrap();
         let (tell, told) = sync_channel(1);
-        let theirs = seats.remove(1);
+        let theirs = memberships.remove(1);
         let other = std::thread::spawn(move || {
             let mut kernel = Kernel::<K>::join(theirs, options()).unwrap();
             tell.send(kernel.spawn(5, serve).unwrap()).unwrap();
             kernel.run()
         });
-        let mut kernel = Kernel::<K>::join(seats.remove(0), options()).unwrap();
+        let mut kernel = Kernel::<K>::join(memberships.remove(0), options()).unwrap();
         let server = told.recv().unwrap();
         kernel.spawn(5, move |here| call(here, server)).unwrap();
         for summary in [kernel.run(), other.join().unwrap()] {
@@ -137,14 +138,14 @@ fn a_grant_ends_when_its_call_is_aborted() {
     each_kernel!(K => in_kernel::<K>());
 }
 
-/// A caller gives up again and again while a server of another kernel writes: what it finds in its
-/// memory afterwards does not change any more.
+/// A caller gives up again and again while a server of another kernel writes. After each wait its
+/// memory does not change any more.
 #[test]
 fn memory_is_its_owners_again_when_its_wait_is_over() {
     const ROUNDS: u64 = 2000;
-    let mut seats = Cluster::seats(2, 4).unwrap();
+    let mut memberships = Cluster::memberships(2, 4).unwrap();
     let (tell, told) = sync_channel(1);
-    let theirs = seats.remove(1);
+    let theirs = memberships.remove(1);
     let other = std::thread::spawn(move || {
         let mut kernel = Kernel::<StrictPlus>::join(theirs, options()).unwrap();
         let server = |mut here: CurrentThread| {
@@ -161,7 +162,7 @@ fn memory_is_its_owners_again_when_its_wait_is_over() {
         tell.send(kernel.spawn(5, server).unwrap()).unwrap();
         kernel.run()
     });
-    let mut kernel = Kernel::<StrictPlus>::join(seats.remove(0), options()).unwrap();
+    let mut kernel = Kernel::<StrictPlus>::join(memberships.remove(0), options()).unwrap();
     let server = told.recv().unwrap();
     let client = move |mut here: CurrentThread| {
         let mut bytes = [0; 4096];

@@ -1,5 +1,5 @@
-//! How many instructions one IPC of eight words takes, its user's included: counted by valgrind's
-//! callgrind, which does not waver as a clock does.
+//! Instructions of one IPC of eight words, with those of its caller, counted by valgrind's
+//! callgrind, which other load does not change.
 //!
 //! The test starts itself under valgrind with two numbers of calls, and divides the difference.
 
@@ -8,7 +8,7 @@ use baton_nucleus::variant::Variant;
 use baton_nucleus::{CurrentThread, Kernel, Message, Options, Sender, Source, Tag, Timeout};
 use std::process::{Command, ExitCode};
 
-/// Kernels, and the instructions that an IPC may take there.
+/// Variants, and the most instructions of an IPC in each.
 const BOUNDS: [(&str, u64); 2] = [("Fastpath", 60), ("Strict+", 70)];
 const CALLS: [u64; 2] = [2_000, 22_000];
 const STOP: u32 = 1;
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
             println!("skipped: instructions (valgrind is not installed)");
             return ExitCode::SUCCESS;
         };
-        // A call is two of them.
+        // A call is two IPCs.
         let each = (long - short).div_ceil(2 * (CALLS[1] - CALLS[0]));
         let bound = BOUNDS.iter().find(|(name, _)| *name == K::NAME);
         let of = bound.map_or(String::new(), |(_, most)| format!(", of {most}"));

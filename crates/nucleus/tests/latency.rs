@@ -1,4 +1,4 @@
-//! What a kernel does before it looks for interrupts: counted, so that no clock is asked.
+//! The work of a kernel before it looks for interrupts, in counts and not in time.
 
 use baton_nucleus::request::Request;
 use baton_nucleus::state::State;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 const N_LINKS: usize = 20;
 
-/// Sends to the one before, and receives from whoever is behind.
+/// Sends to the previous thread of the chain, and receives from the next.
 fn link(before: ThreadId) -> impl FnOnce(CurrentThread) {
     move |mut here| {
         let ipc = Ipc {
@@ -24,8 +24,8 @@ fn link(before: ThreadId) -> impl FnOnce(CurrentThread) {
     }
 }
 
-/// How many of a chain's IPCs were still to come when an interrupt's handler ran that became due
-/// just before the chain was released.
+/// The IPCs of a chain that are still to come when an interrupt's handler runs. The interrupt
+/// becomes due just before the chain is released.
 fn left_of_a_chain<K: Variant>() -> usize {
     let options = Options { n_threads: 32, tick: None, ..Options::default() };
     let mut kernel = Kernel::<K>::new(options).unwrap();
@@ -36,10 +36,10 @@ fn left_of_a_chain<K: Variant>() -> usize {
     let releaser = kernel
         .spawn(1, move |mut here| {
             writer.write_all(&[1]).unwrap();
-            // SAFETY: the kernel's handler notes it, as this thread may not be interrupted.
+            // SAFETY: the thread is not preemptible, so the handler only sets `pending`.
             assert_eq!(unsafe { libc::raise(libc::SIGURG) }, 0);
             here.receive(Source::Any, Timeout::Never).unwrap();
-            // Who has nobody to receive from any more would wait for ever.
+            // The last threads would wait for ever, as nobody sends to them.
             for &link in ours.borrow().iter() {
                 here.request(Request::Abort(link));
             }
@@ -55,7 +55,7 @@ fn left_of_a_chain<K: Variant>() -> usize {
             here.attach(0, reader.into()).unwrap();
             let (sender, _) = here.receive(Source::Interrupt(0), Timeout::Never).unwrap();
             assert_eq!(sender, Sender::Interrupt(0));
-            // Who waits can be aborted. The last one does at the chain's end, too.
+            // A thread that waits can be aborted. So can the last one, at the chain's end, too.
             let others = all.borrow()[..N_LINKS - 1].to_vec();
             let waits = |id: &&ThreadId| here.request(Request::Abort(**id)) == Request::Done;
             count.set(others.iter().filter(waits).count());
@@ -77,7 +77,7 @@ fn an_interrupt_is_found_between_the_ipcs_of_a_chain() {
     });
 }
 
-/// A kernel's state, and how much of one kind it has done in one step at most.
+/// A kernel's state, and the most operations of one kind that one step has taken.
 struct Counting<K: Variant> {
     state: State<Counted<K>>,
     most_dequeued: u64,
@@ -90,11 +90,11 @@ impl<K: Variant> Counting<K> {
         id
     }
 
-    /// The thread, which runs, makes an IPC; then another one runs.
+    /// Makes an IPC of the running thread, after which another one has to run.
     fn step(&mut self, id: ThreadId, ipc: Ipc, next: ThreadId) {
         assert_eq!(self.state.current(), Some(id), "{}", K::NAME);
         let before = self.state.statistics().of(Event::Dequeued);
-        self.state.lay(ipc, Tag::default(), &[]);
+        self.state.set_ipc(ipc, Tag::default(), &[]);
         self.state.ipc();
         assert_eq!(self.state.current(), Some(next), "{}", K::NAME);
         let n_dequeued = self.state.statistics().of(Event::Dequeued) - before;
@@ -102,7 +102,7 @@ impl<K: Variant> Counting<K> {
     }
 }
 
-/// The IPC elevator of so many threads: each is put on the ready queue, and then blocks.
+/// The IPC elevator of `n_threads` threads: each is put on the ready queue, and then blocks.
 fn most_dequeued_in_an_elevator<K: Variant>(n_threads: usize) -> u64 {
     let receive = Ipc { send: None, receive: Some((Source::Any, Timeout::Never)) };
     let send = |to| Ipc { send: Some((to, Timeout::Never)), receive: None };

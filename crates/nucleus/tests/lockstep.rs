@@ -1,11 +1,11 @@
-//! Every kernel with its threads, its assembly and its stacks beside the model, on random
-//! histories. With an argument, as many for each kernel, or for one of this name:
-//! `cargo test --release -p baton-nucleus --test lockstep -- 1000000`.
+//! Every variant with its threads, assembly and stacks beside the model, on random histories. With
+//! arguments: the number of histories for each variant, and the name of one variant: `cargo test
+//! --release -p baton-nucleus --test lockstep -- 1000000`.
 //!
-//! A thread that gets to run tells the oracle so, and what came of its last step; the oracle knows
-//! which models allow for that, and says what the thread does next. When nobody runs, a thread
-//! below all others does, which the models do not know: it ends a wait, and ends the history at
-//! last.
+//! A thread that runs tells the oracle so, with the result of its last step. The oracle keeps the
+//! models that allow for it, and tells the thread its next step. When no other thread can run, a
+//! thread of the lowest priority does, which the models do not know. It ends a wait, or the
+//! history.
 
 mod model;
 
@@ -20,14 +20,14 @@ use std::rc::Rc;
 
 const N_STEPS: u64 = 60;
 
-/// What a thread sees of its last step.
+/// What a thread has seen since its last step.
 enum Seen {
     Nothing,
     Ipc(Outcome, Tag, Vec<u64>),
     Answer(Request),
 }
 
-/// All that the kernel may be doing.
+/// The states in which the kernel may be, and the history so far.
 struct Oracle {
     models: Vec<Model>,
     random: Random,
@@ -51,7 +51,7 @@ impl Oracle {
         }
     }
 
-    /// The thread runs, and has seen this. What does it do now? `None`: it ends.
+    /// Records that a thread runs and what it has seen. Returns its next step, or `None` to end it.
     fn turn(&mut self, id: ThreadId, seen: &Seen) -> Option<Step> {
         if self.models.is_empty() {
             return None;
@@ -70,7 +70,7 @@ impl Oracle {
         Some(step)
     }
 
-    /// Each model goes every way that is open to it.
+    /// Lets every model take the step, in each way that is open to it.
     fn step(&mut self, step: &Step) {
         let mut open = Vec::new();
         for model in std::mem::take(&mut self.models) {
@@ -85,7 +85,7 @@ impl Oracle {
         }
     }
 
-    /// Nobody runs. What is done to let somebody run? `None`: the history is over.
+    /// Returns the request that lets a thread run again when none can. `None`: the history is over.
     fn idle(&mut self) -> Option<Request> {
         self.models.retain(|model| model.current.is_none());
         let (name, seed) = (self.name, self.seed);
@@ -149,7 +149,7 @@ fn exchange(here: &mut CurrentThread, ipc: Ipc, tag: Tag, words: &[u64]) -> Seen
     Seen::Ipc(outcome, message.tag, words)
 }
 
-fn play(mut here: CurrentThread, oracle: &RefCell<Oracle>) {
+fn follow_oracle(mut here: CurrentThread, oracle: &RefCell<Oracle>) {
     let id = here.id();
     let mut seen = Seen::Nothing;
     loop {
@@ -164,7 +164,7 @@ fn play(mut here: CurrentThread, oracle: &RefCell<Oracle>) {
     }
 }
 
-/// One history after the other, from below all that take part in them.
+/// Runs one history after the other, at the lowest priority.
 fn direct<K: Variant>(mut here: CurrentThread, n_histories: u64) {
     for seed in 0..n_histories {
         let mut random = Random::new(seed);
@@ -177,12 +177,12 @@ fn direct<K: Variant>(mut here: CurrentThread, n_histories: u64) {
             .into_iter()
             .map(|priority| {
                 let theirs = Rc::clone(&oracle);
-                let id = here.create(priority, move |here| play(here, &theirs)).unwrap();
+                let id = here.create(priority, move |here| follow_oracle(here, &theirs)).unwrap();
                 oracle.borrow_mut().models[0].create(id, priority);
                 id
             })
             .collect();
-        // The first one starts the others, or does not.
+        // The first thread starts the others, or does not.
         let first = ids[0];
         let choice = oracle.borrow_mut().models[0].start(first);
         oracle.borrow_mut().models[0].current = choice.into_iter().next().unwrap();

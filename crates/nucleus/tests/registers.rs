@@ -1,4 +1,4 @@
-//! Threads whom others let go on elsewhere.
+//! Threads whose registers other threads change.
 
 use baton_nucleus::each_kernel;
 use baton_nucleus::request::Request;
@@ -20,8 +20,8 @@ impl Drop for Dropped {
     }
 }
 
-/// A thread waits in a call when it is restarted: whom it calls is not bothered any more, and what
-/// it had on its stack is not dropped.
+/// A thread is restarted while it waits in a call. Its server gets nothing more from it, and the
+/// values on its old stack are not dropped.
 #[test]
 fn a_thread_that_is_restarted_leaves_its_ipc() {
     fn in_kernel<K: Variant>() {
@@ -29,7 +29,7 @@ fn a_thread_that_is_restarted_leaves_its_ipc() {
         let told = Rc::new(RefCell::new(Vec::new()));
         let is_dropped = Rc::new(Cell::new(false));
         let deaf = |mut here: CurrentThread| {
-            // Nobody handles it.
+            // Nobody raises this interrupt.
             let _ = here.receive(Source::Interrupt(0), Timeout::Never);
         };
         let deaf = kernel.spawn(3, deaf).unwrap();
@@ -92,8 +92,8 @@ fn a_thread_that_is_suspended_stays_so_when_it_is_restarted() {
     each_kernel!(K => in_kernel::<K>());
 }
 
-/// A thread is taken out of a loop in which it enters no kernel, again and again, on fewer stacks
-/// than there would be if one were used twice.
+/// A thread is taken out of a loop without system calls, again and again. It would run out of
+/// stacks if one were used twice.
 #[test]
 fn a_thread_that_was_interrupted_is_restarted() {
     let tick = Some(Duration::from_micros(200));
@@ -103,7 +103,7 @@ fn a_thread_that_was_interrupted_is_restarted() {
     let looping = |is_over: &Rc<Cell<bool>>| {
         let is_over = Rc::clone(is_over);
         move |mut here: CurrentThread| {
-            // SAFETY: it reads a cell, and nothing else.
+            // SAFETY: the loop reads a cell, and calls nothing.
             unsafe { here.preemptible(|_| while !is_over.as_ptr().read_volatile() {}) }
         }
     };
@@ -123,7 +123,7 @@ fn a_thread_that_was_interrupted_is_restarted() {
     assert_eq!((summary.failures, summary.n_left), (vec![], 0));
 }
 
-/// A thread goes on where it was, but its IPC is over.
+/// A thread goes on where it was, with its IPC aborted.
 #[test]
 fn registers_are_read_and_set() {
     fn in_kernel<K: Variant>() {
@@ -141,14 +141,14 @@ fn registers_are_read_and_set() {
                 let me = here.id();
                 assert_eq!(here.registers(me), None);
                 let registers = here.registers(waiting).unwrap();
-                // SAFETY: it has not run since.
+                // SAFETY: the thread has not run since `registers`.
                 let old = unsafe { here.exchange_registers(waiting, registers) };
                 assert_eq!(old, Some(registers));
                 // The thread has ended.
                 assert_eq!(here.registers(waiting), None);
-                // SAFETY: refused.
+                // SAFETY: the kernel refuses, as the thread has ended.
                 assert_eq!(unsafe { here.exchange_registers(waiting, registers) }, None);
-                // SAFETY: refused.
+                // SAFETY: the kernel refuses, as this is the current thread.
                 assert_eq!(unsafe { here.exchange_registers(me, registers) }, None);
                 assert!(!here.restart(me, |_| unreachable!()).unwrap());
                 assert!(!here.restart(waiting, |_| unreachable!()).unwrap());

@@ -1,4 +1,4 @@
-//! Kernels with real threads.
+//! One kernel with real threads, on one OS thread or on several.
 
 use baton_nucleus::each_kernel;
 use baton_nucleus::request::Request;
@@ -14,7 +14,7 @@ fn kernel<K: Variant>(tick: Option<Duration>) -> Box<Kernel<K>> {
     Kernel::new(Options { n_threads: 16, tick, ..Options::default() }).unwrap()
 }
 
-/// Answers with each word plus one, until it is sent nothing.
+/// Answers with each word plus one, until an empty message comes.
 fn serve(mut here: CurrentThread) {
     let (mut sender, mut message) = here.receive(Source::Any, Timeout::Never).unwrap();
     while message.tag.length() > 0 {
@@ -33,7 +33,7 @@ fn calls_are_answered_in<K: Variant>() {
     let n_calls = Rc::new(Cell::new(0));
     for client in 0..3_u64 {
         let n_calls = Rc::clone(&n_calls);
-        // One below the server, one beside it, one above.
+        // One client below the server, one beside it, one above.
         kernel
             .spawn(4 + client as u8, move |mut here| {
                 for call in 0..100 {
@@ -87,7 +87,7 @@ fn a_thread_that_fails_ends_alone_and_its_partners_are_told() {
                 .unwrap();
         }
         let summary = kernel.run();
-        // The lower one calls when the server's name is nobody's any more.
+        // The lower client calls when the server's id belongs to no thread any more.
         assert_eq!(*told.borrow(), [Cause::Ended, Cause::NoPartner], "{}", K::NAME);
         let [(id, failure)] = &summary.failures[..] else { panic!("{summary:?}") };
         assert!(*id == server && expected(failure), "{failure:?}");
@@ -105,10 +105,9 @@ fn a_thread_that_fails_ends_alone_and_its_partners_are_told() {
     });
 }
 
-/// Two threads that let the tick take the processor, until each has seen the other run several
-/// times.
+/// Runs until each of two preemptible threads has seen the other run several times.
 fn take_turns(here: &mut CurrentThread, turns: &[Cell<u64>; 2], number: usize) {
-    // SAFETY: it adds to cells that are there, and nothing else.
+    // SAFETY: the loop adds to cells that live long enough, and calls nothing.
     unsafe {
         here.preemptible(|_| {
             let mut seen = 0;
@@ -149,7 +148,7 @@ fn timers_wake_a_higher_thread_out_of_a_loop() {
     let stopped = Rc::clone(&stop);
     kernel
         .spawn(3, move |mut here| {
-            // SAFETY: it reads a cell, and nothing else.
+            // SAFETY: the loop reads a cell, and calls nothing.
             unsafe { here.preemptible(|_| while !stopped.as_ptr().read_volatile() {}) }
         })
         .unwrap();
@@ -181,9 +180,9 @@ fn a_signal_that_came_before_a_thread_became_preemptible_is_not_forgotten() {
     kernel
         .spawn(3, move |mut here| {
             writer.write_all(&[1]).unwrap();
-            // SAFETY: the kernel's handler notes it.
+            // SAFETY: the thread is not preemptible, so the handler only sets `pending`.
             assert_eq!(unsafe { libc::raise(libc::SIGURG) }, 0);
-            // SAFETY: it reads a cell, and nothing else.
+            // SAFETY: the loop reads a cell, and calls nothing.
             unsafe { here.preemptible(|_| while !stopped.as_ptr().read_volatile() {}) }
         })
         .unwrap();
@@ -254,7 +253,7 @@ fn kernels_of_several_os_threads_do_not_know_each_other() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// The word that says how floating point rounds, and its bits for "towards zero".
+/// The control word of floating-point rounding, and its bits for "towards zero".
 mod rounding {
     use std::arch::asm;
 
@@ -266,7 +265,7 @@ mod rounding {
     #[cfg(target_arch = "x86_64")]
     pub fn get() -> u64 {
         let mut word = 0_u32;
-        // SAFETY: stores into `word`.
+        // SAFETY: the instruction stores into `word`.
         unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut word) };
         word.into()
     }
@@ -274,20 +273,20 @@ mod rounding {
     #[cfg(target_arch = "aarch64")]
     pub fn get() -> u64 {
         let word;
-        // SAFETY: reads a register.
+        // SAFETY: the instruction reads a register.
         unsafe { asm!("mrs {}, fpcr", out(reg) word) };
         word
     }
 
-    /// No code of this test computes with floating-point numbers.
+    /// Sets the word. No code of this test computes with floating-point numbers.
     pub fn set(word: u64) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: loads a value that was read, with other rounding.
+        // SAFETY: loads a word that was read, with other rounding bits.
         unsafe {
             asm!("ldmxcsr [{}]", in(reg) &raw const word)
         };
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: the same.
+        // SAFETY: loads a word that was read, with other rounding bits.
         unsafe {
             asm!("msr fpcr, {}", in(reg) word)
         };
@@ -320,7 +319,7 @@ fn rounding_is_each_threads_own() {
     each_kernel!(K => in_kernel::<K>());
 }
 
-/// The system gives the tick's handler control words of its own.
+/// The system gives the handler of the tick control words of its own.
 #[test]
 fn rounding_outlives_the_tick() {
     use rounding::{TOWARDS_ZERO, get, set};

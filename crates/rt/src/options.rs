@@ -126,7 +126,7 @@ impl Options {
     pub fn hold(&self) -> Result<Guard, Error> {
         let watch = |paths: &Paths| {
             Ok(Watch {
-                owner: Holder::own(0)?,
+                owner: own_holder(0)?,
                 until: Until::Release,
                 latency_us: None,
                 lock_memory: false,
@@ -157,7 +157,7 @@ impl Options {
         let mut frequency = None;
         if self.frequency.is_some() || bound.is_some() || lock_memory {
             let watch = Watch {
-                owner: Holder::own(0)?,
+                owner: own_holder(0)?,
                 until: Until::Death,
                 latency_us: self.latency_us,
                 lock_memory,
@@ -181,7 +181,7 @@ impl Options {
     }
 
     fn lock(&self, wanted: Frequency, guardian: Guardian) -> Result<Held, Error> {
-        let holder = Holder::own(guardian.pid)?;
+        let holder = own_holder(guardian.pid)?;
         frequency::acquire(&self.paths, wanted, &holder)?;
         Ok(Held { paths: self.paths.clone(), holder, _guardian: guardian })
     }
@@ -208,4 +208,9 @@ impl Options {
             _on_its_thread: PhantomData,
         })
     }
+}
+
+/// This process as a holder. It fails only without `/proc`.
+fn own_holder(guardian: u32) -> Result<Holder, Error> {
+    Holder::own(guardian).ok_or_else(|| Error::NoOwner(std::process::id()))
 }

@@ -3,7 +3,7 @@
 
 use super::ipc::{Measured, call_in_batches, echo, found, stop};
 use baton_nucleus::variant::Variant;
-use baton_nucleus::{Cluster, Kernel, Options, Seat, ThreadId, Timeout};
+use baton_nucleus::{Cluster, Kernel, Membership, Options, ThreadId, Timeout};
 use std::io;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -19,13 +19,17 @@ pub enum Idle {
 
 const BATCH: u64 = 50;
 
-fn kernel<K: Variant>(seat: Seat, idle: Idle, processor: usize) -> io::Result<Box<Kernel<K>>> {
+fn kernel<K: Variant>(
+    membership: Membership,
+    idle: Idle,
+    processor: usize,
+) -> io::Result<Box<Kernel<K>>> {
     let spin = match idle {
         Idle::Sleeps => Duration::ZERO,
         Idle::Spins => Duration::from_micros(100),
     };
     Kernel::join(
-        seat,
+        membership,
         Options { tick: None, processor: Some(processor), spin, ..Options::default() },
     )
 }
@@ -37,8 +41,10 @@ pub fn ping_pong<K: Variant>(
     processors: [usize; 2],
     n_batches: u64,
 ) -> io::Result<Vec<u64>> {
-    let mut seats = Cluster::seats(2, 1)?.into_iter();
-    let (Some(here), Some(there)) = (seats.next(), seats.next()) else { return Ok(Vec::new()) };
+    let mut memberships = Cluster::memberships(2, 1)?.into_iter();
+    let (Some(here), Some(there)) = (memberships.next(), memberships.next()) else {
+        return Ok(Vec::new());
+    };
     let (tell, told) = sync_channel(1);
     let server = std::thread::spawn(move || serve::<K>(there, idle, processors[1], &tell));
     let times = call::<K>(here, idle, processors[0], n_batches, &told);
@@ -47,12 +53,12 @@ pub fn ping_pong<K: Variant>(
 }
 
 fn serve<K: Variant>(
-    seat: Seat,
+    membership: Membership,
     idle: Idle,
     processor: usize,
     tell: &SyncSender<ThreadId>,
 ) -> io::Result<()> {
-    let mut kernel = kernel::<K>(seat, idle, processor)?;
+    let mut kernel = kernel::<K>(membership, idle, processor)?;
     let server = kernel.spawn(100, echo)?;
     tell.send(server).map_err(io::Error::other)?;
     kernel.run();
@@ -60,13 +66,13 @@ fn serve<K: Variant>(
 }
 
 fn call<K: Variant>(
-    seat: Seat,
+    membership: Membership,
     idle: Idle,
     processor: usize,
     n_batches: u64,
     told: &Receiver<ThreadId>,
 ) -> io::Result<Vec<u64>> {
-    let mut kernel = kernel::<K>(seat, idle, processor)?;
+    let mut kernel = kernel::<K>(membership, idle, processor)?;
     let server = told.recv().map_err(io::Error::other)?;
     let times = Measured::default();
     let ours = Rc::clone(&times);

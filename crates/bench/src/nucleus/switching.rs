@@ -1,19 +1,19 @@
 //! The bare switch of stacks that an IPC is compared with.
 
 use crate::service::now_ns;
-use baton_nucleus::bare::{self, Place};
+use baton_nucleus::bare::{self, Context};
 use std::cell::UnsafeCell;
 
 const BATCH: u64 = 1000;
 const STACK_WORDS: usize = 4096;
 
-struct Places([UnsafeCell<Place>; 2]);
+struct Places([UnsafeCell<Context>; 2]);
 
 thread_local! {
-    static PLACES: Places = const { Places([const { UnsafeCell::new(Place::empty()) }; 2]) };
+    static PLACES: Places = const { Places([const { UnsafeCell::new(Context::empty()) }; 2]) };
 }
 
-fn places() -> [*mut Place; 2] {
+fn places() -> [*mut Context; 2] {
     PLACES.with(|places| [places.0[0].get(), places.0[1].get()])
 }
 
@@ -32,7 +32,7 @@ pub fn bare_switch(n_batches: u64) -> Vec<u64> {
     let top = top.wrapping_byte_sub(top as usize % 16);
     let [ours, theirs] = places();
     // SAFETY: a stack of its own, which lives until nobody goes there any more.
-    unsafe { theirs.write(Place::beginning(top, answer)) };
+    unsafe { theirs.write(Context::beginning(top, answer)) };
     let batch = |_| {
         let start_ns = now_ns();
         for _ in 0..BATCH {

@@ -1,4 +1,4 @@
-//! A broker of the test's own, and a service manager.
+//! A broker for one test, and a service manager.
 #![allow(dead_code)]
 
 use baton::android::{Reader, Write};
@@ -36,7 +36,7 @@ fn token_and_name(data: &[u8]) -> Option<String> {
     reader.string()
 }
 
-/// Serves `addService` and `checkService2` until the process is closed.
+/// Serves `addService` and `checkService2` until its process is closed.
 pub fn serve_manager(broker: &Broker) -> Process {
     let process = broker.open();
     let services: Mutex<HashMap<String, Handle>> = Mutex::default();
@@ -70,12 +70,12 @@ pub fn serve_manager(broker: &Broker) -> Process {
         })
         .add();
     process.become_context_manager(object).unwrap();
-    let serving = process.clone();
-    thread::spawn(move || serving.serve());
+    let thread = process.clone();
+    thread::spawn(move || thread.serve());
     process
 }
 
-/// A client's handle of a service.
+/// A client's reference to a service.
 pub fn find(client: &Process, name: &str) -> Handle {
     manager::find(client, name).unwrap().expect("it is registered")
 }

@@ -1,4 +1,4 @@
-//! The crate `log`.
+//! The adapter of the crate `log`.
 //!
 //! ```no_run
 //! baton_log::adapter::log::Log::default().init(log::LevelFilter::Info)?;
@@ -11,29 +11,29 @@ use crate::{Buffer, Priority};
 use log::{Level, LevelFilter, Metadata, Record, SetLoggerError};
 use std::fmt::Write;
 
-/// Writes what the program logs to its log. The target is the tag.
+/// A logger that writes to this log. The record's target becomes the tag.
 #[derive(Clone, Copy, Debug)]
 pub struct Log {
     buffer: Buffer,
 }
 
 impl Default for Log {
-    /// To the buffer `main`.
+    /// Writes to the buffer `main`.
     fn default() -> Log {
         Log::new(Buffer::Main)
     }
 }
 
 impl Log {
-    /// To this buffer.
+    /// Writes to this buffer.
     pub const fn new(buffer: Buffer) -> Log {
         Log { buffer }
     }
 
-    /// Makes it the program's logger, for what is at least so important.
+    /// Makes this the program's logger, for records of at least the level `most`.
     ///
     /// # Errors
-    /// The program has one.
+    /// The program has a logger already.
     pub fn init(self, most: LevelFilter) -> Result<(), SetLoggerError> {
         log::set_boxed_logger(Box::new(self))?;
         log::set_max_level(most);
@@ -55,11 +55,11 @@ impl log::Log for Log {
             Level::Trace => Priority::Verbose,
         };
         put(self.buffer, priority, record.target(), |words| {
-            // A value that cannot show itself is missing.
+            // A value that cannot be formatted is left out.
             let _ = words.write_fmt(*record.args());
         });
     }
 
-    /// Nothing is kept back.
+    /// Does nothing: no record is held back.
     fn flush(&self) {}
 }

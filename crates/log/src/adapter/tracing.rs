@@ -1,4 +1,4 @@
-//! The crate `tracing`: a layer for its subscribers.
+//! The adapter of the crate `tracing`: a layer for subscribers.
 //!
 //! ```no_run
 //! use tracing_subscriber::layer::SubscriberExt;
@@ -8,8 +8,7 @@
 //! tracing::info!(target: "sensors", found = 3, "done");
 //! ```
 //!
-//! An event's text is its message and fields, behind the spans that it is in: `request{id=7}: done
-//! found=3`.
+//! The text of an event is its spans, its message and its fields: `request{id=7}: done found=3`.
 
 use super::{Words, put};
 use crate::{Buffer, Priority};
@@ -20,7 +19,8 @@ use tracing_core::{Event, Level, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Writes a program's events to its log. The target is the tag, unless there is one for all.
+/// A layer that writes events to this log. The event's target becomes the tag, unless one tag is
+/// set for all.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer {
     buffer: Buffer,
@@ -28,25 +28,25 @@ pub struct Layer {
 }
 
 impl Default for Layer {
-    /// To the buffer `main`.
+    /// Writes to the buffer `main`.
     fn default() -> Layer {
         Layer::new(Buffer::Main)
     }
 }
 
 impl Layer {
-    /// To this buffer.
+    /// Writes to this buffer.
     pub const fn new(buffer: Buffer) -> Layer {
         Layer { buffer, tag: None }
     }
 
-    /// With this tag for all events, instead of their targets.
+    /// Sets the tag of all events, instead of their targets.
     pub const fn tag(self, tag: &'static str) -> Layer {
         Layer { tag: Some(tag), ..self }
     }
 }
 
-/// A span's fields, as they are shown.
+/// The formatted fields of a span.
 struct Fields(String);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Layer {
@@ -69,7 +69,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for La
         let metadata = event.metadata();
         let tag = self.tag.unwrap_or(metadata.target());
         put(self.buffer, priority(*metadata.level()), tag, |words| {
-            // Words take whatever comes.
+            // `Words` accepts any bytes.
             let _ = spans(words, event, &context);
             let start = words.0.len();
             let mut message = Message { words, others: String::new() };
@@ -91,7 +91,7 @@ fn priority(level: Level) -> Priority {
     }
 }
 
-/// `outer{id=7}:inner: `
+/// Formats the spans of an event: `outer{id=7}:inner: `
 fn spans<S: Subscriber + for<'a> LookupSpan<'a>>(
     words: &mut Words,
     event: &Event<'_>,
@@ -111,7 +111,7 @@ fn spans<S: Subscriber + for<'a> LookupSpan<'a>>(
     words.write_str(" ")
 }
 
-/// Fields as `name=value`, with blanks between them.
+/// Formats fields as `name=value`, with spaces between them.
 struct Shown<'a>(&'a mut String);
 
 impl Visit for Shown<'_> {
@@ -125,7 +125,7 @@ impl Visit for Shown<'_> {
     }
 }
 
-/// An event's message, and apart from it its other fields.
+/// The message of an event, and apart from it its other fields.
 struct Message<'a> {
     words: &'a mut Words,
     others: String,

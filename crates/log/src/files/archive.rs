@@ -1,30 +1,29 @@
 //! One file for many dead processes of a user that have logged little.
 //!
-//! A file takes 72 KiB for its first record, and goes on taking them when its process has ended.
-//! What such files hold is copied to an
-//! *archive*, of the form that `layout` tells, and they are removed: a process that has written one
-//! line costs some 300 bytes there.
+//! A process's file takes 72 KiB from its first record on, even after the process has ended. The
+//! archiver copies the records of such files to an *archive*, a file with the layout of `layout`,
+//! and removes the files. A process that has written one line takes some 300 bytes there.
 //!
 //! ```text
-//!   take     each file's lock, as if its process lived: nobody else archives or removes it
-//!   meanwhile
+//!   take     each file's lock, as if its process lived: no other archiver takes or removes it
 //!   copy     to an archive aside
-//!   rename   it to where readers look: they know each process's records by the name of its file,
-//!   and take them from one of the two
+//!   rename   it to its final name: readers know the records of a process by the name of its file,
+//!            and take them from either of the two
 //!   remove   the files
 //! ```
 //!
-//! Killed between any two of these, the archiver leaves each record in a file, in an archive, or in
-//! both.
+//! An archiver that is killed between any two of these steps leaves each record in a file, in an
+//! archive, or in both.
 //!
-//! **Invariant**: an archive has records of one user, its owner, and only of processes of that
-//! user.
+//! **Invariant**: an archive has only records of its owner's processes.
 
+use crate::bounds::Bounds;
 use crate::buffer::N_BUFFERS;
-use crate::cursor::Bounds;
-use crate::files::layout::{self, BOUNDS_AT, FRONT_BYTES, Former, HEADER_BYTES, Header, Place};
+use crate::files::directory::Directory;
+use crate::files::layout::{
+    self, ArchivedRing, BOUNDS_AT, FRONT_BYTES, HEADER_BYTES, Header, Place,
+};
 use crate::files::lock;
-use crate::files::place::Directory;
 use crate::files::{file, fork};
 use crate::memory::read_exactly;
 use baton_shm::clock;
@@ -33,19 +32,18 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, T
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 
-/// Most bytes of records that a file's process has written for them to be archived: what has more
-/// is worth a file.
+/// The most bytes of records of a file that is archived. A file with more is worth its room.
 const MOST_BYTES: u64 = 16 * 1024;
-/// Most files that come to one archive.
+/// The most files of one archive.
 const MOST_FILES: usize = 128;
-/// Fewer are not worth one.
+/// The fewest files of one archive.
 const FEWEST_FILES: usize = 16;
-/// Most rings of one file.
+/// The most rings of one file.
 const MOST_RINGS: usize = layout::MAX_RINGS / MOST_FILES;
 
-/// A dead process's file that is to be archived.
+/// The file of a dead process that is to be archived.
 struct Taken {
-    /// Held as the archiver's.
+    /// Holds the lock for the archiver.
     _file: OwnedFd,
     name: CString,
     header: Header,
@@ -55,13 +53,13 @@ struct Taken {
 
 struct Ring {
     place: Place,
-    former: Former,
+    former: ArchivedRing,
     bounds: Bounds,
     bytes: Vec<u8>,
 }
 
-/// Archives what this user's files of these names hold, as far as their processes are dead and have
-/// written little: so many files.
+/// Archives those files of this user that belong to dead processes with few records. Returns the
+/// number of archived files.
 pub(crate) fn archive<'a>(
     directory: &Directory,
     names: impl Iterator<Item = &'a CStr>,
@@ -69,7 +67,7 @@ pub(crate) fn archive<'a>(
     let mut taken: Vec<Taken> = Vec::new();
     for name in names {
         let Some(file) = take(directory, name) else { continue };
-        // Stamps of one start of the machine and of one kind go together.
+        // An archive has stamps of one start of the machine and of one source.
         let alike = |first: &Taken| {
             (first.header.boot, first.header.source) == (file.header.boot, file.header.source)
         };
@@ -90,7 +88,7 @@ pub(crate) fn archive<'a>(
     Ok(taken.len())
 }
 
-/// `None` if it is none to be archived, or somebody else is at it.
+/// Takes a file's lock and reads it. `None`: it is not to be archived, or another process has it.
 fn take(directory: &Directory, name: &CStr) -> Option<Taken> {
     let (process, number) = layout::parse_name_of_file(name.to_str().ok()?)?;
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -106,16 +104,16 @@ fn take(directory: &Directory, name: &CStr) -> Option<Taken> {
         return None;
     }
     lock::hold_alive(&file).ok()?;
-    // Whoever has archived it since has removed it before the lock was free.
+    // An archiver that had the lock before has removed the file before it released the lock.
     let stat = rustix::fs::fstat(&file).ok().filter(|stat| stat.st_nlink == 1)?;
     let mut bytes = [0; HEADER_BYTES];
     read_exactly(&file, 0, &mut bytes).ok()?;
     let header = Header::decode(&bytes)?;
-    // Losses are told of a process, which an archive has no place for.
+    // An archive has no room for a process's count of lost records.
     if process == 0 || header.unlogged != [0; N_BUFFERS] || header.n_rings > MOST_RINGS {
         return None;
     }
-    let former = |ring| Former { process: header.process, number, ring, name: header.name };
+    let former = |ring| ArchivedRing { process: header.process, number, ring, name: header.name };
     let rings: Option<Vec<Ring>> =
         (0..header.n_rings).map(|ring| read_ring(&file, former(ring as u32))).collect();
     let rings = rings.filter(|_| header.process == process)?;
@@ -124,8 +122,8 @@ fn take(directory: &Directory, name: &CStr) -> Option<Taken> {
     (written <= MOST_BYTES).then_some(taken)
 }
 
-/// `None` if it is none that our writers make, or has gone round.
-fn read_ring(file: &OwnedFd, former: Former) -> Option<Ring> {
+/// Reads a ring. `None`: it was overwritten in part, or is not sound.
+fn read_ring(file: &OwnedFd, former: ArchivedRing) -> Option<Ring> {
     let entry_at = layout::entry_at(former.ring as usize);
     let mut entry = [0; 24];
     read_exactly(file, entry_at as u64, &mut entry).ok()?;
@@ -139,12 +137,12 @@ fn read_ring(file: &OwnedFd, former: Former) -> Option<Ring> {
     }
     let mut bytes = vec![0; bounds.head as usize];
     read_exactly(file, place.offset, &mut bytes).ok()?;
-    // What was prepared and never written to has no bytes, and needs none.
+    // A ring that was prepared and never written to needs no bytes.
     place.capacity = bounds.head;
     Some(Ring { place, former, bounds, bytes })
 }
 
-/// An archive, of which others know when it is whole.
+/// Writes an archive under a hidden name, and renames it when it is complete.
 fn write(directory: &Directory, taken: &[Taken]) -> Result<(), Errno> {
     let name = layout::name_of_file(0, clock::now_ns());
     let aside = format!(".{name}");
@@ -181,7 +179,7 @@ fn fill(directory: &Directory, file: &OwnedFd, taken: &[Taken]) -> Result<(), Er
     write_all(file, FRONT_BYTES as u64, &bytes)?;
     write_all(file, 0, &front)?;
     file::share(directory, file)?;
-    // Among the dead's files it is as old as the youngest that it is of.
+    // Among the files of dead processes, the archive is as old as the youngest file in it.
     let changed = taken.iter().map(|file| (file.stat.st_mtime, file.stat.st_mtime_nsec)).max();
     let (seconds, nanoseconds) = changed.unwrap_or_default();
     let changed = Timespec { tv_sec: seconds, tv_nsec: nanoseconds as _ };

@@ -1,36 +1,27 @@
-//! Which start of the machine a file is of.
+//! The start of the machine in which a file was made.
 //!
-//! On a disk files outlive the start that they were made in. Their stamps, times of CLOCK_MONOTONIC
-//! and processes mean nothing later, so a reader of what is written now passes them over, and who
-//! asks for what was written before gets them alone.
+//! On a disk, files outlive the start of the machine in which they were made. The meaning of their
+//! stamps, of CLOCK_MONOTONIC and of process numbers does not. So a reader of the present log skips
+//! them, and a reader of the last log reads only them.
 
-use crate::files::layout::Header;
-use crate::files::opened::Opened;
-use crate::files::place::Directory;
-use crate::files::reclaim::is_name_of_a_file;
-use crate::memory::read_exactly;
-use rustix::fs::Dir;
-use rustix::io::Errno;
-use std::collections::BTreeMap;
-use std::ffi::CStr;
 use std::fmt::{self, Display, Formatter};
 
 pub(crate) const BOOT_BYTES: usize = 16;
-/// The kernel's name for this start, drawn anew with each.
+/// The kernel's random id of the present start.
 const CURRENT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// A start of the machine: a number without order.
+/// A start of the machine, as an id without order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Boot(pub [u8; BOOT_BYTES]);
 
 impl Boot {
-    /// This one. Zero where the kernel does not tell.
+    /// The present start. Zero if the kernel does not tell its id.
     pub fn current() -> Boot {
         let text = std::fs::read_to_string(CURRENT).unwrap_or_default();
         Boot::parse(&text).unwrap_or(Boot([0; BOOT_BYTES]))
     }
 
-    /// Of hexadecimal digits, with hyphens anywhere.
+    /// Parses hexadecimal digits, with hyphens anywhere.
     pub fn parse(text: &str) -> Option<Boot> {
         let digits: String = text.trim().chars().filter(|&letter| letter != '-').collect();
         let is_number =
@@ -38,38 +29,6 @@ impl Boot {
         let number = is_number.then(|| u128::from_str_radix(&digits, 16).ok()).flatten()?;
         Some(Boot(number.to_be_bytes()))
     }
-
-    /// The last one before this of which a directory has files: the one whose file was changed
-    /// last. The directory's owner's files decide, if there are any, so nobody else can make up a
-    /// start that hides it.
-    pub fn last(directory: &Directory, current: Boot) -> Result<Option<Boot>, Errno> {
-        let mut found = BTreeMap::<Boot, (bool, Changed)>::new();
-        for entry in Dir::read_from(&directory.file)? {
-            let entry = entry?;
-            let Some((boot, is_owners, changed)) = look(directory, entry.file_name()) else {
-                continue;
-            };
-            if boot != current {
-                let last = found.entry(boot).or_default();
-                *last = (*last).max((is_owners, changed));
-            }
-        }
-        Ok(found.into_iter().max_by_key(|&(_, last)| last).map(|(boot, _)| boot))
-    }
-}
-
-type Changed = (i64, u64);
-
-fn look(directory: &Directory, name: &CStr) -> Option<(Boot, bool, Changed)> {
-    if !is_name_of_a_file(name.to_bytes()) {
-        return None;
-    }
-    let opened = Opened::open(directory, name).ok()?;
-    let mut bytes = [0; crate::files::layout::HEADER_BYTES];
-    read_exactly(&opened, 0, &mut bytes).ok()?;
-    let boot = Header::decode(&bytes)?.boot;
-    let changed = (opened.stat.st_mtime, opened.stat.st_mtime_nsec);
-    Some((boot, opened.stat.st_uid == directory.owner, changed))
 }
 
 impl Display for Boot {

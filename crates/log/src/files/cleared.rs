@@ -1,22 +1,23 @@
-//! Until when each buffer has been cleared: the `cleared` file, which the directory's owner writes.
+//! The times up to which buffers were cleared: the `cleared` file, which the directory's owner
+//! writes.
 //!
-//! A line for each buffer, `main 123456789`: what was logged before that time of CLOCK_MONOTONIC is
-//! not read any more. One says in which start of the machine that was, `boot 4a...`. The rings stay
-//! as they are, because they are their writers' alone.
+//! It has a line for each buffer, `main 123456789`: readers skip records before this time of
+//! CLOCK_MONOTONIC. A line `boot 4a...` says in which start of the machine that was. The rings stay
+//! as they are, since only their writers write them.
 
 use crate::buffer::{Buffer, N_BUFFERS};
 use crate::files::boot::Boot;
-use crate::files::place::Directory;
+use crate::files::directory::Directory;
 use baton_shm::clock;
 use rustix::io::Errno;
 use std::path::Path;
 
-/// The file, in the log's directory.
+/// The name of the file in the log's directory.
 const NAME: &str = "cleared";
 const BOOT: &str = "boot";
 
-/// Has readers that are opened from now on pass over what is in these buffers. Only the directory's
-/// owner can: `EPERM`.
+/// Lets readers that are opened from now on skip the present records of these buffers. `EPERM`:
+/// only the directory's owner may do this.
 pub fn clear(path: &Path, buffers: &[Buffer]) -> Result<(), Errno> {
     let boot = Boot::current();
     let mut cleared = read(&Directory::open_to_read(path)?, boot);
@@ -29,7 +30,7 @@ pub fn clear(path: &Path, buffers: &[Buffer]) -> Result<(), Errno> {
     Directory::open_to_write(path)?.write(NAME, &text)
 }
 
-/// When each buffer was cleared last in this start of the machine.
+/// The time of the last clear of each buffer in this start of the machine; 0: there was none.
 pub(crate) fn read(directory: &Directory, boot: Boot) -> [u64; N_BUFFERS] {
     directory.read(NAME).map_or([0; N_BUFFERS], |text| parse(&text, boot))
 }

@@ -1,14 +1,14 @@
-//! The file of one process: made whole before others see it, and grown by a ring at a time.
+//! The file of one process. It is complete before others see it, and grows by one ring at a time.
 
 use crate::buffer::{Buffer, N_BUFFERS};
 use crate::files::boot::Boot;
+use crate::files::directory::Directory;
 use crate::files::fork;
 use crate::files::layout::{
-    self, BELL_AT, BOUNDS_AT, FRONT_BYTES, Header, MAX_RINGS, N_RINGS_AT, N_SILENT_AT, PAGE_BYTES,
-    Place, UNLOGGED_AT,
+    self, BOUNDS_AT, FRONT_BYTES, Header, MAX_RINGS, N_RINGS_AT, N_SILENT_AT, NOTIFY_AT,
+    PAGE_BYTES, Place, UNLOGGED_AT,
 };
 use crate::files::lock;
-use crate::files::place::Directory;
 use crate::memory::Memory;
 use crate::moment::Source;
 use baton_shm::clock;
@@ -20,7 +20,7 @@ use rustix::process::{Gid, getpid};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Names that are taken, before something else must be wrong.
+/// Names that are tried, as they may be in use.
 const ATTEMPTS: u64 = 16;
 
 pub(crate) struct File {
@@ -31,20 +31,20 @@ pub(crate) struct File {
 
 struct Rings {
     n: usize,
-    /// Where the next one goes.
+    /// The offset of the next ring.
     end: u64,
 }
 
 impl File {
-    /// A file of this process, without a ring.
+    /// Makes a file of this process, without rings.
     pub fn make(directory: &Directory, source: Source) -> Result<File, Errno> {
         let process = getpid().as_raw_nonzero().get() as u32;
         let mut number = clock::now_ns();
         for _ in 0..ATTEMPTS {
             let name = layout::name_of_file(process, number);
             match File::make_as(directory, source, process, &name) {
-                // The name is taken; or somebody took the file for a dead one's, before it was
-                // locked.
+                // The name is in use. Or another process took the file for a dead one's and removed
+                // it before it was locked.
                 Err(Errno::EXIST | Errno::NOENT) => number += 1,
                 done => return done,
             }
@@ -52,7 +52,8 @@ impl File {
         Err(Errno::EXIST)
     }
 
-    /// Nobody sees the file before it is locked: a file without a lock is a dead process's.
+    /// Makes the file under a hidden name. It is locked before it gets its name, since a file
+    /// without a lock belongs to a dead process.
     fn make_as(
         directory: &Directory,
         source: Source,
@@ -81,7 +82,7 @@ impl File {
         process: u32,
     ) -> Result<File, Errno> {
         lock::hold_alive(&file)?;
-        // Of a system that does not know this lock the process is not vouched for; the log works.
+        // On a system without these locks the kernel does not vouch for the process; the log works.
         let _ = lock::hold_process(&file);
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, PAGE_BYTES as u64)?;
         rustix::fs::ftruncate(&file, FRONT_BYTES as u64)?;
@@ -102,7 +103,7 @@ impl File {
         Ok(File { file, front: Arc::new(front), rings })
     }
 
-    /// A new ring. `ENOSPC` and others leave the file as it was.
+    /// Adds a ring. On an error, such as `ENOSPC`, the file stays as it was.
     pub fn add_ring(&self, buffer: Buffer, capacity: usize) -> Result<Memory, Errno> {
         let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         if rings.n == MAX_RINGS {
@@ -112,7 +113,7 @@ impl File {
         let allocate = |at, bytes| {
             rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, bytes as u64)
         };
-        // Room that was promised: a write to a map without it is SIGBUS.
+        // Allocates the room first: a write to a map without room is SIGBUS.
         allocate((entry_at - entry_at % PAGE_BYTES) as u64, PAGE_BYTES)?;
         allocate(rings.end, capacity)?;
         let bytes = Circle::map(&self.file, rings.end, capacity)?;
@@ -120,30 +121,30 @@ impl File {
         self.front.write(entry_at, &place.encode());
         rings.n += 1;
         rings.end += capacity as u64;
-        // Pairs with the acquire fence of who reads the number: the entry is there.
+        // Pairs with the acquire fence of readers of the number: the ring's entry is complete.
         self.front.word(N_RINGS_AT).store(rings.n as u32, Ordering::Release);
         Ok(Memory::new(&self.front, entry_at + BOUNDS_AT, bytes))
     }
 
-    /// So many records of a buffer, or more, found no ring.
+    /// Publishes that at least this many records of a buffer found no ring.
     pub fn tell_unlogged(&self, buffer: Buffer, n_records: u64) {
         let word = self.front.double_word(UNLOGGED_AT + 8 * buffer as usize);
         word.fetch_max(n_records, Ordering::Relaxed);
     }
 
-    /// One more thread writes that never rings: followers have to look for its records.
+    /// Counts a thread that writes and wakes no follower: followers have to look for its records.
     pub fn add_silent(&self) {
         self.front.word(N_SILENT_AT).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One of them writes no more.
+    /// Takes back one `add_silent`.
     pub fn remove_silent(&self) {
         self.front.word(N_SILENT_AT).fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Tells those who follow that there is news.
-    pub fn ring_bell(&self) {
-        let _ = rustix::io::pwrite(&self.file, &[0; 4], BELL_AT as u64);
+    /// Wakes all followers: inotify reports the write to them.
+    pub fn notify_followers(&self) {
+        let _ = rustix::io::pwrite(&self.file, &[0; 4], NOTIFY_AT as u64);
     }
 }
 
@@ -159,8 +160,8 @@ impl Drop for File {
     }
 }
 
-/// Gives the file to those who may read the directory. For the group's bit to mean the same group,
-/// the file must be of it.
+/// Gives the file the permissions of the directory. Its group has to be the directory's for the
+/// group's permission bit to mean the same group.
 pub(crate) fn share(directory: &Directory, file: &OwnedFd) -> Result<(), Errno> {
     let mut mode = directory.mode_of_files();
     if mode.contains(Mode::RGRP) && rustix::fs::fstat(file)?.st_gid != directory.group() {

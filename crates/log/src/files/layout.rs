@@ -1,17 +1,17 @@
-//! A process's file, native byte order:
+//! The layout of a process's file, in native byte order:
 //!
 //! ```text
-//!   0        header: what it is, who says to have made it and in which start of the machine,
-//!            how many rings there are, what found no ring
-//!   4096     table: 128 bytes for each ring; what its writer changes in a line of its own
+//!   0        header: kind, process (as it says) and start of the machine in which it was made,
+//!            number of rings, records that found no ring
+//!   4096     table: 128 bytes for each ring; the writer's words are in a cache line of their own
 //!   135168   rings, each at a page
 //! ```
 //!
-//! An *archive* has the same form, and process number 0. Each of its rings was a dead process's,
-//! has never gone round, lies right behind the one before, and says in its entry whose it was
-//! ([`Former`]).
+//! An *archive* has the same layout, with the process number 0. Each of its rings was a ring of a
+//! dead process and was never overwritten. It follows the previous ring without a gap, and its
+//! entry says whose it was ([`ArchivedRing`]).
 //!
-//! **Invariant**: what a reader takes from a file it checks here before it computes with it.
+//! **Invariant**: readers use numbers of a file only after this module has checked them.
 
 use crate::buffer::{Buffer, N_BUFFERS};
 use crate::files::boot::{BOOT_BYTES, Boot};
@@ -21,11 +21,11 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 pub(crate) const MAX_RINGS: usize = 1024;
 pub(crate) const RING_ENTRY_BYTES: usize = 128;
 pub(crate) const TABLE_AT: usize = PAGE_BYTES;
-/// Header and table: what the process maps beside its rings.
+/// The header and the table, which the process maps besides its rings.
 pub(crate) const FRONT_BYTES: usize = TABLE_AT + MAX_RINGS * RING_ENTRY_BYTES;
-/// The least that a ring may have.
+/// The least bytes of a ring.
 pub const MIN_RING_BYTES: usize = 64 * 1024;
-/// The most that a ring may have.
+/// The most bytes of a ring.
 pub const MAX_RING_BYTES: usize = 1 << 30;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"batonlog");
@@ -37,46 +37,46 @@ const SOURCE_AT: usize = 12;
 const PROCESS_AT: usize = 16;
 const NAME_AT: usize = 24;
 pub(crate) const N_RINGS_AT: usize = 40;
-/// Written to tell followers that there is something new; it means nothing.
-pub(crate) const BELL_AT: usize = 44;
-/// How many threads write that never ring.
+/// Writers write here to wake followers. The value means nothing.
+pub(crate) const NOTIFY_AT: usize = 44;
+/// The number of threads that write and wake no follower.
 pub(crate) const N_SILENT_AT: usize = 48;
-/// Eight bytes a buffer.
+/// Eight bytes for each buffer.
 pub(crate) const UNLOGGED_AT: usize = 64;
 const BOOT_AT: usize = UNLOGGED_AT + 8 * N_BUFFERS;
-/// What a reader reads of the header.
+/// The bytes of the header that a reader reads.
 pub(crate) const HEADER_BYTES: usize = BOOT_AT + BOOT_BYTES;
 
-/// In a ring's entry.
+/// Offsets in the entry of a ring.
 const OFFSET_AT: usize = 0;
 const CAPACITY_AT: usize = 8;
 const BUFFER_AT: usize = 16;
 pub(crate) const BOUNDS_AT: usize = 64;
 const RING_READ_BYTES: usize = 24;
-/// In an archive's, from there on.
+/// Further offsets in the entry of an archive's ring.
 const FORMER_PROCESS_AT: usize = 24;
 const FORMER_RING_AT: usize = 28;
 const FORMER_NUMBER_AT: usize = 32;
 const FORMER_NAME_AT: usize = 40;
-/// What a reader reads of a ring's entry in an archive.
+/// The bytes of an archive's entry that a reader reads.
 pub(crate) const ARCHIVED_BYTES: usize = FORMER_NAME_AT + NAME_BYTES;
 
-/// What a process says of itself, and how much there is.
+/// The header of a file, as its process wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub source: Source,
     pub process: u32,
     pub boot: Boot,
-    /// The program's name, as the system has it, with zeros behind.
+    /// The program's name as the kernel has it, filled up with zeros.
     pub name: [u8; NAME_BYTES],
     pub n_rings: usize,
-    /// Threads that write and never ring.
+    /// Threads that write and wake no follower.
     pub n_silent: u32,
     /// Records that found no ring, by buffer.
     pub unlogged: [u64; N_BUFFERS],
 }
 
-/// Where a ring is.
+/// The place of a ring in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub buffer: Buffer,
@@ -84,15 +84,15 @@ pub(crate) struct Place {
     pub capacity: u64,
 }
 
-/// Whose a ring of an archive was.
+/// The former place of an archive's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Former {
+pub(crate) struct ArchivedRing {
     pub process: u32,
-    /// The other half of the file's name.
+    /// The second part of the file's name.
     pub number: u64,
-    /// Which of the file's rings.
+    /// The number of the ring in that file.
     pub ring: u32,
-    /// As in [`Header`].
+    /// The program's name: see [`Header`].
     pub name: [u8; NAME_BYTES],
 }
 
@@ -110,7 +110,7 @@ impl Header {
         self.process == 0
     }
 
-    /// The bytes of a new file.
+    /// The first bytes of a new file.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
@@ -123,7 +123,7 @@ impl Header {
         bytes
     }
 
-    /// `None` for a file of another kind or version.
+    /// Decodes a header. `None`: the file is of another kind or version.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
         let known = double_word(bytes, 0) == MAGIC && word(bytes, VERSION_AT) == VERSION;
         let unlogged = |buffer: usize| double_word(bytes, UNLOGGED_AT + 8 * buffer);
@@ -139,26 +139,37 @@ impl Header {
     }
 }
 
-impl Former {
-    /// The file's name.
+impl ArchivedRing {
+    /// The name of the former file.
     pub fn file(&self) -> String {
         name_of_file(self.process, self.number)
     }
 }
 
-/// What the file of a process is called: nobody else's has that number.
+/// The name of a process's file. No two processes have files of one name.
 pub(crate) fn name_of_file(process: u32, number: u64) -> String {
     format!("{process}-{number:x}")
 }
 
-/// The two halves of a file's name.
+/// The two numbers of a file's name.
 pub(crate) fn parse_name_of_file(name: &str) -> Option<(u32, u64)> {
     let (process, number) = name.split_once('-')?;
     let parts = (process.parse().ok()?, u64::from_str_radix(number, 16).ok()?);
     (name_of_file(parts.0, parts.1) == name).then_some(parts)
 }
 
-/// Where the entry of a ring is.
+/// Whether this is the name of a process's file or an archive, hidden or not.
+pub(crate) fn is_name_of_a_file(name: &[u8]) -> bool {
+    let name = name.strip_prefix(b".").unwrap_or(name);
+    let mut parts = name.split(|&byte| byte == b'-');
+    let (first, second, rest) = (parts.next(), parts.next(), parts.next());
+    let is = |part: Option<&[u8]>, digit: fn(&u8) -> bool| {
+        part.is_some_and(|part| !part.is_empty() && part.iter().all(digit))
+    };
+    is(first, u8::is_ascii_digit) && is(second, u8::is_ascii_hexdigit) && rest.is_none()
+}
+
+/// The offset of a ring's entry.
 pub(crate) fn entry_at(ring: usize) -> usize {
     TABLE_AT + ring * RING_ENTRY_BYTES
 }
@@ -172,7 +183,7 @@ impl Place {
         bytes
     }
 
-    /// `None` for what no writer of ours makes.
+    /// Decodes an entry. `None`: no writer of this crate makes such an entry.
     pub fn decode(bytes: &[u8; RING_READ_BYTES]) -> Option<Place> {
         let buffer = Buffer::numbered(bytes[BUFFER_AT])?;
         let place = Place {
@@ -186,8 +197,8 @@ impl Place {
         sound.then_some(place)
     }
 
-    /// In an archive.
-    pub fn encode_archived(&self, former: &Former) -> [u8; ARCHIVED_BYTES] {
+    /// Encodes the entry of an archive's ring.
+    pub fn encode_archived(&self, former: &ArchivedRing) -> [u8; ARCHIVED_BYTES] {
         let mut bytes = [0; ARCHIVED_BYTES];
         bytes[..RING_READ_BYTES].copy_from_slice(&self.encode());
         bytes[FORMER_PROCESS_AT..][..4].copy_from_slice(&former.process.to_ne_bytes());
@@ -197,14 +208,15 @@ impl Place {
         bytes
     }
 
-    /// `None` for what no process of ours has archived.
-    pub fn decode_archived(bytes: &[u8; ARCHIVED_BYTES]) -> Option<(Place, Former)> {
+    /// Decodes the entry of an archive's ring. `None`: no archiver of this crate makes such an
+    /// entry.
+    pub fn decode_archived(bytes: &[u8; ARCHIVED_BYTES]) -> Option<(Place, ArchivedRing)> {
         let place = Place {
             buffer: Buffer::numbered(bytes[BUFFER_AT])?,
             offset: double_word(bytes, OFFSET_AT),
             capacity: double_word(bytes, CAPACITY_AT),
         };
-        let former = Former {
+        let former = ArchivedRing {
             process: word(bytes, FORMER_PROCESS_AT),
             number: double_word(bytes, FORMER_NUMBER_AT),
             ring: word(bytes, FORMER_RING_AT),
@@ -219,7 +231,7 @@ impl Place {
     }
 }
 
-/// Whether a ring may have so many bytes.
+/// Whether a ring may have this many bytes.
 pub fn is_ring_size(bytes: usize) -> bool {
     bytes.is_power_of_two() && (MIN_RING_BYTES..=MAX_RING_BYTES).contains(&bytes)
 }
@@ -227,8 +239,8 @@ pub fn is_ring_size(bytes: usize) -> bool {
 const _: () = assert!(FRONT_BYTES.is_multiple_of(PAGE_BYTES) && HEADER_BYTES <= PAGE_BYTES);
 const _: () = assert!(ARCHIVED_BYTES <= BOUNDS_AT);
 const _: () = assert!(BOUNDS_AT.is_multiple_of(64) && BOUNDS_AT + 16 <= RING_ENTRY_BYTES);
-// However large records are, there is a boundary between the tail and the head: none lies further
-// behind than a part and a record, and there is to be room for another one.
+// There is always a boundary between tail and head, even with records of the largest size: the next
+// one is at most a part and a record away, and another record has to fit.
 const _: () = {
     let largest = crate::record::MAX_RECORD_BYTES + 2 * crate::record::SAMPLE_RECORD_BYTES;
     assert!(MIN_RING_BYTES / crate::ring::N_PARTS as usize + 2 * largest < MIN_RING_BYTES);
@@ -281,10 +293,14 @@ mod tests {
 
     #[test]
     fn an_archives_rings_have_any_length_and_say_whose_they_were() {
-        let former =
-            Former { process: 17, number: 0x1f, ring: 3, name: *b"sensors\0\0\0\0\0\0\0\0\0" };
+        let former = ArchivedRing {
+            process: 17,
+            number: 0x1f,
+            ring: 3,
+            name: *b"sensors\0\0\0\0\0\0\0\0\0",
+        };
         let sound = Place { buffer: Buffer::Crash, offset: FRONT_BYTES as u64 + 8, capacity: 136 };
-        let check = |place: Place, former: Former, is_sound: bool| {
+        let check = |place: Place, former: ArchivedRing, is_sound: bool| {
             let decoded = Place::decode_archived(&place.encode_archived(&former));
             assert_eq!(decoded, is_sound.then_some((place, former)), "{place:?} {former:?}");
         };
@@ -293,8 +309,8 @@ mod tests {
         check(Place { capacity: 0, ..sound }, former, false);
         check(Place { capacity: 1 << 31, ..sound }, former, false);
         check(Place { capacity: 137, ..sound }, former, false);
-        check(sound, Former { process: 0, ..former }, false);
-        check(sound, Former { ring: 1024, ..former }, false);
+        check(sound, ArchivedRing { process: 0, ..former }, false);
+        check(sound, ArchivedRing { ring: 1024, ..former }, false);
     }
 
     #[test]

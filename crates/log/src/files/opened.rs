@@ -1,23 +1,23 @@
-//! A file of the log, opened to look at.
+//! A file of the log that is open for reading.
 
+use crate::files::directory::Directory;
 use crate::files::fork;
-use crate::files::place::Directory;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
-/// Closing it does not cost this process its lock, if it is its own file.
+/// A file whose closing does not cost this process its lock, if it is the process's own.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// Always there, until it is dropped.
+    /// `Some` until it is dropped.
     file: Option<OwnedFd>,
     pub stat: Stat,
     pub is_ours: bool,
 }
 
 impl Opened {
-    /// `EPERM` if others than its owner can write it: it could be of any of them.
+    /// Opens a file. `EPERM`: other users than its owner may write it, so it could be any one's.
     pub fn open(directory: &Directory, name: &CStr) -> Result<Opened, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = rustix::fs::openat(&directory.file, name, flags, Mode::empty())?;

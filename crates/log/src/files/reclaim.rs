@@ -1,9 +1,10 @@
-//! What dead processes have left, beyond what they may keep.
+//! Removes the files of dead processes that exceed the budget.
 
 use crate::files::archive::archive;
+use crate::files::directory::Directory;
+use crate::files::layout::is_name_of_a_file;
 use crate::files::lock;
 use crate::files::opened::Opened;
-use crate::files::place::Directory;
 use crate::files::settings::Settings;
 use rustix::fs::{AtFlags, Dir, Stat};
 use rustix::io::Errno;
@@ -14,19 +15,20 @@ use std::path::Path;
 struct Left {
     name: CString,
     bytes: u64,
-    /// When its process last rang, or got a ring.
+    /// When the process last woke followers, or got a ring.
     changed: (i64, u64),
 }
 
-/// Of the budget, what dead processes' files take before those that hold little are archived.
+/// Files are archived when those of dead processes exceed this fraction of the budget: one half.
 const ARCHIVED_FROM: u64 = 2;
 
-/// Copies what the files of this user's dead processes hold to files for many of them, if they take
-/// more than half of the budget. Then removes the oldest files of dead processes, until those of
-/// each user fit the budget: this user's files, or in this user's own directory everybody's. A live
-/// process's files stay. Returns how many files were removed of which nothing is left.
+/// Frees memory that files of dead processes take. If those of this user exceed half of the budget,
+/// those with few records are copied into archives. Then the oldest files of dead processes are
+/// removed until the files of each user fit the budget: this user's, or all users' if the directory
+/// belongs to this user. Files of live processes stay. Returns the number of files whose records
+/// were removed.
 ///
-/// `EACCES` if this user may not read the directory.
+/// `EACCES`: this user may not read the directory.
 pub fn reclaim(path: &Path) -> Result<usize, Errno> {
     let directory = Directory::open_to_read(path)?;
     let budget_bytes = Settings::of(&directory).budget_bytes;
@@ -40,7 +42,7 @@ pub fn reclaim(path: &Path) -> Result<usize, Errno> {
     Ok(removed.sum())
 }
 
-/// Whether something was.
+/// Archives files of this user. Says whether any was archived.
 fn archive_some(directory: &Directory, own: &[Left], budget_bytes: u64) -> bool {
     let mut files: Vec<&Left> = own.iter().filter(|file| !is_archive(&file.name)).collect();
     let bytes: u64 = files.iter().map(|file| file.bytes).sum();
@@ -93,23 +95,13 @@ fn trim(directory: &Directory, mut files: Vec<Left>, budget_bytes: u64) -> usize
     removed
 }
 
-/// A file is locked before it has its name, so one that is found without a lock stays dead.
+/// Whether the process of a file is dead. A file is locked before it has its name, so a file
+/// without a lock stays dead.
 fn is_dead(directory: &Directory, name: &CStr) -> bool {
     Opened::open(directory, name).is_ok_and(|file| !lock::is_alive(&file))
 }
 
-/// What [`crate::files::archive`] makes.
+/// Whether this is the name of an archive, hidden or not.
 fn is_archive(name: &CStr) -> bool {
     name.to_bytes().starts_with(b"0-") || name.to_bytes().starts_with(b".0-")
-}
-
-/// What [`crate::files::file`] makes: a process's number, and another one.
-pub(crate) fn is_name_of_a_file(name: &[u8]) -> bool {
-    let name = name.strip_prefix(b".").unwrap_or(name);
-    let mut parts = name.split(|&byte| byte == b'-');
-    let (first, second, rest) = (parts.next(), parts.next(), parts.next());
-    let is = |part: Option<&[u8]>, digit: fn(&u8) -> bool| {
-        part.is_some_and(|part| !part.is_empty() && part.iter().all(digit))
-    };
-    is(first, u8::is_ascii_digit) && is(second, u8::is_ascii_hexdigit) && rest.is_none()
 }

@@ -1,27 +1,27 @@
-//! How large rings are, and how much the dead may keep: the `settings` file, which the directory's
+//! The sizes of rings and the budget of dead processes: the `settings` file, which the directory's
 //! owner writes.
 //!
-//! A line for each thing: `main 262144`, `budget 16777216`. What is not there, or means nothing, is
-//! as it is without the file.
+//! It has a line for each value: `main 262144`, `budget 16777216`. A value that is missing or not
+//! valid has its default.
 
 use crate::buffer::{Buffer, N_BUFFERS};
+use crate::files::directory::Directory;
 use crate::files::layout::is_ring_size;
-use crate::files::place::Directory;
 use rustix::io::Errno;
 use std::path::Path;
 
-/// The file, in the log's directory.
+/// The name of the file in the log's directory.
 const NAME: &str = "settings";
 const BUDGET: &str = "budget";
 const RING_BYTES: usize = 64 * 1024;
 const BUDGET_BYTES: u64 = 16 << 20;
 
-/// What holds for the rings of a directory.
+/// The settings of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Of each thread's ring in each buffer: a power of two, at least 64 KiB.
+    /// The bytes of each thread's ring, by buffer: a power of two, from 64 KiB to 1 GiB.
     pub ring_bytes: [usize; N_BUFFERS],
-    /// How much memory a user's dead processes may keep.
+    /// The bytes that the files of a user's dead processes may take.
     pub budget_bytes: u64,
 }
 
@@ -32,7 +32,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Those of a directory.
+    /// Reads the settings of a directory.
     pub fn read(path: &Path) -> Result<Settings, Errno> {
         Ok(Settings::of(&Directory::open_to_read(path)?))
     }
@@ -41,8 +41,8 @@ impl Settings {
         directory.read(NAME).map_or_else(Settings::default, |text| Settings::parse(&text))
     }
 
-    /// Makes them those of a directory, for rings that come into being from now on. Only its owner
-    /// can.
+    /// Writes the settings of a directory, for rings that are made from now on. `EPERM`: only the
+    /// directory's owner may do this.
     pub fn write(&self, path: &Path) -> Result<(), Errno> {
         Directory::open_to_write(path)?.write(NAME, &self.text())
     }

@@ -1,16 +1,16 @@
-//! Whether somebody waits for news: a page that readers write and every writer looks at.
+//! The page with the requests of followers: readers write it, and every writer reads it.
 //!
-//! The page is a System V segment, because that is the one kind of shared memory with an owner and
-//! permissions that nobody can shrink: a file that readers may write they may truncate, and each
-//! writer that looks at it then would end by SIGBUS. Its number stands in the directory's `watch`
-//! file, which belongs to the directory's owner, whose process makes the segment. Of a private
-//! directory it goes when the last process that has it ends; else it stays.
+//! The page is a System V segment, the one kind of shared memory with an owner and permissions that
+//! no user can shrink. A user that may write a file may also truncate it, and each writer that
+//! reads it then would get SIGBUS. The directory's `watch` file has the segment's number. A process
+//! of the directory's owner makes both. The segment of a private directory goes with its last
+//! process; any other stays.
 //!
-//! What stands there is explained in `bell`. A writer rings at most once in `QUIET_NS`, so whatever
-//! readers do there costs it one wake in so long.
+//! `wakeup` explains the words in it. A writer wakes followers at most once in `QUIET_NS`, so a
+//! hostile reader costs it at most one wake-up in that time.
 
-use crate::bell::{LEASE_NS, Until, Words};
-use crate::files::place::Directory;
+use crate::files::directory::Directory;
+use crate::wakeup::{LEASE_NS, Until, WakeRequests};
 use baton_shm::clock;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -20,12 +20,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const NAME: &str = "watch";
 const BYTES: usize = 4096;
-/// In double words.
+/// Offsets in double words.
 const TOKEN_AT: usize = 0;
 const WORDS_AT: usize = 8;
 
-/// Never rung for: where there is no page.
-static NEVER: Words = Words::none();
+/// The requests where there is no page: none.
+static NEVER: WakeRequests = WakeRequests::none();
 
 /// The page, if there is one.
 #[derive(Debug)]
@@ -33,12 +33,12 @@ pub(crate) struct Watch {
     page: Option<NonNull<AtomicU64>>,
 }
 
-// SAFETY: the page is reached by atomics only, in any thread.
+// SAFETY: all threads use the page through atomics only.
 unsafe impl Send for Watch {}
-// SAFETY: as above.
+// SAFETY: all threads use the page through atomics only.
 unsafe impl Sync for Watch {}
 
-/// What a process does with the page.
+/// The use that a process makes of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Writer,
@@ -46,8 +46,8 @@ pub(crate) enum Role {
 }
 
 impl Watch {
-    /// Attaches the directory's page, or makes it if it is ours to make. Without one, readers have
-    /// to look from time to time.
+    /// Attaches the directory's page, or makes it if the directory is this user's. Without a page,
+    /// followers have to look from time to time.
     pub fn attach(directory: &Directory, role: Role) -> Watch {
         let known = || directory.read(NAME).and_then(|text| Watch::named(&text, role));
         let page =
@@ -55,23 +55,23 @@ impl Watch {
         Watch { page }
     }
 
-    /// Whether readers can be heard by writers, and this one may speak.
+    /// Whether there is a page, so that this process can ask or be asked.
     pub fn is_there(&self) -> bool {
         self.page.is_some()
     }
 
-    /// What readers ask for.
+    /// The requests of followers.
     #[inline]
-    pub fn words(&self) -> &Words {
+    pub fn words(&self) -> &WakeRequests {
         match self.page {
-            // SAFETY: within the page, which is attached as long as we live; double words, of which
-            // `Words` is made.
+            // SAFETY: within the page, which stays attached as long as `self` lives; `WakeRequests`
+            // is made of double words.
             Some(page) => unsafe { page.add(WORDS_AT).cast().as_ref() },
             None => &NEVER,
         }
     }
 
-    /// What to ask for from now on.
+    /// The request of a follower from now on.
     pub fn lease(&self, ticks_in_lease: u64) -> Until {
         Until {
             counter: clock::counter() + ticks_in_lease,
@@ -80,18 +80,18 @@ impl Watch {
     }
 
     fn token(&self) -> Option<&AtomicU64> {
-        // SAFETY: within the page, which is attached as long as we live.
+        // SAFETY: within the page, which stays attached as long as `self` lives.
         self.page.map(|page| unsafe { page.add(TOKEN_AT).as_ref() })
     }
 
-    /// `None` if the segment is gone, another one, or not for us.
+    /// Attaches the segment that the `watch` file names. `None`: it is gone, has been replaced, or
+    /// this user may not attach it.
     fn named(text: &str, role: Role) -> Option<NonNull<AtomicU64>> {
         let (id, token) = text.trim().split_once(' ')?;
         let (id, token) = (id.parse().ok()?, token.parse().ok()?);
         let page = attach(id, role)?;
         let watch = Watch { page: Some(page) };
-        // Of a segment that has its number by accident, the size is not known either; it has a page
-        // at least.
+        // A segment that has the number by accident may have any size, but it has at least a page.
         let same = watch.token()?.load(Ordering::Relaxed) == token;
         same.then(|| {
             std::mem::forget(watch);
@@ -103,19 +103,19 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if let Some(page) = self.page {
-            // SAFETY: attached by us, and nobody has a reference any more.
+            // SAFETY: attached by this value, and no reference to it is left.
             unsafe { libc::shmdt(page.as_ptr().cast()) };
         }
     }
 }
 
-/// A reader that may not write there cannot ask.
+/// Attaches a segment. `None` also for a reader that may not write it, as it cannot ask.
 fn attach(id: i32, role: Role) -> Option<NonNull<AtomicU64>> {
     let how = match role {
         Role::Writer => libc::SHM_RDONLY,
         Role::Reader => 0,
     };
-    // SAFETY: attaches at an address of the kernel's choice, or fails.
+    // SAFETY: the system chooses the address, or the call fails.
     let page = unsafe { libc::shmat(id, std::ptr::null(), how) };
     NonNull::new(page.cast()).filter(|page| page.as_ptr() as isize != -1)
 }
@@ -147,7 +147,8 @@ fn make(
     Ok(page)
 }
 
-/// Somebody who reads the directory could hold the lock for good, so nobody waits for it for long.
+/// Takes the file's lock, but does not wait for it for long, since any reader of the directory
+/// could hold it for ever.
 fn lock(file: &OwnedFd) -> Result<(), Errno> {
     const ATTEMPTS: usize = 100;
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
@@ -168,17 +169,18 @@ fn new_token() -> Result<u64, Errno> {
 
 fn make_segment(directory: &Directory) -> Result<(i32, NonNull<AtomicU64>), Errno> {
     let mode = mode_of_segment(directory).as_raw_mode() as i32;
-    // SAFETY: makes a segment of our own.
+    // SAFETY: makes a new segment.
     let id = unsafe { libc::shmget(libc::IPC_PRIVATE, BYTES, libc::IPC_CREAT | mode) };
     if id == -1 {
         return Err(last_error());
     }
     let page = attach(id, Role::Reader).ok_or_else(last_error);
-    // SAFETY: a structure of plain data, which the first call fills, of a segment of our own.
+    // SAFETY: the first call fills the structure, which is plain data; the segment is this
+    // process's.
     unsafe {
         let mut status: libc::shmid_ds = std::mem::zeroed();
         if page.is_err() || directory.is_private() {
-            // It stays as long as somebody has it, and others may come.
+            // The segment lives as long as a process has it attached, and others may attach it.
             libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut());
         } else if libc::shmctl(id, libc::IPC_STAT, &raw mut status) == 0 {
             status.shm_perm.gid = directory.group();
@@ -188,7 +190,7 @@ fn make_segment(directory: &Directory) -> Result<(i32, NonNull<AtomicU64>), Errn
     Ok((id, page?))
 }
 
-/// For readers to write, and for writers to read.
+/// The permissions of the segment: readers write, and writers read.
 fn mode_of_segment(directory: &Directory) -> Mode {
     let readers = directory.mode_of_files();
     let mut mode = readers;

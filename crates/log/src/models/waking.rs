@@ -1,13 +1,13 @@
-//! A reader that goes to sleep, and a writer that may be looking at the word just then.
+//! A follower goes to sleep while a writer may be reading the request word.
 //!
-//! What a millisecond does is modelled as what follows from it: whatever a writer was doing at its
-//! beginning is over at its end, and can be seen.
+//! The model has the effect of a millisecond in place of time: every step that a writer had begun
+//! at its beginning is complete and visible at its end.
 
 use super::{look, memory, write};
-use crate::bell::{Asked, QUIET_NS, Rest, Rung, Until, is_asked};
 use crate::cursor::Cursor;
 use crate::moment::Source;
 use crate::ring::Ring;
+use crate::wakeup::{FollowerState, QUIET_NS, RequestedUntil, Until, WakeupLimiter, wants_wakeup};
 use baton_shm::sync::fence;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -15,15 +15,15 @@ use loom::thread::{self, JoinHandle};
 
 const FIRST: Until = Until { counter: 1000, monotonic_ns: 1000 };
 const SECOND: Until = Until { counter: 2000, monotonic_ns: 2000 };
-/// Of a thread that has just rung.
+/// The time at which the thread has just woken followers.
 const START_NS: u64 = 5 * QUIET_NS;
 const N_RECORDS: u64 = 2;
 
 struct World {
     shared: Arc<super::Shared>,
-    asked: Asked,
+    asked: RequestedUntil,
     now_ns: AtomicU64,
-    /// Records that the writer has begun, and those that it is done with.
+    /// Records that the writer has begun, and records that it has finished.
     begun: AtomicU64,
     done: AtomicU64,
     bells: AtomicU64,
@@ -33,7 +33,7 @@ impl World {
     fn new() -> Arc<World> {
         Arc::new(World {
             shared: memory(64),
-            asked: Asked { counter: AtomicU64::new(0), monotonic_ns: AtomicU64::new(0) },
+            asked: RequestedUntil { counter: AtomicU64::new(0), monotonic_ns: AtomicU64::new(0) },
             now_ns: AtomicU64::new(START_NS),
             begun: AtomicU64::new(0),
             done: AtomicU64::new(0),
@@ -50,17 +50,17 @@ impl World {
         }
     }
 
-    /// A thread that has rung for somebody just now.
+    /// Writes as a thread that has woken a follower just before.
     fn write(&self) {
         let mut ring = Ring::new(super::Memory { shared: self.shared.clone() });
-        let rung = Rung::default();
-        assert!(rung.is_due(START_NS));
+        let limiter = WakeupLimiter::default();
+        assert!(limiter.is_due(START_NS));
         for number in 0..N_RECORDS {
             self.begun.store(number + 1, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             write(&mut ring, number);
-            if is_asked(self.asked.by(Source::Counter), number)
-                && rung.is_due(self.now_ns.load(Ordering::SeqCst))
+            if wants_wakeup(self.asked.by(Source::Counter), number)
+                && limiter.is_due(self.now_ns.load(Ordering::SeqCst))
             {
                 self.bells.fetch_add(1, Ordering::SeqCst);
             }
@@ -68,17 +68,18 @@ impl World {
         }
     }
 
-    /// Goes to sleep, and again after each bell. How many it has heard, and what it knows of.
+    /// Falls asleep, and again after each wake-up. Returns the number of wake-ups and the known
+    /// records.
     fn fall_asleep(&self) -> (u64, Vec<u64>) {
         let (mut cursor, mut known, mut heard) = (Cursor::oldest(), Vec::new(), 0);
         loop {
             self.asked.ask(FIRST);
-            let mut rest = Rest::begin();
+            let mut rest = FollowerState::begin();
             rest.has_asked(START_NS);
             self.let_pass();
             known.extend(look(&self.shared, &mut cursor));
             rest.next(START_NS + QUIET_NS, START_NS + QUIET_NS, 0);
-            assert_eq!(rest, Rest::Asleep { asked_at_ns: START_NS });
+            assert_eq!(rest, FollowerState::Asleep { asked_at_ns: START_NS });
             let bells = self.bells.load(Ordering::SeqCst);
             if bells == heard {
                 return (heard, known);
@@ -88,7 +89,8 @@ impl World {
         }
     }
 
-    /// After all have ended: who sleeps with nothing to hear has missed nothing.
+    /// Checks, after all threads have ended, that a sleeper without a wake-up to come has missed
+    /// nothing.
     fn check(&self, (heard, known): (u64, Vec<u64>)) {
         let is_rung_for = self.bells.load(Ordering::SeqCst) > heard;
         assert!(is_rung_for || known.into_iter().eq(0..N_RECORDS), "asleep, and nobody rings");

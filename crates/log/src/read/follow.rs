@@ -1,14 +1,14 @@
-//! Waiting for news.
+//! Waiting for new records.
 //!
-//! A reader that is awake looks by itself; before it sleeps it asks to be rung for: see `bell`. The
-//! directory is watched by inotify, which tells of new files, of files whose process has ended, and
-//! of writers that ring: they write to their own file, which the kernel tells every reader. Where a
-//! reader cannot ask, or where somebody writes who never rings, it looks every so often.
+//! A follower that is awake looks by itself. Before it sleeps it asks for wake-ups: see `wakeup`.
+//! It watches the directory with inotify, which reports new files, files whose process has ended,
+//! and wake-ups: a writer wakes followers by a write to its own file. A follower that cannot ask,
+//! or has to expect records without wake-ups, looks periodically.
 
-use crate::bell::{LEASE_NS, QUIET_NS, RENEW_NS, Rest, Step, Until};
-use crate::files::place::Directory;
+use crate::files::directory::Directory;
 use crate::files::watch::{Role, Watch};
 use crate::moment::Source;
+use crate::wakeup::{FollowerState, LEASE_NS, QUIET_NS, RENEW_NS, Step, Until};
 use baton_shm::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,44 +22,45 @@ use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// How often a reader looks that cannot ask to be rung for, or for whom somebody never rings.
+/// The period of looks without wake-ups.
 const LOOK_NS: u64 = 10_000_000;
-/// A reader that is awake spends at most such a part of its time with looks that find nothing.
+/// A follower that is awake spends at most one part in this many of its time with looks that find
+/// nothing.
 const N_LOOKS_IN_PAUSE: u64 = 20;
-/// The counter's rate is taken over this: to a thousandth, which is enough for a time that is
-/// renewed.
+/// The time over which the counter's rate is measured: to a thousandth, which is enough for a
+/// request that is renewed.
 const RATE_NS: u64 = 2_000_000;
 
 pub(crate) struct Follow {
     events: OwnedFd,
-    /// When to look again, for who polls.
+    /// Fires when the next look is due, for programs that poll.
     timer: OwnedFd,
-    /// Both.
+    /// Readable when either of them is.
     either: OwnedFd,
     watch: Watch,
     ticks_in_lease: u64,
-    rest: Rest,
+    rest: FollowerState,
     asked: Option<Until>,
-    /// When to say again that somebody follows.
+    /// When the request for parts has to be renewed.
     renew_at_ns: u64,
     has_begun: bool,
 }
 
-/// What is known of the last look.
+/// The result of the last look.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Looked {
     pub began_ns: u64,
     pub took_ns: u64,
-    /// There was something, then or since the last wait.
+    /// Whether something was found then, or since the last wait.
     pub has_found: bool,
 }
 
-/// What a wait has brought.
+/// The result of a wait.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     /// Any file may be new.
     pub is_anything: bool,
-    /// Files that have changed, or are new.
+    /// Files that have changed or are new.
     pub changed: BTreeSet<CString>,
     /// Files that are gone.
     pub removed: BTreeSet<CString>,
@@ -96,23 +97,23 @@ impl Follow {
             either,
             watch,
             ticks_in_lease,
-            rest: Rest::begin(),
+            rest: FollowerState::begin(),
             asked: None,
             renew_at_ns: 0,
             has_begun: false,
         })
     }
 
-    /// Sleeps until there may be something new, or for so long. `is_unrung` if somebody writes who
-    /// never rings.
+    /// Sleeps until something new may be there, at most for `timeout`. `has_silent_writers`:
+    /// records may come without wake-ups.
     pub fn wait(
         &mut self,
         timeout: Option<Duration>,
         looked: Looked,
-        is_unrung: bool,
+        has_silent_writers: bool,
     ) -> Result<News, Errno> {
         if !self.has_begun {
-            // What came before the directory was watched.
+            // Changes that came before the directory was watched.
             self.has_begun = true;
             return Ok(News { is_anything: true, ..News::default() });
         }
@@ -120,16 +121,20 @@ impl Follow {
             self.wake();
         }
         let pause_ns = self.pause_ns(looked);
-        let pause_ns = if is_unrung { pause_ns.min(LOOK_NS) } else { pause_ns };
+        let pause_ns = if has_silent_writers { pause_ns.min(LOOK_NS) } else { pause_ns };
         self.sleep(Duration::from_nanos(pause_ns), timeout)?;
         self.told()
     }
 
-    /// Sleeps until somebody has written a part of a ring, or for so long.
-    pub fn wait_for_part(&mut self, timeout: Duration, is_unrung: bool) -> Result<News, Errno> {
+    /// Sleeps until a writer has filled a part of a ring, at most for `timeout`.
+    pub fn wait_for_part(
+        &mut self,
+        timeout: Duration,
+        has_silent_writers: bool,
+    ) -> Result<News, Errno> {
         if std::mem::replace(&mut self.has_begun, true) {
             self.renew(clock::now_ns());
-            let is_told = self.watch.is_there() && !is_unrung;
+            let is_told = self.watch.is_there() && !has_silent_writers;
             let pause_ns = if is_told { RENEW_NS } else { LOOK_NS };
             self.sleep(Duration::from_nanos(pause_ns), Some(timeout))?;
             return self.told();
@@ -137,7 +142,7 @@ impl Follow {
         Ok(News { is_anything: true, ..News::default() })
     }
 
-    /// Says again that somebody follows, if it is time to.
+    /// Renews the request for parts, if that is due.
     fn renew(&mut self, now_ns: u64) {
         if now_ns >= self.renew_at_ns {
             self.renew_at_ns = now_ns + RENEW_NS;
@@ -145,7 +150,7 @@ impl Follow {
         }
     }
 
-    /// What has been told since the last time. Waits for nothing.
+    /// The changes since the last call. It does not wait.
     pub fn told(&mut self) -> Result<News, Errno> {
         let mut news = News::default();
         self.read(&mut news)?;
@@ -162,7 +167,7 @@ impl Follow {
         self.rest.wake(clock::now_ns());
     }
 
-    /// How long to sleep at most, after that look.
+    /// The longest time to sleep after this look.
     fn pause_ns(&mut self, looked: Looked) -> u64 {
         if !self.watch.is_there() {
             return LOOK_NS;

@@ -1,54 +1,54 @@
-//! What a reader hands out.
+//! The items that a reader returns.
 
 use crate::buffer::{Buffer, Priority};
 use crate::moment::Moment;
 use crate::read::origin::Origin;
 
-/// What comes next in a log.
+/// The next item of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
-    /// A record, whole.
+    /// A whole record.
     Record(Record<'a>),
-    /// Records that there were, and that nobody can read any more.
+    /// Records that no reader can read any more.
     Lost(Lost<'a>),
 }
 
-/// A record, and what is known of it.
+/// A record, its time and its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Where it was filed.
+    /// The buffer of the record.
     pub buffer: Buffer,
-    /// When it was written.
+    /// The time at which it was written.
     pub moment: Moment,
-    /// Whose it is.
+    /// The process that wrote it.
     pub origin: &'a Origin,
     /// The thread, as the process says.
     pub thread: u32,
-    /// Which of the process's rings it was in.
+    /// The index of its ring in the file of its process.
     pub ring: usize,
-    /// Its number in that ring, from 0 on, of 48 bits. Numbers that are missing were told as lost.
+    /// The record's number in that ring, from 0, of 48 bits. Missing numbers were reported as lost.
     pub sequence: u64,
-    /// What it says.
+    /// The text or the event.
     pub content: Content<'a>,
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
-    /// A text. Any bytes: nobody has looked whether they are UTF-8.
+    /// A text. It may be any bytes, as no UTF-8 is checked.
     Text {
-        /// How much it matters.
+        /// The priority of the text.
         priority: Priority,
-        /// What it is about.
+        /// The tag of the text.
         tag: &'a [u8],
-        /// What it says about it.
+        /// The text itself.
         message: &'a [u8],
     },
-    /// An event.
+    /// A binary event.
     Event {
-        /// Which one.
+        /// The number of the event's tag.
         tag: u32,
-        /// Its values, in Android's form.
+        /// The values of the event, in Android's format.
         payload: &'a [u8],
     },
 }
@@ -56,35 +56,36 @@ pub enum Content<'a> {
 /// Records that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost<'a> {
-    /// Where they were filed.
+    /// The buffer of the records.
     pub buffer: Buffer,
-    /// When that was known: the next record's time, or now.
+    /// The time at which the reader knew of the loss: that of the next record, or now.
     pub moment: Moment,
-    /// Whose they were.
+    /// The process of the records.
     pub origin: &'a Origin,
-    /// What became of them.
+    /// The cause of the loss.
     pub loss: Loss,
 }
 
-/// What became of records that cannot be read.
+/// Why records cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// They were overwritten before this reader came.
+    /// They were overwritten before the reader copied them.
     Overwritten {
-        /// In which of the process's rings.
+        /// The index of the ring in its process's file.
         ring: usize,
-        /// How many.
+        /// The number of lost records.
         n_records: u64,
     },
-    /// There was no ring for them: no memory, no room in the log's directory, too many threads; or
-    /// a signal handler wrote while its thread did.
+    /// There was no ring for them: no memory, no room in the log's directory or too many threads.
+    /// Or a signal handler logged while its thread did.
     Unlogged {
-        /// How many.
+        /// The number of lost records.
         n_records: u64,
     },
-    /// What lies in the ring no writer of this crate has made. How many they were nobody knows.
+    /// The ring has bytes that no writer of this crate makes. The number of lost records is not
+    /// known.
     Damaged {
-        /// Which of the process's rings.
+        /// The index of the ring in its process's file.
         ring: usize,
     },
 }

@@ -1,7 +1,7 @@
-//! Reading: [`reader`], which merges what [`track`]s have, the rings of each [`author`];
-//! [`follow`], which waits. [`item`] and [`origin`]: what comes of it.
+//! Reading. [`reader`] merges the [`track`]s of all files ([`file_reader`]). [`follow`] waits.
+//! [`item`] and [`origin`]: the results.
 
-pub(crate) mod author;
+pub(crate) mod file_reader;
 pub(crate) mod follow;
 pub(crate) mod item;
 pub(crate) mod origin;

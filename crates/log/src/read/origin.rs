@@ -1,33 +1,34 @@
-//! Whose a record is: what the reader knows of it, and what it is told.
+//! The process of a record: what the kernel says of it, and what it says itself.
 
-use crate::files::layout::{Former, Header};
+use crate::files::layout::{ArchivedRing, Header};
 use crate::files::lock;
 use crate::files::opened::Opened;
 
-/// Who says which process it was.
+/// The source of a process number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Voucher {
-    /// The kernel: the process was there when the reader first looked, and held the file.
+    /// The kernel: the process was alive when the reader first looked, and held the file.
     Kernel,
-    /// The writer. The process has ended, or is none of those that this one can see. A user's
-    /// processes could have given themselves out for each other, and for no other user's.
+    /// The writer: its process has ended, or is not visible to this one. Processes of one user
+    /// could have claimed each other's numbers, but not those of another user.
     Writer,
 }
 
-/// A process that wrote.
+/// A process that has written records.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// The user that the file belongs to, which is what the process's effective user was when it
-    /// began to log: the kernel says so.
+    /// The owner of the file, as the kernel says: the effective user of the process when it began
+    /// to log.
     pub user: u32,
-    /// The process's number, here if the kernel vouches for it, else where it was given.
+    /// The number of the process: in the reader's namespace if the kernel vouches for it, else in
+    /// the writer's.
     pub process: u32,
-    /// Who vouches for the process's number.
+    /// The source of the process number.
     pub voucher: Voucher,
     /// The program's name, as the process says.
     pub program: String,
-    /// The file, in the log's directory, or what it was called before it came to an archive: no
-    /// other process has had one of this name.
+    /// The name of the file in the log's directory, even if its records are in an archive by now.
+    /// No other process has had a file of this name.
     pub file: String,
 }
 
@@ -44,8 +45,8 @@ impl Origin {
         }
     }
 
-    /// Of a process whose records are in an archive of its user's.
-    pub(crate) fn of_former(archive: &Origin, former: &Former) -> Origin {
+    /// The origin of a process whose records are in an archive.
+    pub(crate) fn of_former(archive: &Origin, former: &ArchivedRing) -> Origin {
         Origin {
             user: archive.user,
             process: former.process,

@@ -1,18 +1,19 @@
 //! Reading: all rings, in the order of time.
 //!
-//! A *look* copies what every ring has, and sets the *horizon*: the time at which it began. Records
-//! up to there are handed out in order, whichever ring they are from. Those beyond wait for the
-//! next look, because a ring that was copied before may have got an earlier one since. Whatever was
-//! there when a look began comes in order; a writer that is halted between its stamp and its record
-//! may come late.
+//! A *look* copies the new records of every ring, and sets the *horizon*: the time at which the
+//! look began. Records up to the horizon are returned in order, across all rings. Later ones wait
+//! for the next look, because a ring that was copied earlier may have got an older record since. So
+//! all records that were complete when a look began come in order. A writer that is stopped between
+//! stamp and record may come late.
 
 use crate::buffer::{Buffer, N_BUFFERS};
 use crate::files::boot::Boot;
 use crate::files::cleared;
-use crate::files::place::Directory;
-use crate::files::reclaim::is_name_of_a_file;
+use crate::files::directory::Directory;
+use crate::files::last_boot::last_boot;
+use crate::files::layout::is_name_of_a_file;
 use crate::moment::Moment;
-use crate::read::author::{Author, Manner};
+use crate::read::file_reader::{FileReader, LookMode};
 use crate::read::follow::{Follow, Looked, News};
 use crate::read::item::{Content, Item, Loss, Lost, Record};
 use crate::read::track::{Next, Track};
@@ -28,52 +29,53 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-/// Files of one user that a reader has open at once. Who has more keeps nobody else's from being
-/// read.
+/// Files of one user that a reader has open at once. A user with more does not keep other users'
+/// files from being read.
 const MAX_FILES_OF_A_USER: usize = 1024;
 
-/// Files that have been read and are gone, of which a reader knows that they were read when they
-/// come to an archive.
+/// Removed files whose names a reader remembers, as it has read their records before they came into
+/// an archive.
 const MAX_GONE: usize = 4096;
-/// How often a directory is listed, of which a file goes meanwhile.
+/// How often a directory is listed again from which files disappear meanwhile.
 const LISTINGS: usize = 16;
 
-/// Where a reader begins.
+/// The record at which a reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At the oldest record that is there.
+    /// The oldest record that is there.
     Oldest,
-    /// At the first that is written after the reader was opened.
+    /// The first record that is written after the reader was opened.
     Newest,
 }
 
-/// One reader of a log. Readers know nothing of each other.
+/// A reader of a log. Readers do not affect each other.
 pub struct Reader {
     directory: Directory,
-    /// The start of the machine that is read.
+    /// The start of the machine whose records are read.
     boot: Boot,
-    /// Whether that is another one than this: nothing more comes.
+    /// Whether that is an earlier start, so that no more records come.
     is_past: bool,
     wanted: [bool; N_BUFFERS],
-    /// What is older was cleared.
+    /// Records before these times were cleared.
     cleared_ns: [u64; N_BUFFERS],
-    authors: BTreeMap<usize, Author>,
-    /// Files by name: which author's, or none of ours.
+    file_readers: BTreeMap<usize, FileReader>,
+    /// Files by name. `None`: no writer of this crate has made it.
     known: HashMap<CString, Option<usize>>,
-    /// By user, files whose records are in archives: which author's.
+    /// ArchivedRing files whose records are in archives, by user and name.
     archived: HashMap<(u32, String), usize>,
-    /// By user, files that have been read and are gone, which may come to an archive.
+    /// Files that were read and removed, by user and name. Their records may come into an archive.
     gone: VecDeque<(u32, String)>,
     next_author: usize,
     /// Tracks with a record, by its time.
     fronts: BinaryHeap<Reverse<(u64, usize, usize)>>,
     horizon_ns: u64,
     looked: Looked,
-    /// Who follows looks once after each wait: writers are not to be chased.
+    /// Whether a look is allowed: a follower looks once after each wait, so as not to disturb
+    /// writers.
     may_look: bool,
-    /// Counts that are to be told before anything else.
+    /// Losses that are reported before anything else.
     unlogged: VecDeque<(usize, Buffer, u64, Moment)>,
-    /// A track that may have more, once what was handed out of it is no longer looked at.
+    /// The track of the last item. It may have more, once that item is no longer borrowed.
     taken_from: Option<(usize, usize)>,
     follow: Option<Follow>,
 }
@@ -88,33 +90,37 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Reads all buffers of a log, from the oldest record on.
+    /// Opens all buffers of a log, from the oldest record on.
     ///
-    /// `ENOENT` if nobody has logged there, `EACCES` if this user may not read it.
+    /// `ENOENT`: the log does not exist. `EACCES`: this user may not read it.
     pub fn open(path: &Path) -> Result<Reader, Errno> {
         Reader::open_from(path, &Buffer::ALL, Start::Oldest)
     }
 
-    /// Reads some buffers of a log.
+    /// Opens some buffers of a log.
     pub fn open_from(path: &Path, buffers: &[Buffer], start: Start) -> Result<Reader, Errno> {
         let mut reader = Reader::new(Directory::open_to_read(path)?, Boot::current(), buffers);
         reader.find_authors()?;
         if start == Start::Newest {
             let wanted = reader.wanted;
-            reader.authors.values_mut().for_each(|author| author.look(wanted, Manner::Late));
+            reader
+                .file_readers
+                .values_mut()
+                .for_each(|file_reader| file_reader.look(wanted, LookMode::Late));
         }
         Ok(reader)
     }
 
-    /// Reads some buffers of what was logged before the machine's last start, from the oldest
-    /// record on. `None` if there is nothing, as ever in a directory in memory.
+    /// Opens some buffers of the log of the machine's last start, from the oldest record on.
+    /// `None`: there are no such records, as always in a directory in memory.
     ///
-    /// Which start that was, the directory's owner's files say, or others' where the owner has
-    /// none. A writer that the machine stopped at any instant leaves whole records; of a disk that
-    /// did not get everything, what is sound, and [`Loss::Damaged`].
+    /// The files of the directory's owner say which start that was, or other users' if the owner
+    /// has none. A writer that the machine stopped at any instant leaves whole records. If the disk
+    /// did not get all writes, the sound records are read and the rest is reported as
+    /// [`Loss::Damaged`].
     pub fn open_last(path: &Path, buffers: &[Buffer]) -> Result<Option<Reader>, Errno> {
         let (directory, current) = (Directory::open_to_read(path)?, Boot::current());
-        let Some(boot) = Boot::last(&directory, current)? else { return Ok(None) };
+        let Some(boot) = last_boot(&directory, current)? else { return Ok(None) };
         let mut reader = Reader::new(directory, boot, buffers);
         reader.is_past = true;
         reader.find_authors()?;
@@ -130,7 +136,7 @@ impl Reader {
             wanted: std::array::from_fn(|index| {
                 buffers.iter().any(|&buffer| buffer as usize == index)
             }),
-            authors: BTreeMap::new(),
+            file_readers: BTreeMap::new(),
             known: HashMap::new(),
             archived: HashMap::new(),
             gone: VecDeque::new(),
@@ -145,26 +151,26 @@ impl Reader {
         }
     }
 
-    /// What comes next, `None` if there is nothing now. Within what one look has found, in the
-    /// order of time.
+    /// The next item, or `None` if there is none now. The items of one look are in the order of
+    /// time.
     ///
-    /// From the first [`Reader::wait`] on, `None` if there was nothing after the last one.
+    /// After the first [`Reader::wait`]: `None` if there was nothing after the last wait.
     pub fn next_item(&mut self) -> Option<Item<'_>> {
         self.pass_cleared();
-        if let Some((author, buffer, n_records, moment)) = self.unlogged.pop_front() {
-            let origin = &self.authors.get(&author)?.origin;
+        if let Some((file_reader, buffer, n_records, moment)) = self.unlogged.pop_front() {
+            let origin = &self.file_readers.get(&file_reader)?.origin;
             let loss = Loss::Unlogged { n_records };
             return Some(Item::Lost(Lost { buffer, moment, origin, loss }));
         }
         if !self.is_ready() {
             return None;
         }
-        let Reverse((_, author, track)) = self.fronts.pop()?;
-        self.taken_from = Some((author, track));
-        item(self.authors.get_mut(&author)?, track)
+        let Reverse((_, file_reader, track)) = self.fronts.pop()?;
+        self.taken_from = Some((file_reader, track));
+        item(self.file_readers.get_mut(&file_reader)?, track)
     }
 
-    /// Looks, if nothing can be handed out without.
+    /// Looks, if nothing can be returned without a look.
     fn get_ready(&mut self) {
         self.refill();
         if self.is_ready() || !self.may_look {
@@ -173,12 +179,12 @@ impl Reader {
         self.may_look = self.follow.is_none();
         self.look();
         if !self.is_ready() && !self.fronts.is_empty() {
-            // What was copied is younger than that look, and older than this one.
+            // The copied records are younger than the last look, and older than this one.
             self.look();
         }
     }
 
-    /// Gets ready, and passes over what was cleared.
+    /// Like `get_ready`, and skips cleared records.
     fn pass_cleared(&mut self) {
         loop {
             self.get_ready();
@@ -186,18 +192,18 @@ impl Reader {
                 return;
             }
             let Some(&Reverse((moment_ns, number, track))) = self.fronts.peek() else { return };
-            let Some(author) = self.authors.get_mut(&number) else { return };
-            let buffer = author.tracks[track].place.buffer;
+            let Some(file_reader) = self.file_readers.get_mut(&number) else { return };
+            let buffer = file_reader.tracks[track].place.buffer;
             if moment_ns >= self.cleared_ns[buffer as usize] {
                 return;
             }
             self.fronts.pop();
             self.taken_from = Some((number, track));
-            author.tracks[track].take();
+            file_reader.tracks[track].take();
         }
     }
 
-    /// Hands out what there is and what comes, until told to stop.
+    /// Passes present and future items to a function, until that says to stop.
     pub fn follow(
         &mut self,
         mut each: impl FnMut(Item<'_>) -> ControlFlow<()>,
@@ -212,7 +218,7 @@ impl Reader {
         }
     }
 
-    /// Sleeps until there may be something new, or for so long. May return for no reason: look by
+    /// Sleeps until something new may be there, at most for `timeout`. It may return early: call
     /// [`Reader::next_item`].
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
         self.refill();
@@ -225,22 +231,26 @@ impl Reader {
             Some(follow) => follow,
             None => Follow::begin(&self.directory)?,
         };
-        let is_unrung = self.authors.values().any(Author::has_to_be_watched);
-        let news = follow.wait(timeout, self.looked, is_unrung);
+        let has_silent_writers = self.file_readers.values().any(FileReader::has_to_be_watched);
+        let news = follow.wait(timeout, self.looked, has_silent_writers);
         self.looked.has_found = false;
         self.follow = Some(follow);
         self.hear(news?)
     }
 
-    /// Sleeps until a ring is about to overwrite what has been written to it since this reader was
-    /// opened from [`Start::Newest`], or for so long. Whether one is. For who reads from time to
-    /// time, by another reader, and wants to miss nothing.
+    /// Sleeps until a ring is about to overwrite records that were written since this reader was
+    /// opened from [`Start::Newest`], at most for `timeout`. Says whether one is. It serves
+    /// programs that read from time to time, by another reader, and want to miss nothing.
     pub fn wait_for_wrap(&mut self, timeout: Duration) -> Result<bool, Errno> {
         let wait_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let end_ns = clock::now_ns().saturating_add(wait_ns);
         loop {
             let wanted = self.wanted;
-            if self.authors.values_mut().any(|author| author.is_about_to_wrap(wanted)) {
+            if self
+                .file_readers
+                .values_mut()
+                .any(|file_reader| file_reader.is_about_to_wrap(wanted))
+            {
                 return Ok(true);
             }
             let left_ns = end_ns.saturating_sub(clock::now_ns());
@@ -251,15 +261,15 @@ impl Reader {
                 Some(follow) => follow,
                 None => Follow::begin(&self.directory)?,
             };
-            let is_unrung = self.authors.values().any(Author::has_to_be_watched);
-            let news = follow.wait_for_part(Duration::from_nanos(left_ns), is_unrung);
+            let has_silent_writers = self.file_readers.values().any(FileReader::has_to_be_watched);
+            let news = follow.wait_for_part(Duration::from_nanos(left_ns), has_silent_writers);
             self.follow = Some(follow);
             self.hear(news?)?;
         }
     }
 
-    /// Readable when it is time to look again, from the first [`Reader::wait`] on: whoever polls it
-    /// waits for no time at all, and takes what there is.
+    /// A descriptor that is readable when a look is due, after the first [`Reader::wait`]. A
+    /// program that polls it waits with a timeout of zero, and takes all items.
     pub fn events(&self) -> Option<BorrowedFd<'_>> {
         self.follow.as_ref().map(AsFd::as_fd)
     }
@@ -272,7 +282,7 @@ impl Reader {
             match self.known.get(name) {
                 Some(None) if news.removed.contains(name) => drop(self.known.remove(name)),
                 Some(_) => {}
-                None => _ = self.find_author(name),
+                None => _ = self.find_file_reader(name),
             }
         }
         Ok(())
@@ -283,8 +293,8 @@ impl Reader {
             let names: Result<Vec<CString>, Errno> = Dir::read_from(&self.directory.file)?
                 .map(|entry| Ok(entry?.file_name().to_owned()))
                 .collect();
-            let n_gone = names?.iter().filter(|name| !self.find_author(name)).count();
-            // What is gone may be in an archive that was not there yet.
+            let n_gone = names?.iter().filter(|name| !self.find_file_reader(name)).count();
+            // The records of a removed file may be in an archive that was not there yet.
             if n_gone == 0 {
                 break;
             }
@@ -292,24 +302,24 @@ impl Reader {
         Ok(())
     }
 
-    /// False if there is no such file any more.
-    fn find_author(&mut self, name: &CStr) -> bool {
+    /// Opens a file by name. `false`: there is no such file any more.
+    fn find_file_reader(&mut self, name: &CStr) -> bool {
         let is_shown = !name.to_bytes().starts_with(b".") && is_name_of_a_file(name.to_bytes());
         if !is_shown || self.known.contains_key(name) {
             return true;
         }
-        let opened = Author::open(&self.directory, name);
+        let opened = FileReader::open(&self.directory, name);
         if matches!(opened, Err(Errno::NOENT)) {
             return false;
         }
-        let mut author = opened.ok().filter(|author| self.is_welcome(author));
+        let mut file_reader = opened.ok().filter(|file_reader| self.is_welcome(file_reader));
         let number = self.next_author;
-        if let Some(author) = &mut author {
-            let user = author.origin.user;
-            author.find_former(|file| self.is_new_in_archive(user, file, number));
+        if let Some(file_reader) = &mut file_reader {
+            let user = file_reader.origin.user;
+            file_reader.find_former(|file| self.is_new_in_archive(user, file, number));
         }
-        let number = author.map(|author| {
-            self.authors.insert(number, author);
+        let number = file_reader.map(|file_reader| {
+            self.file_readers.insert(number, file_reader);
             self.next_author += 1;
             number
         });
@@ -317,39 +327,41 @@ impl Reader {
         true
     }
 
-    /// Whether an archive, which this author is to be, has a file's records that are known from
-    /// nowhere else.
+    /// Whether this archive has records of a former file that the reader knows from nowhere else.
     fn is_new_in_archive(&mut self, user: u32, file: &str, archive: usize) -> bool {
-        let author = CString::new(file).ok().and_then(|name| self.known.get(&name).copied()?);
-        let is_read = author
-            .and_then(|author| self.authors.get(&author))
-            .is_some_and(|author| author.origin.user == user)
+        let file_reader =
+            CString::new(file).ok().and_then(|name| self.known.get(&name).copied()?);
+        let is_read = file_reader
+            .and_then(|file_reader| self.file_readers.get(&file_reader))
+            .is_some_and(|file_reader| file_reader.origin.user == user)
             || self.gone.iter().any(|gone| *gone == (user, file.to_owned()));
         !is_read && *self.archived.entry((user, file.to_owned())).or_insert(archive) == archive
     }
 
-    fn is_welcome(&self, author: &Author) -> bool {
-        if author.boot != self.boot {
+    fn is_welcome(&self, file_reader: &FileReader) -> bool {
+        if file_reader.boot != self.boot {
             return false;
         }
-        let of_user = self.authors.values().filter(|other| other.origin.user == author.origin.user);
-        let is_new = self.authors.values().all(|other| other.identity() != author.identity());
+        let of_user =
+            self.file_readers.values().filter(|other| other.origin.user == file_reader.origin.user);
+        let is_new =
+            self.file_readers.values().all(|other| other.identity() != file_reader.identity());
         let archived =
-            self.archived.contains_key(&(author.origin.user, author.origin.file.clone()));
+            self.archived.contains_key(&(file_reader.origin.user, file_reader.origin.file.clone()));
         is_new && !archived && of_user.count() < MAX_FILES_OF_A_USER
     }
 
-    /// Whether something can be handed out without another look.
+    /// Whether an item can be returned without another look.
     fn is_ready(&self) -> bool {
         let in_sight = |front: &Reverse<(u64, usize, usize)>| front.0.0 <= self.horizon_ns;
         !self.unlogged.is_empty() || self.fronts.peek().is_some_and(in_sight)
     }
 
-    /// Copies what all rings have. Who follows hears first which files are new: a log that never
-    /// rests is not waited for.
+    /// Copies the new records of all rings. A follower first learns which files are new, and does
+    /// not wait for a log that never rests.
     fn look(&mut self) {
         if let Some(Ok(news)) = self.follow.as_mut().map(Follow::told) {
-            // What could not be found now is there at the next look.
+            // A file that could not be opened now is found at the next look.
             let _ = self.hear(news);
         }
         let began_ns = clock::now_ns();
@@ -359,63 +371,63 @@ impl Reader {
         self.looked = Looked { began_ns, took_ns, has_found };
     }
 
-    /// Whether there is anything new.
+    /// Looks at all files. Says whether there is anything new.
     fn look_at_all(&mut self) -> bool {
         let mut has_found = false;
-        let manner = if self.follow.is_some() { Manner::Sparing } else { Manner::Whole };
+        let mode = if self.follow.is_some() { LookMode::Sparing } else { LookMode::Whole };
         let mut removed = Vec::new();
-        for (&number, author) in &mut self.authors {
+        for (&number, file_reader) in &mut self.file_readers {
             let had: Vec<bool> =
-                author.tracks.iter().map(|track| track.front().is_some()).collect();
-            author.look(self.wanted, manner);
+                file_reader.tracks.iter().map(|track| track.front().is_some()).collect();
+            file_reader.look(self.wanted, mode);
             let moment = Moment { monotonic_ns: self.horizon_ns, wall_ns: clock::wall_ns() };
             for buffer in Buffer::ALL.into_iter().filter(|&buffer| self.wanted[buffer as usize]) {
-                let n_records = author.newly_unlogged(buffer as usize);
+                let n_records = file_reader.newly_unlogged(buffer as usize);
                 if n_records > 0 {
                     has_found = true;
                     self.unlogged.push_back((number, buffer, n_records, moment));
                 }
             }
-            for (index, track) in author.tracks.iter().enumerate() {
+            for (index, track) in file_reader.tracks.iter().enumerate() {
                 let had = had.get(index).copied().unwrap_or(false);
                 if let Some(moment) = track.front().filter(|_| !had) {
                     has_found = true;
                     self.fronts.push(Reverse((moment.monotonic_ns, number, index)));
                 }
             }
-            has_found |= author.tracks.iter().any(Track::is_ahead);
+            has_found |= file_reader.tracks.iter().any(Track::is_ahead);
             let is_empty =
-                author.tracks.iter().all(|track| track.front().is_none() && !track.is_left());
-            if is_empty && author.is_removed() && self.unlogged.is_empty() {
+                file_reader.tracks.iter().all(|track| track.front().is_none() && !track.is_left());
+            if is_empty && file_reader.is_removed() && self.unlogged.is_empty() {
                 removed.push(number);
             }
         }
         for number in removed {
-            if let Some(author) = self.authors.remove(&number) {
-                self.gone.push_back((author.origin.user, author.origin.file));
+            if let Some(file_reader) = self.file_readers.remove(&number) {
+                self.gone.push_back((file_reader.origin.user, file_reader.origin.file));
                 self.gone.drain(..self.gone.len().saturating_sub(MAX_GONE));
             }
             self.archived.retain(|_, archive| *archive != number);
-            self.known.retain(|_, author| *author != Some(number));
+            self.known.retain(|_, file_reader| *file_reader != Some(number));
         }
         has_found
     }
 
-    /// Sees what the last track has next that something was taken from.
+    /// Updates the track of the last item.
     fn refill(&mut self) {
         let Some((number, track)) = self.taken_from.take() else { return };
-        let Some(author) = self.authors.get_mut(&number) else { return };
-        if author.tracks[track].has_more {
-            author.look_at(track);
+        let Some(file_reader) = self.file_readers.get_mut(&number) else { return };
+        if file_reader.tracks[track].has_more {
+            file_reader.look_at(track);
         }
-        if let Some(moment) = author.tracks[track].front() {
+        if let Some(moment) = file_reader.tracks[track].front() {
             self.fronts.push(Reverse((moment.monotonic_ns, number, track)));
         }
     }
 }
 
-fn item(author: &mut Author, index: usize) -> Option<Item<'_>> {
-    let (track, origin, ring) = author.track(index);
+fn item(file_reader: &mut FileReader, index: usize) -> Option<Item<'_>> {
+    let (track, origin, ring) = file_reader.track(index);
     let (buffer, moment) = (track.place.buffer, track.front()?);
     let lost = |loss| Item::Lost(Lost { buffer, moment, origin, loss });
     Some(match track.take()? {

@@ -1,15 +1,16 @@
-//! One ring as a reader sees it: records that were copied out of it, dated, and not yet taken.
+//! One ring as a reader sees it: records that were copied and dated, and not returned yet.
 
-use crate::cursor::{self, ATTEMPTS, BATCH_BYTES, Batch, Bounds, Cursor, Piece, Taken};
+use crate::bounds::Bounds;
+use crate::cursor::{self, ATTEMPTS, BATCH_BYTES, Batch, Cursor, Piece, Taken};
 use crate::files::layout::{self, BOUNDS_AT, Place};
 use crate::memory::View;
 use crate::moment::{Moment, Sample};
 use crate::record::Header;
 use rustix::fd::BorrowedFd;
 
-/// How long a real-time writer is left alone that a reader cannot keep up with: its lines would
-/// come back to it one by one, and what the reader took with them would be few of many. Then it is
-/// copied from once, whatever it does.
+/// How long a reader leaves a real-time writer alone that writes faster than it reads. Each copied
+/// cache line would slow the writer down, for few of its records. After this time the ring is
+/// copied once, whatever happens to it.
 const LEAVE_ALONE_NS: u64 = 40_000_000;
 
 pub(crate) struct Track {
@@ -18,33 +19,33 @@ pub(crate) struct Track {
     cursor: Cursor,
     batch: Batch,
     dated: Vec<Dated>,
-    /// The first of them that is not taken.
+    /// The index of the first record that was not returned.
     next: usize,
-    /// The last one before what comes next.
+    /// The last sample before the next record.
     sample: Option<Sample>,
-    /// The one before.
+    /// The sample before that one.
     sample_before: Option<Sample>,
     last: Moment,
-    /// There is more than was copied.
+    /// Whether the ring has more than was copied.
     pub has_more: bool,
-    /// The ring was found damaged, which nobody has been told.
+    /// Whether the ring was found damaged and that was not reported yet.
     damaged: bool,
     speed: Speed,
 }
 
-/// How fast its writer was found to be, if that one is not to be kept from writing. A copy takes
-/// all its lines from it, a look at its positions one.
+/// The speed of a real-time writer that must not be slowed down. A copy takes all its cache lines
+/// from it, and a look at the positions takes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Speed {
-    /// It is read as it writes.
+    /// The reader keeps up with the writer.
     Followed,
-    /// What was not read is overwritten, or may be by now. Then it had come to this head.
+    /// Records that were not read were or may be overwritten. At that time the head was here.
     Ahead { head: u64 },
-    /// It goes round from one look to the next, and is left alone until then.
+    /// The writer goes round between two looks, and is left alone until this time.
     Outrun { until_ns: u64 },
 }
 
-/// A record that was copied, and when it was written.
+/// A copied record, and its time.
 #[derive(Clone, Copy)]
 struct Dated {
     moment: Moment,
@@ -53,17 +54,17 @@ struct Dated {
     lost: u64,
 }
 
-/// What comes next on a track.
+/// The next item of a track.
 pub(crate) enum Next<'a> {
-    /// So many records are gone.
+    /// This many records were lost.
     Lost(u64),
-    /// The ring holds what no writer of ours makes; what comes next is later.
+    /// The ring has bytes that no writer of this crate makes. Further items are later than these.
     Damaged,
     Record(&'a Header, &'a [u8]),
 }
 
 impl Track {
-    /// From the oldest record on.
+    /// Begins at the oldest record.
     pub fn new(place: Place, ring: usize) -> Track {
         Track {
             place,
@@ -86,10 +87,10 @@ impl Track {
         View { file, bounds_at, bytes_at: self.place.offset, capacity: self.place.capacity }
     }
 
-    /// From the next record on that will be written. What was there before tells what that one's
-    /// time is.
+    /// Skips to the next record that will be written. The samples of the skipped records date it.
     pub fn skip(&mut self, file: BorrowedFd<'_>, now: Sample) {
-        // Enough for what there is now. A fast writer's go on to be read from wherever this ends.
+        // Enough copies for the present records. Later records of a fast writer are read from there
+        // on.
         for _ in 0..=self.place.capacity / BATCH_BYTES {
             self.look(file, ATTEMPTS, |_| now);
             self.next = self.dated.len();
@@ -97,7 +98,7 @@ impl Track {
         }
     }
 
-    /// Copies what has come, if all has been taken that came before. `now` is asked after the copy.
+    /// Copies new records, if all earlier ones were returned. `now` is called after the copy.
     pub fn look(
         &mut self,
         file: BorrowedFd<'_>,
@@ -110,7 +111,7 @@ impl Track {
         (self.next, self.has_more) = (0, false);
         self.dated.clear();
         let (mut view, capacity) = (self.view(file), self.place.capacity);
-        // A file that is shorter than it says has nothing.
+        // A file that is shorter than its entries say has no records.
         let how = (capacity, attempts);
         let taken = cursor::take(&mut view, how, &mut self.cursor, &mut self.batch);
         let Ok(taken) = taken else { return };
@@ -125,9 +126,8 @@ impl Track {
         }
     }
 
-    /// When the last record was that was copied, if nobody can say what time it is by the ring's
-    /// clock: on the line through the last two samples, or at the last sample, which it is near if
-    /// it is the only one.
+    /// The time of the last copied record by the ring's own clock, for rings whose clock means
+    /// nothing now: on the line through the last two samples, or at the only sample.
     pub fn end(&self) -> Sample {
         let samples = self.batch.pieces.iter().filter_map(|piece| match piece {
             Piece::Sample(sample) => Some(*sample),
@@ -146,15 +146,15 @@ impl Track {
         before.unwrap_or(last).beyond(last, stamps.next_back().unwrap_or(last.stamp))
     }
 
-    /// Whether what was written behind this track will soon be overwritten: there is room for one
-    /// part more, and one that is being written.
+    /// Whether unread records will soon be overwritten: there is room for one more part, and the
+    /// one that is being written.
     pub fn is_about_to_wrap(&self, file: BorrowedFd<'_>) -> bool {
         let written = self.view(file).bounds().map_or(0, |bounds| self.cursor.behind(bounds.head));
         written >= self.place.capacity / 4 * 3
     }
 
-    /// Whether to look at what a writer has that is not to be kept from writing. One that has
-    /// overwritten what was not read may be about to overwrite the rest: the next look tells.
+    /// Whether a reader may look at the ring of a real-time writer. If unread records were
+    /// overwritten, the writer may be about to overwrite the rest: the next look shows it.
     pub fn may_look(&mut self, file: BorrowedFd<'_>, now_ns: u64) -> bool {
         if self.front().is_some()
             || matches!(self.speed, Speed::Outrun { until_ns } if now_ns < until_ns)
@@ -175,18 +175,18 @@ impl Track {
         may_look
     }
 
-    /// Whether there may be more than was copied, which was left to its writer.
+    /// Whether there may be more records, which were left to the writer.
     pub fn is_left(&self) -> bool {
         self.speed != Speed::Followed
     }
 
-    /// Whether the next look decides whether its writer is left alone: it is not to come late.
+    /// Whether the next look decides if the writer is left alone. That look must not be late.
     pub fn is_ahead(&self) -> bool {
         matches!(self.speed, Speed::Ahead { .. })
     }
 
-    /// Records between two samples lie on the line between them; those after the last one, on the
-    /// line to now.
+    /// Dates records: between two samples on the line between them, and after the last sample on
+    /// the line to now.
     fn date(&mut self, now: Sample) {
         let mut undated = 0;
         for piece in &self.batch.pieces {
@@ -209,13 +209,13 @@ impl Track {
         self.last = date_all(&mut self.dated[undated..], before, now, self.last, now);
     }
 
-    /// When what comes next was, if something does.
+    /// The time of the next item, if there is one.
     pub fn front(&self) -> Option<Moment> {
         let next = self.dated.get(self.next).map(|dated| dated.moment);
         next.or(self.damaged.then_some(self.last))
     }
 
-    /// What comes next: it is taken.
+    /// Takes the next item.
     pub fn take(&mut self) -> Option<Next<'_>> {
         let Some(dated) = self.dated.get_mut(self.next) else {
             return std::mem::take(&mut self.damaged).then_some(Next::Damaged);
@@ -230,7 +230,8 @@ impl Track {
     }
 }
 
-/// The last one's moment. None is before the last one, or after now.
+/// Dates records between two samples. No time is before `last` or after `now`. Returns the last
+/// time.
 fn date_all(dated: &mut [Dated], from: Sample, to: Sample, last: Moment, now: Sample) -> Moment {
     dated.iter_mut().fold(last, |last, dated| {
         let moment = from.date(to, dated.header.stamp);
@@ -277,7 +278,7 @@ mod tests {
         ring.append(&Entry { stamp, kind, thread: 1, tag: &[], message });
     }
 
-    /// What is on the track now: times of records, and how many were lost before each.
+    /// Takes all records of a track: their times, and the number of lost records before each.
     fn look(track: &mut Track, file: &OwnedFd, now: Sample) -> Vec<(Moment, u64)> {
         let mut found = Vec::new();
         loop {
@@ -305,7 +306,7 @@ mod tests {
         let (file, mut ring) = ring();
         ring.take_sample(sample(100, 1000, 50_000));
         append(&mut ring, 200, b"before");
-        // Ten of the kernel's nanoseconds a tick, and the wall clock goes back.
+        // A tick is ten nanoseconds of CLOCK_MONOTONIC, and the wall clock goes back.
         ring.take_sample(sample(300, 3000, 20_000));
         append(&mut ring, 300, b"after");
         append(&mut ring, 350, b"last");
@@ -314,8 +315,8 @@ mod tests {
         assert_eq!(found, [moment(2000, 51_000), moment(3000, 20_000), moment(3500, 20_500)]);
     }
 
-    /// Looks of a reader that spares the writer: how much is written before each, when it comes,
-    /// and what it copies.
+    /// Looks of a reader that spares the writer: the records written before each, its time, and the
+    /// records that it copies.
     fn check_sparing(looks: &[(usize, u64, usize)]) {
         let (file, mut ring) = ring();
         ring.take_sample(sample(0, 0, 0));
@@ -331,7 +332,7 @@ mod tests {
         assert_eq!(n_known == n_written, !track.is_left());
     }
 
-    /// Records of that length which a ring holds when so many have been written.
+    /// The records of this length that a ring has after this many were written.
     fn held(n_written: usize) -> usize {
         let (file, mut ring) = ring();
         ring.take_sample(sample(0, 0, 0));
@@ -345,7 +346,7 @@ mod tests {
         let round = 5000;
         let all = held(10 + 3 * round);
         check_sparing(&[(10, 0, 10), (round, 1, 0), (round, 2, 0), (0, END - 1, 0)]);
-        // Then it is copied from once, and left alone again if it is as fast as before.
+        // The ring is copied once, and the writer is left alone again if it is as fast as before.
         let begun = [(10, 0, 10), (round, 1, 0), (round, 2, 0), (round, END, all)];
         check_sparing(&[&begun[..], &[(10, END + 1, 10), (10, END + 2, 10)]].concat());
         let fast = [(round, END + 1, 0), (0, END + LEAVE_ALONE_NS, 0)];
@@ -413,7 +414,7 @@ mod tests {
 
     #[test]
     fn the_tail_makes_way_for_records_of_any_length_and_gaps() {
-        // Of more pages than parts: a part may end in the middle of a page.
+        // More pages than parts, so a part may end in the middle of a page.
         let place = Place { capacity: 1 << 18, ..PLACE };
         let (file, mut ring) = ring_at(place);
         ring.take_sample(sample(0, 0, 0));
@@ -428,7 +429,7 @@ mod tests {
         }
     }
 
-    /// Which are larger than a part.
+    /// Records that are larger than a part.
     #[test]
     fn the_largest_records_go_round() {
         let (file, mut ring) = ring();
@@ -447,7 +448,7 @@ mod tests {
         }
     }
 
-    /// The second record has this byte of its header changed.
+    /// Changes this byte of the second record's header, and checks that the damage is found.
     fn check_damaged(at: u64) {
         let (file, mut ring) = ring();
         ring.take_sample(sample(0, 0, 0));
@@ -470,7 +471,7 @@ mod tests {
     fn what_is_damaged_is_told_and_passed_over() {
         let (kind, number) = (8, 10);
         check_damaged(kind);
-        // Nothing was overwritten, so nothing can be missing.
+        // Nothing was overwritten, so no number may be missing.
         check_damaged(number);
     }
 }

@@ -1,4 +1,4 @@
-//! The process's own log: a writer for each thread that writes, without asking for one.
+//! The process's own log, with a writer for each thread that writes.
 
 use crate::buffer::{Buffer, Priority};
 use crate::write::logger::{Logger, Options};
@@ -9,16 +9,17 @@ static LOGGER: OnceLock<Logger> = OnceLock::new();
 
 thread_local!(static WRITER: Writer = logger().writer());
 
-/// The process's own log, with the options that everybody has unless [`set_options`] came first.
+/// The process's own log. It has default options unless [`set_options`] came first.
 pub fn logger() -> &'static Logger {
     if LOGGER.get().is_none() {
-        // Made before it is put there: a child of fork that is made meanwhile would wait for good.
+        // Made before it is stored: a child of fork that is made meanwhile would wait for ever
+        // otherwise.
         set_options(Options::new());
     }
     LOGGER.get().expect("just put there")
 }
 
-/// Opens the process's own log with these options. `false` if it has been opened before.
+/// Opens the process's own log with these options. `false`: it was opened before.
 pub fn set_options(options: Options) -> bool {
     LOGGER.set(options.open()).is_ok()
 }
@@ -41,6 +42,6 @@ pub fn prepare(buffer: Buffer) -> bool {
 
 #[inline]
 fn with_writer<R>(work: impl Fn(&Writer) -> R) -> R {
-    // A thread that is ending may have lost its own.
+    // A thread that is ending may have lost its writer.
     WRITER.try_with(&work).unwrap_or_else(|_| work(&logger().writer()))
 }

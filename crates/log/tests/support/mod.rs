@@ -1,4 +1,4 @@
-//! What the tests of the log have in common.
+//! Functions that the tests of the log share.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use baton_log::{Buffer, Content, Item, Logger, Loss, Options, Priority, Reader};
@@ -16,7 +16,7 @@ pub fn say(logger: &Logger, message: &str) {
     logger.writer().write(Buffer::Main, Priority::Info, b"test", message.as_bytes());
 }
 
-/// Messages that there are now; what is lost is told as such.
+/// The messages that are there now, and losses as messages.
 pub fn messages(reader: &mut Reader) -> Vec<String> {
     let mut found = Vec::new();
     while let Some(item) = reader.next_item() {
@@ -35,7 +35,7 @@ pub fn messages(reader: &mut Reader) -> Vec<String> {
     found
 }
 
-/// A log whose directory has these permissions. What of it is not in the directory goes, too.
+/// A log whose directory has these permissions. Dropping it removes everything of it.
 pub struct Log(tempfile::TempDir);
 
 impl Log {
@@ -54,15 +54,15 @@ impl Drop for Log {
     fn drop(&mut self) {
         let watch = std::fs::read_to_string(self.path().join("watch")).unwrap_or_default();
         if let Some(segment) = watch.split(' ').next().and_then(|segment| segment.parse().ok()) {
-            // SAFETY: removes the segment of this log, which nobody will look for.
+            // SAFETY: removes the segment of this log, which no other process uses.
             unsafe { libc::shmctl(segment, libc::IPC_RMID, std::ptr::null_mut()) };
         }
     }
 }
 
-/// The child ends by `_exit`: nothing of the test's harness runs in it.
+/// Runs `work` in a child of fork, which ends by `_exit` without running code of the test harness.
 pub fn in_a_child(work: impl FnOnce()) {
-    // SAFETY: the child calls what the log promises to work there, and ends.
+    // SAFETY: the child only calls functions that the log allows there, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
@@ -70,12 +70,12 @@ pub fn in_a_child(work: impl FnOnce()) {
         unsafe { libc::_exit(i32::from(done.is_err())) };
     }
     let mut status = -1;
-    // SAFETY: waits for the child just made.
+    // SAFETY: waits for the child.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(status, 0);
 }
 
-/// Names of the files of processes in a directory.
+/// The names of the processes' files in a directory.
 pub fn files(directory: &Path) -> Vec<String> {
     let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
@@ -84,11 +84,11 @@ pub fn files(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Another process. It ends when this is dropped.
+/// Another process. It is killed when this is dropped.
 pub struct Process(Child);
 
 impl Process {
-    /// One that runs one test of this program with this in its environment.
+    /// Starts one test of this program with these environment variables.
     pub fn start(test: &str, variables: &[(&str, &str)]) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", test, "--nocapture"]).envs(variables.iter().copied());
@@ -103,18 +103,18 @@ impl Process {
         self.0.try_wait().unwrap().is_some()
     }
 
-    /// Waits for a line that holds this.
+    /// Waits for a line that has this word.
     pub fn wait_for(&mut self, word: &str) {
         let mut lines = BufReader::new(self.0.stdout.as_mut().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().contains(word)), "ended without {word}");
     }
 
-    /// What it reads.
+    /// Writes a line to its standard input.
     pub fn say(&mut self, line: &str) {
         writeln!(self.0.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// By SIGKILL. Its children that wait go on to.
+    /// Kills it by SIGKILL. Its children live on.
     pub fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -134,22 +134,22 @@ impl Drop for Process {
     }
 }
 
-/// In such a process: until it is told to end. Takes no lock, which a child of fork could find
-/// taken.
+/// Waits, in such a process, until it is told to end. It takes no lock, which a child of fork could
+/// find taken.
 pub fn wait_to_be_ended() {
     // SAFETY: standard input is open as long as this program runs.
     let input = unsafe { rustix::fd::BorrowedFd::borrow_raw(0) };
     while rustix::io::read(input, &mut [0; 16]).is_ok_and(|n_bytes| n_bytes > 0) {}
 }
 
-/// In such a process: a line for [`Process::wait_for`], without a lock.
+/// Writes a line for [`Process::wait_for`], in such a process, without a lock.
 pub fn tell(line: &[u8]) {
     // SAFETY: standard output is open as long as this program runs.
     let output = unsafe { rustix::fd::BorrowedFd::borrow_raw(1) };
     assert_eq!(rustix::io::write(output, line), Ok(line.len()));
 }
 
-/// What such a process is to do, if this is one.
+/// The task of such a process; `None` in any other.
 pub fn task(variable: &str) -> Option<String> {
     std::env::var(variable).ok()
 }

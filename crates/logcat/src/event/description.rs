@@ -1,17 +1,17 @@
-//! What the tags file says of values, and amounts in their units.
+//! Descriptions of values in the tags file, and amounts in their units.
 
 use super::Value;
 
-/// What the tags file says of one value.
+/// The description of one value.
 pub(super) struct Description<'a> {
     pub name: &'a [u8],
     pub unit: Option<u8>,
-    /// What it says of those that follow.
+    /// The descriptions of the following values.
     pub rest: Option<&'a [u8]>,
 }
 
 impl<'a> Description<'a> {
-    /// The first one of these; `None` if there is none, or if the value is of another type.
+    /// Reads the first description. `None`: there is none, or the value has another type.
     pub fn read(format: &'a [u8], value: &Value<'_>) -> Option<Description<'a>> {
         let inside = after(format, b'(')?.trim_ascii_start();
         let end = inside.iter().position(|byte| b"|)".contains(byte)).unwrap_or(inside.len());
@@ -32,7 +32,7 @@ impl<'a> Description<'a> {
 }
 
 impl Value<'_> {
-    /// Its type as the tags file writes it.
+    /// The number of the value's type in the tags file.
     fn described_as(&self) -> u8 {
         match self {
             Value::Int(_) => b'1',
@@ -44,12 +44,12 @@ impl Value<'_> {
     }
 }
 
-/// What follows this byte, if that is the next one but blanks.
+/// The text after this byte, if only spaces come before it.
 fn after(text: &[u8], byte: u8) -> Option<&[u8]> {
     text.trim_ascii_start().strip_prefix(&[byte])
 }
 
-/// The one letter behind a bar, and what follows it.
+/// The single letter after a bar, and the text after it.
 fn field(text: &[u8]) -> Option<(&u8, &[u8])> {
     after(text, b'|')?.trim_ascii_start().split_first()
 }

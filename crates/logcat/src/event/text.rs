@@ -3,29 +3,29 @@
 use super::description::{Description, kibibytes, seconds, since_boot};
 use super::{Malformed, Value, Values, Whole};
 
-/// As long a text, with the event's number if it has no name, as Android's logcat has room for.
+/// The most bytes of a text in Android's logcat, with the event's number if it has no name.
 pub const ROOM: usize = 1023;
-/// Lists within lists that are followed: more than liblog writes.
+/// Nested lists that are shown: more than liblog writes.
 const MAX_DEPTH: usize = 16;
 
-/// How values are shown.
+/// The style in which values are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Values alone.
+    /// Only the values.
     Plain,
-    /// With what the tags file says of them.
+    /// With their descriptions from the tags file.
     Descriptive,
 }
 
-/// The text of a payload (without the event's number), at most `room` bytes; one that is longer
-/// ends in `^`. `None` if the payload is broken.
+/// The text of a payload (without the event's number), of at most `room` bytes. A longer one is cut
+/// and ends in `^`. `None`: the payload is broken.
 pub fn print(payload: &[u8], style: Style, format: &[u8], room: usize) -> Option<Vec<u8>> {
     if payload.is_empty() {
         return Some(Vec::new());
     }
     let format = Some(format).filter(|format| style == Style::Descriptive && !format.is_empty());
     if format.is_some() {
-        // What has no room with its descriptions is shown without.
+        // A text that is too long with descriptions is shown without them.
         let mut text = Text::new(payload, format, room);
         match text.value(0) {
             Ok(()) => return Some(text.out),
@@ -51,10 +51,10 @@ enum Stop {
     Broken,
 }
 
-/// A text that is being made.
+/// A text that is being written.
 struct Text<'a> {
     values: Values<'a>,
-    /// Descriptions of the values to come.
+    /// The descriptions of the following values.
     format: Option<&'a [u8]>,
     out: Vec<u8>,
     room: usize,
@@ -81,7 +81,8 @@ impl<'a> Text<'a> {
             Value::Long(number) => self.number(&number.to_string())?,
             Value::Float(number) => self.number(&float(number))?,
             Value::String(string) => self.string(string, whole)?,
-            // Its values begin at the description that the list itself was tried against.
+            // The first value of the list uses the description that the list itself was compared
+            // with.
             Value::List(count) => self.list(count, depth)?,
         }
         self.format = description.as_ref().and_then(|description| description.rest);
@@ -124,7 +125,7 @@ impl<'a> Text<'a> {
         Ok(())
     }
 
-    /// A number must leave room for one byte more.
+    /// Appends a number, which has to leave room for one more byte.
     fn number(&mut self, digits: &str) -> Result<(), Stop> {
         if self.out.len() + digits.len() >= self.room {
             return Err(Stop::Full);
@@ -132,7 +133,7 @@ impl<'a> Text<'a> {
         self.push(digits.as_bytes())
     }
 
-    /// Shows the amount, whose text begins at `start`, in its unit.
+    /// Replaces an amount, whose text begins at `start`, by its text with a unit.
     fn unit(&mut self, unit: u8, amount: i64, start: usize) -> Result<(), Stop> {
         let (instead, text) = match unit {
             b'2' if amount != 0 && amount % 1024 == 0 => (true, kibibytes(amount)),
@@ -151,7 +152,7 @@ impl<'a> Text<'a> {
 }
 
 impl Value<'_> {
-    /// What a unit is for.
+    /// The amount to which a unit applies.
     fn amount(&self) -> i64 {
         match self {
             Value::Int(number) => i64::from(*number),
@@ -161,7 +162,7 @@ impl Value<'_> {
     }
 }
 
-/// As C's `%f`.
+/// Formats a number as C's `%f`.
 fn float(number: f32) -> String {
     let sign = if number.is_sign_negative() { "-" } else { "" };
     match number.is_nan() {
@@ -201,7 +202,7 @@ mod tests {
                 "(User|1|5),(PID|1|5),(UID|1|5),(Process Name|3)",
                 "[User=0,PID=9227,UID=10002,Process Name=com.android.browser]",
             ),
-            // The second value is said to be a string, and is not: no word about the others.
+            // The description of the second value says string. It and those after it are not used.
             (&started, "(User|1|5),(PID|3),(UID|1|5)", "[User=0,9227,10002,com.android.browser]"),
             (&started, "no description", "[0,9227,10002,com.android.browser]"),
             (&list(&[int(1), string("")]), "(a|1),(b|3)", "[a=1,]"),

@@ -1,5 +1,5 @@
-//! What a thread and the kernels of its partners share: its message to one of them, or theirs to
-//! it.
+//! The shared state of one thread's IPC with threads of other kernels: a message that it offers, or
+//! its wait for a message.
 //!
 //! ```text
 //!             offer                          taken, and nothing more is wanted
@@ -7,7 +7,7 @@
 //!    | ^ \                  |  |  \ not there in no time                       |
 //!    | |  \ wait            |  |   +------------------------> Refused          |
 //!    | |   \        taken,  |  |                                 |             |
-//!    | |    v   it is a call|  | withdraw                        |   settle    |
+//!    | |    v   it is a call|  | withdraw                        |   reset     |
 //!    | |   Waiting <--------+  |                                 |             |
 //!    | |    |  |               |                                 |             |
 //!    | +----|--+---------------+---------------------------------+-------------+
@@ -16,50 +16,49 @@
 //!    |   Answering -----> Answered --------------------------------------------+
 //! ```
 //!
-//! And from `Waiting` to `Copying` and back, while the partner reaches memory that was granted; if
-//! the wait is to end meanwhile, to `Revoking`, and to `Revoked` when the partner is done.
+//! While the partner copies from or to granted memory, the stage goes from `Waiting` to `Copying`
+//! and back. If the wait is to end meanwhile, it goes to `Revoking`, and the partner makes that
+//! `Revoked` when it is done.
 //!
-//! The thread's own kernel goes from `Idle` and to it; its partner's does the rest. Where both may
-//! go on from, they compare and exchange: a wait ends in one way. A message is copied before it is
-//! taken: if the exchange succeeds, nobody has touched the words since they were offered, since
-//! every offer has a number of its own.
+//! The thread's own kernel goes from `Idle` and back to it; the partner's kernel makes the other
+//! steps. Where both may make a step, they compare and exchange, so a wait ends in one way. A
+//! message is copied before it is taken. If the exchange succeeds, its words have not changed since
+//! they were offered, because every offer has a number of its own.
 //!
-//! `Answering` and `Copying` are the states in which the thread's own kernel must wait for
-//! another's: it copies at most 64 words, or 4 KiB.
+//! In `Answering` and `Copying` the thread's own kernel has to wait for the other kernel, which
+//! copies at most 64 words, or 4 KiB.
 //!
-//! **Invariant**: words, tag and partner are written by who may: the thread's own kernel while it
-//! is
-//! `Idle`, and the partner's while it is `Answering`.
+//! **Invariant**: the thread's own kernel writes the words, the tag and the partner in `Idle`. The
+//! partner's kernel writes the words and the tag in `Answering`.
 
 use crate::grant::RawGrant;
-use crate::message::Tag;
+use crate::message::{N_WORDS, Tag};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::tcb::N_WORDS;
 use crate::thread_id::ThreadId;
 
-/// What a thread waits for beyond its kernel.
+/// The stage of a thread's IPC with a remote partner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Stage {
-    /// Nothing.
+    /// The thread waits for no remote partner.
     Idle,
-    /// That its message is taken.
+    /// The thread's message waits until its partner takes it.
     Offered,
-    /// For a message from its partner.
+    /// The thread waits for a message of its partner.
     Waiting,
-    /// That message is being written.
+    /// The partner is writing its message.
     Answering,
-    /// It has come.
+    /// The partner's message is there.
     Answered,
-    /// Nothing: its message was taken.
+    /// The partner has taken the message, and the thread wants no more.
     Taken,
-    /// Nothing: its partner was not there.
+    /// The partner did not wait for the message, whose timeout is zero.
     Refused,
-    /// For its partner, which reaches memory that the thread has granted.
+    /// The partner is copying from or to memory that the thread has granted.
     Copying,
-    /// The same, and the wait is over then.
+    /// The partner is still copying, and the wait ends when it is done.
     Revoking,
-    /// Nothing: its wait was ended while its partner copied.
+    /// The partner is done copying, and the wait has ended.
     Revoked,
 }
 
@@ -77,50 +76,50 @@ const STAGES: [Stage; 10] = [
 ];
 const STAGE_BITS: u32 = 4;
 
-/// A stage, and of which offer or wait.
+/// A stage, and above it the number of the offer or wait to which it belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mark(u64);
+pub(crate) struct StageVersion(u64);
 
-impl Mark {
+impl StageVersion {
     pub(crate) fn stage(self) -> Stage {
         STAGES[(self.0 & 15) as usize % STAGES.len()]
     }
 
-    /// Whether this is the same offer, or the wait that it has become.
-    pub(crate) fn continues(self, other: Mark) -> bool {
+    /// Whether both belong to one offer, or to one offer and the wait that it has become.
+    pub(crate) fn continues(self, other: StageVersion) -> bool {
         self.0 >> STAGE_BITS == other.0 >> STAGE_BITS
     }
 
-    fn with(self, stage: Stage) -> Mark {
-        Mark(self.0 >> STAGE_BITS << STAGE_BITS | stage as u64)
+    fn with(self, stage: Stage) -> StageVersion {
+        StageVersion(self.0 >> STAGE_BITS << STAGE_BITS | stage as u64)
     }
 
-    fn next(self, stage: Stage) -> Mark {
-        Mark(((self.0 >> STAGE_BITS) + 1) << STAGE_BITS | stage as u64)
+    fn next(self, stage: Stage) -> StageVersion {
+        StageVersion(((self.0 >> STAGE_BITS) + 1) << STAGE_BITS | stage as u64)
     }
 }
 
-/// What a sender wants: that its message is taken, and perhaps more.
+/// The kind of a send: what the sender wants besides the delivery of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms(u32);
+pub(crate) struct SendFlags(u32);
 
-impl Terms {
-    pub(crate) const SEND: Terms = Terms(0);
-    /// And then an answer by the same thread.
-    pub(crate) const CALL: Terms = Terms(1);
-    /// Or only what is there when its message is taken: until then it lends its priority all the
-    /// same.
-    pub(crate) const POLL: Terms = Terms(1 << 3);
-    /// Only if its partner waits for it.
-    pub(crate) const AT_ONCE: Terms = Terms(1 << 1);
-    /// Its kernel is told when a call was taken, since a deadline begins then.
-    pub(crate) const TIMED: Terms = Terms(1 << 2);
+impl SendFlags {
+    pub(crate) const SEND: SendFlags = SendFlags(0);
+    /// The sender waits for an answer of the same thread.
+    pub(crate) const CALL: SendFlags = SendFlags(1);
+    /// The sender takes an answer only if it is there at once. Until its message is taken it lends
+    /// its priority as a caller does.
+    pub(crate) const POLL: SendFlags = SendFlags(1 << 3);
+    /// The message is refused if its receiver does not wait for it.
+    pub(crate) const AT_ONCE: SendFlags = SendFlags(1 << 1);
+    /// The sender's kernel is told when the message of a call is taken, as a deadline begins then.
+    pub(crate) const TIMED: SendFlags = SendFlags(1 << 2);
 
-    pub(crate) fn and(self, other: Terms, when: bool) -> Terms {
-        if when { Terms(self.0 | other.0) } else { self }
+    pub(crate) fn and(self, other: SendFlags, when: bool) -> SendFlags {
+        if when { SendFlags(self.0 | other.0) } else { self }
     }
 
-    pub(crate) fn has(self, other: Terms) -> bool {
+    pub(crate) fn has(self, other: SendFlags) -> bool {
         self.0 & other.0 != 0
     }
 }
@@ -129,16 +128,17 @@ impl Terms {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Envelope {
-    mark: AtomicU64,
+    version: AtomicU64,
     /// The thread that has this number now; 0: none.
     name: AtomicU32,
     partner: AtomicU32,
-    terms: AtomicU32,
+    flags: AtomicU32,
     priority: AtomicU32,
     tag: AtomicU64,
     /// Memory that the thread grants: address, bytes, access.
     grant: [AtomicU64; 3],
-    /// Notices from other kernels, by halves: for whom, and above that which.
+    /// Notices of threads of other kernels, in two halves of 32 bits. Above each half is the id of
+    /// the thread for which it is.
     notices: [AtomicU64; 2],
     words: [AtomicU64; N_WORDS],
 }
@@ -147,10 +147,10 @@ impl Envelope {
     pub(crate) fn new() -> Envelope {
         let zero = |_| AtomicU64::new(0);
         Envelope {
-            mark: AtomicU64::new(0),
+            version: AtomicU64::new(0),
             name: AtomicU32::new(0),
             partner: AtomicU32::new(0),
-            terms: AtomicU32::new(0),
+            flags: AtomicU32::new(0),
             priority: AtomicU32::new(0),
             tag: AtomicU64::new(0),
             grant: [(); 3].map(zero),
@@ -159,10 +159,10 @@ impl Envelope {
         }
     }
 
-    /// How it stands. What belongs to that is seen from here on.
-    pub(crate) fn mark(&self) -> Mark {
-        // Pairs with every store and exchange of the mark.
-        Mark(self.mark.load(Ordering::Acquire))
+    /// The current stage and number. The caller sees everything that was written before it was set.
+    pub(crate) fn version(&self) -> StageVersion {
+        // Pairs with every store and exchange of the version.
+        StageVersion(self.version.load(Ordering::Acquire))
     }
 
     /// The thread that has this number now.
@@ -179,7 +179,7 @@ impl Envelope {
         self.priority.load(Ordering::Relaxed) as u8
     }
 
-    /// Read again by whoever gets the letter that follows.
+    /// Sets the thread's priority. The receiver of the change that follows reads it.
     pub(crate) fn set_priority(&self, priority: u8) {
         self.priority.store(priority.into(), Ordering::Relaxed);
     }
@@ -188,85 +188,88 @@ impl Envelope {
         self.partner.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn terms(&self) -> Terms {
-        Terms(self.terms.load(Ordering::Relaxed))
+    pub(crate) fn flags(&self) -> SendFlags {
+        SendFlags(self.flags.load(Ordering::Relaxed))
     }
 
-    /// What the partner may reach from when it has the message. Set before the wait for its answer.
+    /// Sets the memory that the partner may use once it has the message. Called before the wait
+    /// begins.
     pub(crate) fn set_grant(&self, grant: RawGrant) {
         for (place, word) in self.grant.iter().zip([grant.address, grant.bytes, grant.access]) {
             place.store(word, Ordering::Relaxed);
         }
     }
 
-    /// What the partner may reach while it has this at `Copying`.
+    /// The memory that the partner may use while the stage is `Copying`.
     pub(crate) fn grant(&self) -> RawGrant {
         let [address, bytes, access] =
             [0, 1, 2].map(|index: usize| self.grant[index].load(Ordering::Relaxed));
         RawGrant { address, bytes, access }
     }
 
-    /// The partner has copied, and the thread waits on. `false`: its wait has been ended meanwhile,
-    /// and its kernel is to be told.
+    /// Ends a copy of the partner. `false`: the wait was ended meanwhile, and the caller has to
+    /// tell the thread's kernel.
     pub(crate) fn end_copy(&self) -> bool {
-        let copying = Mark(self.mark.load(Ordering::Relaxed));
+        let copying = StageVersion(self.version.load(Ordering::Relaxed));
         let goes_on = copying.stage() == Stage::Copying && self.exchange(copying, Stage::Waiting);
         if !goes_on {
-            // Nobody else goes on from `Revoking`. Release: the copy is made before its owner goes
-            // on.
-            self.mark.store(copying.with(Stage::Revoked).0, Ordering::Release);
+            // No other party makes a step from `Revoking`. Release: the copy precedes everything
+            // that the owner does next.
+            self.version.store(copying.with(Stage::Revoked).0, Ordering::Release);
         }
         goes_on
     }
 
-    /// A message for the partner.
-    pub(crate) fn offer(&self, partner: u32, terms: Terms, tag: Tag, words: &[u64]) {
-        self.terms.store(terms.0, Ordering::Relaxed);
+    /// Offers a message to the partner.
+    pub(crate) fn offer(&self, partner: u32, flags: SendFlags, tag: Tag, words: &[u64]) {
+        self.flags.store(flags.0, Ordering::Relaxed);
         self.partner.store(partner, Ordering::Relaxed);
         self.write(tag, words);
         self.leave_idle(Stage::Offered);
     }
 
-    /// A wait for the partner's message, which may be the answer to one that it was handed.
-    pub(crate) fn wait(&self, partner: u32, terms: Terms) {
-        self.terms.store(terms.0, Ordering::Relaxed);
+    /// Begins to wait for a message of the partner, which may be the answer to a delivered message.
+    pub(crate) fn wait(&self, partner: u32, flags: SendFlags) {
+        self.flags.store(flags.0, Ordering::Relaxed);
         self.partner.store(partner, Ordering::Relaxed);
         self.leave_idle(Stage::Waiting);
     }
 
     fn leave_idle(&self, stage: Stage) {
-        let mark = Mark(self.mark.load(Ordering::Relaxed));
-        debug_assert_eq!(mark.stage(), Stage::Idle);
-        self.mark.store(mark.next(stage).0, Ordering::Release);
+        let version = StageVersion(self.version.load(Ordering::Relaxed));
+        debug_assert_eq!(version.stage(), Stage::Idle);
+        self.version.store(version.next(stage).0, Ordering::Release);
     }
 
-    /// Nobody else goes on from the stages that the owner settles.
-    pub(crate) fn settle(&self) {
-        let mark = Mark(self.mark.load(Ordering::Relaxed));
+    /// Makes the envelope `Idle` after the end of a wait. No other party makes a step from these
+    /// stages.
+    pub(crate) fn reset(&self) {
+        let version = StageVersion(self.version.load(Ordering::Relaxed));
         debug_assert!(matches!(
-            mark.stage(),
+            version.stage(),
             Stage::Answered | Stage::Taken | Stage::Refused | Stage::Revoked
         ));
-        self.mark.store(mark.with(Stage::Idle).0, Ordering::Relaxed);
+        self.version.store(version.with(Stage::Idle).0, Ordering::Relaxed);
     }
 
-    /// Goes from one stage to another, unless it has changed.
-    pub(crate) fn exchange(&self, from: Mark, to: Stage) -> bool {
+    /// Goes from `from` to the stage `to`, unless the envelope has changed. Says whether it has
+    /// gone.
+    pub(crate) fn exchange(&self, from: StageVersion, to: Stage) -> bool {
         let to = from.with(to).0;
-        // Acquire: the other host_state's copy of the words ends before they are written again.
-        // Release: what this host_state has copied was there until now.
-        self.mark.compare_exchange(from.0, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        // Acquire: the other kernel's copy of the words ends before this kernel writes them again.
+        // Release: the words that this kernel has copied were valid until now.
+        self.version.compare_exchange(from.0, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// The partner's message, if the thread waits for it. `from`: who that is.
+    /// Delivers a message of the thread `from`, if the envelope's thread waits for that one.
     pub(crate) fn answer(&self, from: u32, tag: Tag, words: &[u64]) -> bool {
-        let mark = self.mark();
-        let waits = mark.stage() == Stage::Waiting && self.partner() == from;
-        if !waits || !self.exchange(mark, Stage::Answering) {
+        let version = self.version();
+        let waits = version.stage() == Stage::Waiting && self.partner() == from;
+        if !waits || !self.exchange(version, Stage::Answering) {
             return false;
         }
         self.write(tag, words);
-        self.mark.store(mark.with(Stage::Answered).0, Ordering::Release);
+        self.version.store(version.with(Stage::Answered).0, Ordering::Release);
         true
     }
 
@@ -277,7 +280,8 @@ impl Envelope {
         }
     }
 
-    /// Copies the message, which is one only if the mark has not changed after that.
+    /// Copies the message. The copy is valid only if a later `exchange` from the version before
+    /// succeeds.
     pub(crate) fn read(&self, words: &mut [u64; N_WORDS]) -> u64 {
         let tag = self.tag.load(Ordering::Relaxed);
         let length = usize::from(Tag::from_raw(tag).length());
@@ -287,7 +291,7 @@ impl Envelope {
         tag
     }
 
-    /// Notices for the thread of this name. Says whether it is there.
+    /// Leaves notices for a thread. `false`: the number belongs to no thread or another one by now.
     pub(crate) fn leave_notices(&self, to: ThreadId, bits: u64) -> bool {
         let halves = [bits as u32, (bits >> 32) as u32];
         let mut halves = halves.into_iter().zip(&self.notices);
@@ -299,8 +303,8 @@ impl Envelope {
         let owner = u64::from(to.raw()) << 32;
         let mut old = place.load(Ordering::Acquire);
         loop {
-            // Looked at after what is there was read: who has put a later thread's notices there
-            // has seen its name, and they are not overwritten.
+            // Read after `old`: if a notifier of a later thread has written `old`, this sees the
+            // later thread's id, and does not overwrite its notices.
             if self.name() != Some(to) {
                 return false;
             }
@@ -313,7 +317,7 @@ impl Envelope {
         }
     }
 
-    /// The notices that were left for the thread of this name. Those for others are dropped.
+    /// Takes the notices that were left for this thread. Those for earlier threads are dropped.
     pub(crate) fn take_notices(&self, to: ThreadId) -> u64 {
         let take = |place: &AtomicU64| match place.swap(0, Ordering::AcqRel) {
             half if half >> 32 == u64::from(to.raw()) => u64::from(half as u32),

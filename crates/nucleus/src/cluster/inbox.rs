@@ -1,6 +1,5 @@
-//! What a kernel has been told by others of its cluster: that it should look at a thread. What has
-//! happened to the thread is in its envelope; a letter has no content, so that one is as good as
-//! many, and there is always room.
+//! The changes that other kernels of the cluster have posted to a kernel: threads whose envelopes
+//! it has to look at. A change has no content, so one is as good as many, and there is always room.
 //!
 //! ```text
 //!  senders      . . 1 .                 bit k: kernel k has sent something
@@ -12,39 +11,41 @@
 //!               words   [3][2][1][0]    a bit for each thread
 //! ```
 //!
-//! A lane has one writer, the kernel whose lane it is, and one reader. Written from below, taken
-//! from above.
+//! A lane has one writer, its kernel, and one reader. The writer sets the bits from the bottom to
+//! the top, and the reader takes them from the top to the bottom.
 //!
-//! **Invariant**: a letter is taken after it was sent, and what its sender wrote before is seen
-//! then: each level is set by a read-modify-write that releases, and taken by a swap that acquires.
+//! **Invariant**: a change is taken after it was posted, and its reader sees what its writer wrote
+//! before. Each level is set by a read-modify-write that releases, and taken by a swap that
+//! acquires.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// What is to be looked at.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Topic {
-    /// A thread of the kernel that wrote: what it offers, or how urgently.
+    /// A thread of the writing kernel has a new offer, wait or priority.
     Sender,
-    /// A thread of the kernel that reads: what it waits for has come.
+    /// The wait of a thread of the reading kernel has come to an end, or notices have been left for
+    /// it.
     Receiver,
-    /// A thread of the kernel that wrote: it has another name, or none.
+    /// A number of the writing kernel has a new thread, or none.
     Name,
 }
 
 const TOPICS: [Topic; 3] = [Topic::Sender, Topic::Receiver, Topic::Name];
 
-/// One thing to look at.
+/// A change of one thread's envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Letter {
-    /// Who wrote it.
+pub(crate) struct Change {
+    /// The kernel that has posted the change.
     pub(crate) from: u8,
     pub(crate) topic: Topic,
-    /// The number of the thread, in whose kernel it is.
+    /// The number of the thread in its kernel.
     pub(crate) number: u16,
 }
 
-/// A set of threads.
+/// A set of threads, by number.
 #[derive(Debug)]
 struct Bits {
     summary: AtomicU64,
@@ -57,12 +58,12 @@ impl Bits {
         Bits { summary: AtomicU64::new(0), words }
     }
 
-    /// Says whether it was not there.
+    /// Inserts a thread. `false`: it was in the set already.
     fn insert(&self, number: u16) -> bool {
         let word = usize::from(number / 64);
         let bit = 1 << (number % 64);
-        // Release: pairs with the swap of the word. What was there is still to be taken, by a swap
-        // that comes after this.
+        // Release: pairs with the swap of the word. If the bit was set, a swap that takes it is
+        // still to come, and sees what the caller wrote before.
         if self.words[word].fetch_or(bit, Ordering::AcqRel) & bit != 0 {
             return false;
         }
@@ -72,7 +73,7 @@ impl Bits {
     }
 }
 
-/// The letters to one kernel.
+/// The changes for one kernel.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Inbox {
@@ -86,13 +87,14 @@ impl Inbox {
         Inbox { senders: AtomicU64::new(0), lanes: (0..n_kernels).map(lane).collect() }
     }
 
-    /// Written by the kernel `letter.from` only. Says whether the reader has to be told.
-    pub(crate) fn put(&self, letter: Letter) -> bool {
-        let lane = &self.lanes[usize::from(letter.from)];
-        let is_new = lane[letter.topic as usize].insert(letter.number);
+    /// Posts a change; only the kernel `change.from` calls this. Says whether the reader has to be
+    /// woken.
+    pub(crate) fn put(&self, change: Change) -> bool {
+        let lane = &self.lanes[usize::from(change.from)];
+        let is_new = lane[change.topic as usize].insert(change.number);
         if is_new {
             // Pairs with `open` and with `is_empty_at_rest`.
-            self.senders.fetch_or(1 << letter.from, Ordering::AcqRel);
+            self.senders.fetch_or(1 << change.from, Ordering::AcqRel);
         }
         is_new
     }
@@ -101,26 +103,27 @@ impl Inbox {
         self.senders.load(Ordering::Relaxed) == 0
     }
 
-    /// Asked by the reader after it has said that it sleeps. A read-modify-write: a letter that is
-    /// put there later is put by somebody who sees that.
+    /// Whether the inbox is empty, for a reader that has announced its sleep. A read-modify-write:
+    /// the writer of a later change sees the announcement.
     pub(crate) fn is_empty_at_rest(&self) -> bool {
         self.senders.fetch_or(0, Ordering::AcqRel) == 0
     }
 
-    /// Begins to take what is there. Letters that come from here on are for the next time.
+    /// Begins a round: takes the kernels that have posted changes. Later changes belong to the next
+    /// round.
     pub(crate) fn open(&self, cursor: &mut Cursor) {
         cursor.senders |= self.senders.swap(0, Ordering::AcqRel);
     }
 
-    /// The next letter.
-    pub(crate) fn take(&self, cursor: &mut Cursor) -> Option<Letter> {
+    /// Takes the next change of the round.
+    pub(crate) fn take(&self, cursor: &mut Cursor) -> Option<Change> {
         loop {
             let topic = TOPICS[cursor.topic.saturating_sub(1)];
             let lane = self.lanes.get(usize::from(cursor.from));
             if cursor.word != 0 {
                 let bit = cursor.word.trailing_zeros() as u16;
                 cursor.word &= cursor.word - 1;
-                return Some(Letter { from: cursor.from, topic, number: cursor.base + bit });
+                return Some(Change { from: cursor.from, topic, number: cursor.base + bit });
             }
             if cursor.summary != 0 {
                 let word = cursor.summary.trailing_zeros() as usize;
@@ -141,12 +144,12 @@ impl Inbox {
     }
 }
 
-/// What of an inbox its reader has yet to look through.
+/// The part of a round that its reader has not taken yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
     senders: u64,
     from: u8,
-    /// Topics of that kernel that were begun.
+    /// The number of topics of this kernel that were begun.
     topic: usize,
     summary: u64,
     base: u16,

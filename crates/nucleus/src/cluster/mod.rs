@@ -1,70 +1,73 @@
-//! Kernels of one process whose threads reach each other: what they share, and nothing else of one
-//! is ever touched by another.
+//! Kernels of one process whose threads send messages to each other. The kernels share the
+//! structures of this module; no kernel touches any other memory of another kernel.
 //!
 //! ```text
 //!   kernel 0                        kernel 1
 //!   +----------------+              +----------------+
-//!   | State          |   writes     | inbox  <-------|--- letters: look at this thread
-//!   |   own threads -|------------->| bell           |
+//!   | State          |   writes     | inbox  <-------|--- changes: look at this thread
+//!   |   own threads -|------------->| wakeup         |
 //!   |   proxies      |   and reads  | envelopes      |--- a thread's message and its wait
 //!   +----------------+              +----------------+
 //! ```
 //!
-//! - [`envelope`]: one for each thread: what it offers, or waits for.
-//! - [`inbox`]: which envelopes a kernel has to look at. [`bell`]: how it is told.
-//! - [`census`]: when all is over. [`lent`]: what may be reached of a kernel while it is there.
+//! - [`envelope`]: one for each thread, with the message that it offers or the wait that it is in.
+//! - [`inbox`]: the envelopes that a kernel has to look at. [`wakeup`]: wakes a kernel for them.
+//! - [`termination`]: detects when no thread of the cluster can run any more.
 //!
-//! Everything is allocated when the cluster is made. No kernel ever waits for another one, but for
-//! the copying of one message (`envelope`).
+//! All memory is allocated when the cluster is made. A kernel waits for another one only while that
+//! one copies one message (`envelope`).
 
-pub(crate) mod bell;
-pub(crate) mod census;
 pub(crate) mod envelope;
 pub(crate) mod inbox;
-pub(crate) mod lent;
 #[cfg(all(test, loom))]
 mod models;
+pub(crate) mod termination;
+pub(crate) mod wakeup;
 
 use crate::list::Slot;
 use crate::thread_id::{MAX_KERNELS, MAX_THREADS, ThreadId};
-use bell::Bell;
-use census::{Census, Rest};
 use envelope::Envelope;
-use inbox::{Inbox, Letter};
+use inbox::{Change, Inbox};
 use std::io;
 use std::sync::Arc;
+use termination::{IdleOutcome, TerminationDetector};
+use wakeup::Wakeup;
 
-/// What one kernel shares with the others.
+/// The structures that the other kernels use of one kernel.
 #[derive(Debug)]
 struct Member {
     inbox: Inbox,
-    bell: Bell,
+    wakeup: Wakeup,
     envelopes: Box<[Envelope]>,
 }
 
-/// Kernels that reach each other. It lives as long as one of them.
+/// Kernels whose threads reach each other. A cluster lives as long as one of its memberships.
 #[derive(Debug)]
 pub struct Cluster {
     members: Box<[Member]>,
     n_threads: usize,
-    census: Census,
+    termination: TerminationDetector,
 }
 
-/// The place of one kernel in its cluster. What has this may be sent to the OS thread that is to
-/// run the kernel. If it is dropped without a kernel, the others do not wait for it.
+/// The right to make one kernel of a cluster ([`Kernel::join`](crate::Kernel::join)). It may be
+/// sent to the OS thread that is to run the kernel. The other kernels do not wait for the kernel of
+/// a membership that is dropped unused.
 #[derive(Debug)]
-pub struct Seat {
+pub struct Membership {
     cluster: Arc<Cluster>,
     kernel: u8,
 }
 
 impl Cluster {
-    /// Places for this many kernels, from 1 to 64, with so many threads each, rounded up to a power
-    /// of two. There are 65,535 threads in a cluster at most, and 4,096 in a kernel.
+    /// Makes a cluster and returns the memberships of its kernels, by their numbers.
+    ///
+    /// `n_kernels` is 1 to 64. `n_threads`, of each kernel, is rounded up to a power of two: at
+    /// most 4,096 in a kernel and 65,535 in the cluster.
     ///
     /// # Errors
-    /// `InvalidInput` if that is too many; the system's, if it has no descriptors for us.
-    pub fn seats(n_kernels: usize, n_threads: usize) -> io::Result<Vec<Seat>> {
+    /// `InvalidInput`: a number is out of these bounds. Else the system's error: it has no more
+    /// eventfds for this process.
+    pub fn memberships(n_kernels: usize, n_threads: usize) -> io::Result<Vec<Membership>> {
         let n_threads = n_threads.next_power_of_two();
         let is_possible = (1..=MAX_KERNELS).contains(&n_kernels)
             && n_threads <= MAX_THREADS
@@ -74,12 +77,15 @@ impl Cluster {
         }
         let member = |_| {
             let envelopes = (0..n_threads).map(|_| Envelope::new()).collect();
-            Ok(Member { inbox: Inbox::new(n_kernels, n_threads), bell: Bell::new()?, envelopes })
+            let inbox = Inbox::new(n_kernels, n_threads);
+            Ok(Member { inbox, wakeup: Wakeup::new()?, envelopes })
         };
         let members = (0..n_kernels).map(member).collect::<io::Result<_>>()?;
-        let cluster = Arc::new(Cluster { members, n_threads, census: Census::new(n_kernels) });
-        let seat = |kernel| Seat { cluster: Arc::clone(&cluster), kernel: kernel as u8 };
-        Ok((0..n_kernels).map(seat).collect())
+        let termination = TerminationDetector::new(n_kernels);
+        let cluster = Arc::new(Cluster { members, n_threads, termination });
+        let membership =
+            |kernel| Membership { cluster: Arc::clone(&cluster), kernel: kernel as u8 };
+        Ok((0..n_kernels).map(membership).collect())
     }
 
     pub(crate) fn n_kernels(&self) -> usize {
@@ -98,34 +104,34 @@ impl Cluster {
         &self.members[usize::from(kernel)].envelopes[number]
     }
 
-    /// A thread's envelope, if it can be one of this cluster's.
+    /// The envelope of a thread. `None`: the cluster has no such number.
     pub(crate) fn envelope_of(&self, id: ThreadId) -> Option<&Envelope> {
         self.members.get(usize::from(id.kernel()))?.envelopes.get(id.slot().index())
     }
 
-    /// Puts a letter into a kernel's inbox. Says whether the kernel has to be told.
-    pub(crate) fn post(&self, to: u8, letter: Letter) -> bool {
-        self.members[usize::from(to)].inbox.put(letter)
+    /// Puts a change into a kernel's inbox. Says whether the kernel has to be woken.
+    pub(crate) fn post(&self, to: u8, change: Change) -> bool {
+        self.members[usize::from(to)].inbox.put(change)
     }
 
-    /// Rings for the kernels of these bits.
-    pub(crate) fn ring(&self, mut kernels: u64) {
+    /// Wakes the kernels of this set of bits.
+    pub(crate) fn wake(&self, mut kernels: u64) {
         while kernels != 0 {
-            self.members[kernels.trailing_zeros() as usize].bell.ring();
+            self.members[kernels.trailing_zeros() as usize].wakeup.wake();
             kernels &= kernels - 1;
         }
     }
 
     fn is_quiet(&self, present: u64) -> bool {
-        let has_letters = |(kernel, member): (usize, &Member)| {
+        let has_changes = |(kernel, member): (usize, &Member)| {
             present >> kernel & 1 == 1 && !member.inbox.is_empty()
         };
-        !self.members.iter().enumerate().any(has_letters)
+        !self.members.iter().enumerate().any(has_changes)
     }
 }
 
-impl Seat {
-    /// Its kernel's number.
+impl Membership {
+    /// The kernel's number in its cluster, from 0.
     pub fn kernel(&self) -> u8 {
         self.kernel
     }
@@ -134,45 +140,48 @@ impl Seat {
         &self.cluster
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
-        &self.cluster.members[usize::from(self.kernel)].bell
+    pub(crate) fn wakeup(&self) -> &Wakeup {
+        &self.cluster.members[usize::from(self.kernel)].wakeup
     }
 
-    pub(crate) fn has_letters(&self) -> bool {
+    pub(crate) fn has_changes(&self) -> bool {
         !self.cluster.inbox(self.kernel).is_empty()
     }
 
-    /// Whether there are letters, asked after the kernel has said that it sleeps.
-    pub(crate) fn has_letters_at_rest(&self) -> bool {
+    /// Like `has_changes`, for a kernel that has announced its sleep.
+    pub(crate) fn has_changes_at_rest(&self) -> bool {
         !self.cluster.inbox(self.kernel).is_empty_at_rest()
     }
 
-    /// The kernel has nothing to do, and only another one can change that. Says whether one could.
-    pub(crate) fn rest(&self) -> bool {
-        let rest = self.cluster.census.rest(self.kernel, |present| self.cluster.is_quiet(present));
-        self.is_not_over(rest)
+    /// Reports that the kernel is idle and only another kernel can change that. Says whether one
+    /// could.
+    pub(crate) fn report_idle(&self) -> bool {
+        let is_quiet = |present| self.cluster.is_quiet(present);
+        let outcome = self.cluster.termination.report_idle(self.kernel, is_quiet);
+        self.goes_on(outcome)
     }
 
-    /// It has something to do again. `false`: it has not, and nobody has.
-    pub(crate) fn rise(&self) -> bool {
-        self.is_not_over(self.cluster.census.rise(self.kernel))
+    /// Reports that the kernel is busy again. `false`: the cluster has terminated meanwhile.
+    pub(crate) fn report_busy(&self) -> bool {
+        self.goes_on(self.cluster.termination.report_busy(self.kernel))
     }
 
     pub(crate) fn begin(&self) {
-        self.cluster.census.begin(self.kernel);
+        self.cluster.termination.begin(self.kernel);
     }
 
-    fn is_not_over(&self, rest: Rest) -> bool {
-        if let Rest::Over { rings: true } = rest {
-            self.cluster.ring(u64::MAX >> (64 - self.cluster.n_kernels()) & !(1 << self.kernel));
+    fn goes_on(&self, outcome: IdleOutcome) -> bool {
+        if let IdleOutcome::Terminated { is_first: true } = outcome {
+            self.cluster.wake(u64::MAX >> (64 - self.cluster.n_kernels()) & !(1 << self.kernel));
         }
-        rest == Rest::Sleep
+        outcome == IdleOutcome::Sleep
     }
 }
 
-impl Drop for Seat {
+impl Drop for Membership {
     fn drop(&mut self) {
-        let rest = self.cluster.census.leave(self.kernel, |present| self.cluster.is_quiet(present));
-        self.is_not_over(rest);
+        let is_quiet = |present| self.cluster.is_quiet(present);
+        let outcome = self.cluster.termination.leave(self.kernel, is_quiet);
+        self.goes_on(outcome);
     }
 }

@@ -1,14 +1,13 @@
-//! What kernels of a cluster share, as it ships, under the model checker.
+//! The shared structures of a cluster, as they ship, under the loom model checker.
 
-use super::bell::Sleep;
-use super::census::{Census, Rest};
-use super::envelope::{Envelope, Stage, Terms};
-use super::inbox::{Cursor, Inbox, Letter, Topic};
-use super::lent::Lent;
+use super::envelope::{Envelope, SendFlags, Stage};
+use super::inbox::{Change, Cursor, Inbox, Topic};
+use super::termination::{IdleOutcome, TerminationDetector};
+use super::wakeup::SleepFlag;
 use crate::list::Slot;
-use crate::message::Tag;
+use crate::message::{N_WORDS, Tag};
+use crate::revocable::Revocable;
 use crate::sync::{AtomicU32, Ordering};
-use crate::tcb::N_WORDS;
 use crate::thread_id::ThreadId;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -16,11 +15,11 @@ use loom::thread;
 const OWN: u32 = 1 << 12;
 const PARTNER: u32 = 2 << 12;
 
-fn letter(from: u8, number: u16) -> Letter {
-    Letter { from, topic: Topic::Sender, number }
+fn change(from: u8, number: u16) -> Change {
+    Change { from, topic: Topic::Sender, number }
 }
 
-/// What stands for the descriptor of a bell.
+/// A stand-in for the eventfd of a `Wakeup`.
 struct Readable(Mutex<bool>, Condvar);
 
 impl Readable {
@@ -46,13 +45,13 @@ impl Readable {
     }
 }
 
-/// Writes, posts, and rings if it has to; the reader sleeps until it is rung for. What was written
-/// before the last letter is seen, and the reader does not sleep on.
+/// Two writers post and wake the reader if they have to, while the reader sleeps again and again.
+/// The reader sees everything that was written before each change, and does not sleep on.
 #[test]
-fn a_letter_is_not_slept_through() {
+fn no_change_is_slept_through() {
     loom::model(|| {
         let inbox = Arc::new(Inbox::new(2, 64));
-        let sleep = Arc::new(Sleep::new());
+        let sleep = Arc::new(SleepFlag::new());
         let rung = Arc::new(Readable::new());
         let written = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
         let writers = [0_u8, 1].map(|from| {
@@ -60,7 +59,7 @@ fn a_letter_is_not_slept_through() {
             let (rung, written) = (Arc::clone(&rung), Arc::clone(&written));
             thread::spawn(move || {
                 written[usize::from(from)].store(1, Ordering::Relaxed);
-                if inbox.put(letter(from, 7)) && sleep.disturb() {
+                if inbox.put(change(from, 7)) && sleep.claim_wakeup() {
                     rung.write();
                 }
             })
@@ -68,17 +67,17 @@ fn a_letter_is_not_slept_through() {
         let mut cursor = Cursor::default();
         let mut seen = [false; 2];
         while seen != [true; 2] {
-            sleep.lie_down();
+            sleep.announce();
             if inbox.is_empty_at_rest() {
                 rung.wait();
             }
-            if sleep.rise() {
+            if sleep.end() {
                 rung.take();
             }
             inbox.open(&mut cursor);
             while let Some(found) = inbox.take(&mut cursor) {
                 let from = usize::from(found.from);
-                assert_eq!(found, letter(found.from, 7));
+                assert_eq!(found, change(found.from, 7));
                 assert_eq!(written[from].load(Ordering::Relaxed), 1);
                 seen[from] = true;
             }
@@ -87,9 +86,10 @@ fn a_letter_is_not_slept_through() {
     });
 }
 
-/// Two letters about the same thread, while the reader takes them: the last one's content is seen.
+/// A writer posts two changes of one thread while the reader takes changes. The reader sees the
+/// content of the last one.
 #[test]
-fn the_last_of_two_letters_is_taken() {
+fn the_last_of_two_changes_is_seen() {
     loom::model(|| {
         let inbox = Arc::new(Inbox::new(1, 64));
         let written = Arc::new(AtomicU32::new(0));
@@ -98,7 +98,7 @@ fn the_last_of_two_letters_is_taken() {
             thread::spawn(move || {
                 for value in [1, 2] {
                     written.store(value, Ordering::Relaxed);
-                    inbox.put(letter(0, 3));
+                    inbox.put(change(0, 3));
                 }
             })
         };
@@ -118,34 +118,35 @@ fn the_last_of_two_letters_is_taken() {
 }
 
 fn take(envelope: &Envelope) -> Option<[u64; 2]> {
-    let mark = envelope.mark();
-    if mark.stage() != Stage::Offered || envelope.partner() != PARTNER {
+    let version = envelope.version();
+    if version.stage() != Stage::Offered || envelope.partner() != PARTNER {
         return None;
     }
-    let next = if envelope.terms().has(Terms::CALL) { Stage::Waiting } else { Stage::Taken };
+    let next = if envelope.flags().has(SendFlags::CALL) { Stage::Waiting } else { Stage::Taken };
     let mut words = [0; N_WORDS];
     envelope.read(&mut words);
-    envelope.exchange(mark, next).then_some([words[0], words[1]])
+    envelope.exchange(version, next).then_some([words[0], words[1]])
 }
 
-/// A sender gives up and offers another message, while its partner takes one: what is taken is
-/// whole, and taken by nobody's leave but the sender's.
+/// A sender withdraws its message and offers another one while its partner takes one. The partner
+/// takes one whole message, and none that was withdrawn.
 #[test]
 fn an_offer_is_taken_or_withdrawn() {
     loom::model(|| {
         let envelope = Arc::new(Envelope::new());
-        envelope.offer(PARTNER, Terms::SEND, Tag::of_length(2), &[1, 1]);
+        envelope.offer(PARTNER, SendFlags::SEND, Tag::of_length(2), &[1, 1]);
         let partner = {
             let envelope = Arc::clone(&envelope);
             thread::spawn(move || take(&envelope))
         };
-        let mark = envelope.mark();
-        let withdrawn = mark.stage() == Stage::Offered && envelope.exchange(mark, Stage::Idle);
+        let version = envelope.version();
+        let withdrawn =
+            version.stage() == Stage::Offered && envelope.exchange(version, Stage::Idle);
         if withdrawn {
-            envelope.offer(PARTNER, Terms::SEND, Tag::of_length(2), &[2, 2]);
+            envelope.offer(PARTNER, SendFlags::SEND, Tag::of_length(2), &[2, 2]);
         }
         let taken = partner.join().unwrap();
-        let is_taken = envelope.mark().stage() == Stage::Taken;
+        let is_taken = envelope.version().stage() == Stage::Taken;
         assert_eq!(taken.is_some(), is_taken);
         match (withdrawn, taken) {
             (false, taken) => assert_eq!(taken, Some([1, 1])),
@@ -154,13 +155,13 @@ fn an_offer_is_taken_or_withdrawn() {
     });
 }
 
-/// A call is taken and answered while the caller gives up: it gets the whole answer, or its partner
-/// is told that nobody waits.
+/// A call is taken and answered while the caller gives up. The caller gets the whole answer, or the
+/// partner is told that nobody waits.
 #[test]
 fn an_answer_comes_whole_or_not_at_all() {
     loom::model(|| {
         let envelope = Arc::new(Envelope::new());
-        envelope.offer(PARTNER, Terms::CALL, Tag::of_length(2), &[1, 1]);
+        envelope.offer(PARTNER, SendFlags::CALL, Tag::of_length(2), &[1, 1]);
         let partner = {
             let envelope = Arc::clone(&envelope);
             thread::spawn(move || {
@@ -170,28 +171,28 @@ fn an_answer_comes_whole_or_not_at_all() {
                 })
             })
         };
-        let mark = envelope.mark();
-        let may_end = matches!(mark.stage(), Stage::Offered | Stage::Waiting);
-        let has_ended = may_end && envelope.exchange(mark, Stage::Idle);
+        let version = envelope.version();
+        let may_end = matches!(version.stage(), Stage::Offered | Stage::Waiting);
+        let has_ended = may_end && envelope.exchange(version, Stage::Idle);
         if has_ended {
-            // It sends to somebody else.
-            envelope.offer(OWN, Terms::SEND, Tag::of_length(2), &[8, 8]);
+            // The thread sends to another partner.
+            envelope.offer(OWN, SendFlags::SEND, Tag::of_length(2), &[8, 8]);
         }
         let answered = partner.join().unwrap();
         assert!(!has_ended || !answered);
         if answered {
             let mut words = [0; N_WORDS];
-            assert_eq!(envelope.mark().stage(), Stage::Answered);
+            assert_eq!(envelope.version().stage(), Stage::Answered);
             envelope.read(&mut words);
             assert_eq!((envelope.partner(), words[..2].to_vec()), (PARTNER, vec![2, 2]));
         }
     });
 }
 
-/// Notices that are left while the thread ends and another one gets its number are nobody else's,
-/// and those of the later one are not lost.
+/// Notices are left while the thread ends and another thread gets its number. The later thread gets
+/// its own notices and no others.
 #[test]
-fn notices_are_for_one_thread() {
+fn notices_reach_only_their_thread() {
     loom::model(|| {
         let [early, late] = [1, 2].map(|version| ThreadId::new(0, Slot::new(0), version));
         let envelope = Arc::new(Envelope::new());
@@ -212,83 +213,88 @@ fn notices_are_for_one_thread() {
     });
 }
 
-/// A place is not used after its owner has it back.
+/// No user reaches the target after the owner has revoked the reference.
 #[test]
-fn a_place_that_was_taken_back_is_not_used() {
+fn a_revoked_reference_is_not_used() {
     loom::model(|| {
-        let lent = Arc::new(Lent::nothing());
-        let place = Box::new(AtomicU32::new(1));
-        // SAFETY: it is taken back below, and lives until then.
-        unsafe { lent.lend(&raw const *place) };
+        let reference = Arc::new(Revocable::empty());
+        let target = Box::new(AtomicU32::new(1));
+        // SAFETY: the target lives until `revoke` below has returned.
+        unsafe { reference.set(&raw const *target) };
         let user = {
-            let lent = Arc::clone(&lent);
+            let reference = Arc::clone(&reference);
             thread::spawn(move || {
-                lent.with(|place: &AtomicU32| assert_eq!(place.load(Ordering::Relaxed), 1));
+                reference.with(|target: &AtomicU32| assert_eq!(target.load(Ordering::Relaxed), 1));
             })
         };
-        lent.take_back();
-        place.store(2, Ordering::Relaxed);
+        reference.revoke();
+        target.store(2, Ordering::Relaxed);
         user.join().unwrap();
     });
 }
 
-/// Two kernels rest, one of which sends the other a letter before: neither goes home while the
-/// letter has not been read.
+/// One kernel posts a change to another, and then both are idle. The cluster does not terminate
+/// while the change has not been read.
 #[test]
-fn all_is_over_when_all_rest_and_no_letter_is_left() {
+fn a_cluster_terminates_when_all_are_idle_and_no_change_is_left() {
     loom::model(|| {
-        let census = Arc::new(Census::new(2));
+        let termination = Arc::new(TerminationDetector::new(2));
         let inbox = Arc::new(Inbox::new(2, 64));
         let is_read = Arc::new(AtomicU32::new(0));
         let other = {
-            let (census, inbox) = (Arc::clone(&census), Arc::clone(&inbox));
+            let (termination, inbox) = (Arc::clone(&termination), Arc::clone(&inbox));
             let is_read = Arc::clone(&is_read);
             thread::spawn(move || {
-                inbox.put(letter(0, 1));
-                if let Rest::Over { .. } = census.rest(0, |_| inbox.is_empty()) {
+                inbox.put(change(0, 1));
+                if let IdleOutcome::Terminated { .. } =
+                    termination.report_idle(0, |_| inbox.is_empty())
+                {
                     assert_eq!(is_read.load(Ordering::Relaxed), 1);
                 }
             })
         };
         let mut cursor = Cursor::default();
-        if census.rest(1, |_| inbox.is_empty()) == Rest::Sleep && census.rise(1) == Rest::Sleep {
+        if termination.report_idle(1, |_| inbox.is_empty()) == IdleOutcome::Sleep
+            && termination.report_busy(1) == IdleOutcome::Sleep
+        {
             inbox.open(&mut cursor);
             if inbox.take(&mut cursor).is_some() {
                 is_read.store(1, Ordering::Relaxed);
             }
-            let rest = census.rest(1, |_| inbox.is_empty());
+            let rest = termination.report_idle(1, |_| inbox.is_empty());
             let read = is_read.load(Ordering::Relaxed) == 1;
-            assert!(read || rest == Rest::Sleep);
+            assert!(read || rest == IdleOutcome::Sleep);
         }
         other.join().unwrap();
     });
 }
 
-/// A caller gives up while its partner reaches what it has granted: its memory is its own again
-/// before it goes on.
+/// A caller gives up while its partner copies to its memory. The caller does not go on before the
+/// copy has ended.
 #[test]
-fn what_is_granted_is_not_reached_after_the_wait() {
+fn granted_memory_is_not_reached_after_the_wait() {
     loom::model(|| {
         let envelope = Arc::new(Envelope::new());
         let memory = Arc::new(loom::cell::UnsafeCell::new(0));
-        envelope.wait(PARTNER, Terms::CALL);
+        envelope.wait(PARTNER, SendFlags::CALL);
         let partner = {
             let (envelope, memory) = (Arc::clone(&envelope), Arc::clone(&memory));
             thread::spawn(move || {
-                let mark = envelope.mark();
-                if mark.stage() != Stage::Waiting || !envelope.exchange(mark, Stage::Copying) {
+                let version = envelope.version();
+                if version.stage() != Stage::Waiting || !envelope.exchange(version, Stage::Copying)
+                {
                     return true;
                 }
-                // SAFETY: the model checker says whether somebody else is there.
+                // SAFETY: the model checker reports any other access at the same time.
                 memory.with_mut(|memory| unsafe { *memory = 1 });
                 envelope.end_copy()
             })
         };
-        let mark = envelope.mark();
-        let is_over = match mark.stage() {
-            Stage::Waiting => envelope.exchange(mark, Stage::Idle),
-            Stage::Copying if envelope.exchange(mark, Stage::Revoking) => {
-                while envelope.mark().stage() != Stage::Revoked {
+        let version = envelope.version();
+        let is_over = match version.stage() {
+            Stage::Waiting => envelope.exchange(version, Stage::Idle),
+            Stage::Copying if envelope.exchange(version, Stage::Revoking) => {
+                while envelope.version().stage() != Stage::Revoked {
                     thread::yield_now();
                 }
                 true
@@ -296,10 +302,10 @@ fn what_is_granted_is_not_reached_after_the_wait() {
             _ => false,
         };
         if is_over {
-            // SAFETY: the same.
+            // SAFETY: the model checker reports any other access at the same time.
             memory.with_mut(|memory| unsafe { *memory = 2 });
         }
-        let needs_no_letter = partner.join().unwrap();
-        assert_eq!(needs_no_letter, envelope.mark().stage() != Stage::Revoked);
+        let needs_no_change = partner.join().unwrap();
+        assert_eq!(needs_no_change, envelope.version().stage() != Stage::Revoked);
     });
 }

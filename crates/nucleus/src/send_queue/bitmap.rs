@@ -1,5 +1,5 @@
-//! A list for each priority and a bitmap, as the ready queue has them: every operation in constant
-//! time, for half a kilobyte a receiver.
+//! A list for each priority and a bitmap, as in the ready queue: every operation takes constant
+//! time, for half a kilobyte per receiver.
 
 use super::{SendQueue, Waiting};
 use crate::bitmap::PriorityBitmap;

@@ -1,4 +1,4 @@
-//! First come, first served: what L4 does. A thread may stand behind lower ones.
+//! Order of arrival, as in L4. A thread may wait behind threads of lower priority.
 
 use super::{SendQueue, Waiting};
 use crate::list::{List, Slot};

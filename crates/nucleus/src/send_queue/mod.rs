@@ -1,5 +1,6 @@
-//! Send queues: the threads that wait until a receiver takes their message. One receiver has one
-//! queue; five kinds differ in what order costs (Greenaway 2007, sections 2.4.4 and 3.4).
+//! Send queues: the threads that wait until a receiver takes their message. Each receiver has one
+//! queue. The five kinds differ in the cost of their order (Greenaway 2007, sections 2.4.4 and
+//! 3.4).
 //!
 //! | kind | next is | insert | take |
 //! |---|---|---|---|
@@ -9,7 +10,7 @@
 //! | [`Heap`] | the highest | O(log n) | O(log n) |
 //! | [`Bitmap`] | the highest | O(1) | O(1) |
 //!
-//! The oldest of equals is next in all of them.
+//! Of threads with equal priorities, all kinds serve the oldest first.
 //!
 //! **Invariant**: a thread is in at most one send queue, so all queues share one table of links.
 
@@ -27,26 +28,27 @@ pub use scanned::Scanned;
 
 use crate::list::{Links, Slot};
 
-/// What the queues know of the threads that wait in them.
+/// The data of waiting threads that all queues share.
 #[derive(Clone, Debug)]
 pub struct Waiting {
     links: Links,
     priorities: Box<[u8]>,
-    /// Places in a heap.
+    /// Positions in heaps.
     positions: Box<[u16]>,
     n_arrived: u64,
 }
 
-/// One receiver's queue.
+/// The queue of one receiver.
 pub trait SendQueue: Default + Clone + 'static {
-    /// A thread comes to wait; its priority is in `waiting`.
+    /// Inserts a thread, whose priority is in `waiting`.
     fn insert(&mut self, waiting: &mut Waiting, slot: Slot);
-    /// A thread that waits here goes.
+    /// Removes a thread that waits in this queue.
     fn remove(&mut self, waiting: &mut Waiting, slot: Slot);
-    /// Who is next, or `NONE`.
+    /// The thread that is served next, or `NONE`.
     fn first(&self, waiting: &Waiting) -> Slot;
 
-    /// A thread that waits here gets another priority. It is then the youngest of that priority.
+    /// Changes the priority of a thread that waits in this queue. It becomes the youngest of that
+    /// priority.
     fn change_priority(&mut self, waiting: &mut Waiting, slot: Slot, priority: u8) {
         self.remove(waiting, slot);
         waiting.priorities[slot.index()] = priority;
@@ -62,7 +64,7 @@ pub struct SendQueues<Q> {
 }
 
 impl<Q: SendQueue> SendQueues<Q> {
-    /// `n_slots`: those who may wait; the first of them have queues.
+    /// `n_slots`: the threads and proxies that may wait; the first `n_queues` of them have queues.
     pub(crate) fn new(n_queues: usize, n_slots: usize) -> SendQueues<Q> {
         let waiting = Waiting {
             links: Links::new(n_slots),
@@ -90,7 +92,7 @@ impl<Q: SendQueue> SendQueues<Q> {
         self.queues[receiver.index()].change_priority(&mut self.waiting, sender, priority);
     }
 
-    /// The priority of who is next, or -1.
+    /// The priority of the thread that is served next, or -1.
     pub(crate) fn highest(&self, receiver: Slot) -> i32 {
         match self.first(receiver) {
             Slot::NONE => -1,

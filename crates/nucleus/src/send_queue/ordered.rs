@@ -1,9 +1,10 @@
-//! A list in order of priority: who comes looks for its place (section 3.4.2).
+//! A list in order of priority, in which an arriving thread searches for its position (section
+//! 3.4.2).
 
 use super::{SendQueue, Waiting};
 use crate::list::{List, Slot};
 
-/// A queue that is kept in order of priority.
+/// A queue in order of priority.
 #[derive(Clone, Copy, Debug)]
 pub struct Ordered(List);
 

@@ -1,9 +1,9 @@
-//! A list in order of arrival, which the receiver looks through from end to end (section 3.4.1).
+//! A list in order of arrival, which the receiver searches from end to end (section 3.4.1).
 
 use super::{SendQueue, Waiting};
 use crate::list::{List, Slot};
 
-/// A queue that is scanned for its highest thread.
+/// A queue that is searched for its highest thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Scanned(List);
 

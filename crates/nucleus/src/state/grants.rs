@@ -1,6 +1,5 @@
-//! Which memory a thread may reach, and when: that of who waits for it and nobody else. The copying
-//! is
-//! `kernel`'s.
+//! Access to granted memory: a thread may copy from or to the memory of a thread that waits for it
+//! alone. `trusted` does the copying.
 
 use super::State;
 use crate::cluster::envelope::Stage;
@@ -11,8 +10,8 @@ use crate::thread_id::ThreadId;
 use crate::variant::Variant;
 
 impl<K: Variant> State<K> {
-    /// Where a part of a thread's grant is. If that is known, the memory is there until
-    /// `close_grant`.
+    /// The address of a part of the memory that `owner` grants. After a success the memory stays
+    /// valid until `close_grant`.
     pub(crate) fn open_grant(
         &mut self,
         me: Slot,
@@ -20,7 +19,7 @@ impl<K: Variant> State<K> {
         part: Part,
     ) -> Result<u64, GrantError> {
         if self.is_foreign(owner) {
-            return self.open_grant_abroad(me, owner, part);
+            return self.open_remote_grant(me, owner, part);
         }
         let owner = self.find(owner).ok_or(GrantError::NotGranted)?;
         let tcb = &self.tcbs[owner];
@@ -28,23 +27,23 @@ impl<K: Variant> State<K> {
         if !waits {
             return Err(GrantError::NotGranted);
         }
-        self.utcbs[owner.index()].grant().place(part)
+        self.utcbs[owner.index()].grant.place(part)
     }
 
-    fn open_grant_abroad(
+    fn open_remote_grant(
         &mut self,
         me: Slot,
         owner: ThreadId,
         part: Part,
     ) -> Result<u64, GrantError> {
         let me = self.tcbs[me].id.raw();
-        let abroad = self.abroad.as_ref().ok_or(GrantError::NotGranted)?;
-        let envelope = abroad.cluster.envelope_of(owner).ok_or(GrantError::NotGranted)?;
-        let mark = envelope.mark();
-        let waits = mark.stage() == Stage::Waiting
+        let link = self.link.as_ref().ok_or(GrantError::NotGranted)?;
+        let envelope = link.cluster.envelope_of(owner).ok_or(GrantError::NotGranted)?;
+        let version = envelope.version();
+        let waits = version.stage() == Stage::Waiting
             && envelope.partner() == me
             && envelope.name() == Some(owner);
-        if !waits || !envelope.exchange(mark, Stage::Copying) {
+        if !waits || !envelope.exchange(version, Stage::Copying) {
             return Err(GrantError::NotGranted);
         }
         let place = envelope.grant().place(part);
@@ -54,16 +53,16 @@ impl<K: Variant> State<K> {
         place
     }
 
-    /// The copy has been made: the owner may go on.
+    /// Ends a copy: the owner may go on.
     pub(crate) fn close_grant(&mut self, owner: ThreadId) {
         if !self.is_foreign(owner) {
             return;
         }
-        let Some(abroad) = &mut self.abroad else { return };
-        let cluster = std::sync::Arc::clone(&abroad.cluster);
+        let Some(link) = &mut self.link else { return };
+        let cluster = std::sync::Arc::clone(&link.cluster);
         let Some(envelope) = cluster.envelope_of(owner) else { return };
         if !envelope.end_copy() {
-            abroad.tell_waiting(owner);
+            link.post_to_receiver(owner);
         }
     }
 }

@@ -1,20 +1,20 @@
-//! Priority inheritance through calls: a server runs at the highest priority of its own and its
-//! callers', and so does whom it calls in turn.
+//! Priority inheritance through calls: a server runs at the highest priority of itself and its
+//! callers. So do the servers that it calls in turn.
 //!
 //! ```text
 //!  A (9) --calls--> B (3) --calls--> C (5)        B and C run at 9
 //! ```
 //!
-//! A thread lends from when it blocks in a call until it is answered, or gives up. Lenders stand in
-//! a bitmap queue at their server, so the highest is found in constant time; a change goes down the
-//! chain of calls as far as it makes a difference.
+//! A thread lends its priority from when it blocks in a call until the call is answered or fails.
+//! Lenders are in a bitmap queue of their server, so the highest is found in constant time. A
+//! change goes along the chain of calls as far as it makes a difference.
 //!
-//! Threads that call each other in a circle never run, and keep what they were lent until one of
-//! them gives up.
+//! Threads that call each other in a circle never run. They keep the priorities that were lent to
+//! them until one of the calls fails.
 //!
-//! The assembly path writes its one caller's name into the server's `caller` instead, and the
-//! server's priority beside it. `settle` gives that caller its place among the others: everything
-//! here does so first.
+//! The assembly path does not use that queue: it writes its one caller's id into the server's
+//! `caller`, and the server's priority beside it. Every function here first calls `adopt_caller`,
+//! which puts that caller into the queue.
 
 use super::State;
 use crate::list::Slot;
@@ -23,43 +23,43 @@ use crate::thread_id::ThreadId;
 use crate::variant::{Inheritance, Variant};
 
 impl<K: Variant> State<K> {
-    /// A thread that blocks in a call lends its priority.
+    /// Lends the priority of a thread that blocks in a call.
     pub(super) fn lend(&mut self, caller: Slot, server: Slot) {
         if K::INHERITANCE == Inheritance::None {
             return;
         }
-        self.settle(server);
+        self.adopt_caller(server);
         self.tcbs[caller].lending = Lending::Priority;
         let priority = self.tcbs[caller].priority;
         self.lenders.insert(server, caller, priority);
-        self.update(server);
+        self.update_priority(server);
     }
 
-    /// The same, if the server is not another kernel's.
-    pub(super) fn lend_if_here(&mut self, caller: Slot, server: u32) {
+    /// Lends a thread's priority, if `server` is a thread of this kernel.
+    pub(super) fn lend_locally(&mut self, caller: Slot, server: u32) {
         if let Some(server) = ThreadId::from_raw(server).and_then(|id| self.find(id)) {
             self.lend(caller, server);
         }
     }
 
-    /// A thread that lends its priority takes it back, before its partner is forgotten.
-    pub(super) fn take_back(&mut self, caller: Slot) {
+    /// Ends a thread's lending. It comes before the thread's partner is cleared.
+    pub(super) fn stop_lending(&mut self, caller: Slot) {
         if K::INHERITANCE == Inheritance::None {
             return;
         }
         if let Some(server) = self.lending_to(caller) {
-            self.settle(server);
+            self.adopt_caller(server);
             self.tcbs[caller].lending = Lending::Nothing;
             self.lenders.remove(server, caller);
-            self.update(server);
+            self.update_priority(server);
         }
     }
 
-    /// A thread's own priority, or that of one of its lenders, has changed.
-    pub(super) fn update(&mut self, first: Slot) {
+    /// Recomputes the priority of a thread and of the servers along its chain of calls.
+    pub(super) fn update_priority(&mut self, first: Slot) {
         let mut server = first;
         loop {
-            self.settle(server);
+            self.adopt_caller(server);
             let lent = match K::INHERITANCE {
                 Inheritance::None => -1,
                 Inheritance::ThroughCalls => self.lenders.highest(server),
@@ -72,20 +72,20 @@ impl<K: Variant> State<K> {
             }
             self.change_priority(server, floor);
             let Some(next) = self.lending_to(server) else { return };
-            self.settle(next);
+            self.adopt_caller(next);
             self.lenders.change_priority(next, server, floor);
             server = next;
         }
     }
 
-    /// The priority of one who lends it has changed elsewhere.
-    pub(super) fn lender_has_priority(&mut self, server: Slot, lender: Slot, priority: u8) {
-        self.settle(server);
+    /// Sets the priority of a lender that belongs to another kernel.
+    pub(super) fn set_lender_priority(&mut self, server: Slot, lender: Slot, priority: u8) {
+        self.adopt_caller(server);
         self.lenders.change_priority(server, lender, priority);
-        self.update(server);
+        self.update_priority(server);
     }
 
-    fn settle(&mut self, server: Slot) {
+    fn adopt_caller(&mut self, server: Slot) {
         if K::INHERITANCE == Inheritance::None {
             return;
         }
@@ -98,7 +98,7 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// Moves a thread to where its new priority belongs, wherever it waits.
+    /// Sets a thread's priority, and moves the thread in the queue in which it waits.
     pub(super) fn change_priority(&mut self, slot: Slot, priority: u8) {
         let queued = self.tcbs[slot].queued;
         self.dequeue(slot);
@@ -106,8 +106,8 @@ impl<K: Variant> State<K> {
         if queued && self.tcbs[slot].is_runnable() {
             self.push_back(slot);
         }
-        if self.is_abroad(slot) {
-            return self.tell_priority(slot);
+        if self.waits_remotely(slot) {
+            return self.publish_priority(slot);
         }
         let Status::Sending = self.tcbs[slot].status else { return };
         if let Some(receiver) = ThreadId::from_raw(self.tcbs[slot].partner) {

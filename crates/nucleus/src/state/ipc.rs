@@ -11,40 +11,41 @@
 //!                \ and others wait to send to it: Ready, `continues`
 //! ```
 //!
-//! Who has sent and then receives does so in one step: its partner may answer at once, and will
-//! find it `Receiving`. Only if others wait to send to it already is that step put off until it is
-//! chosen; a chain of such threads is a chain of IPCs (section 4.4.2), between which a kernel may
-//! look for interrupts.
+//! A thread that sends and then receives does both in one step, so that an answer at once finds it
+//! `Receiving`. If other threads wait to send to it already, its receive phase is put off until it
+//! is chosen to run. A chain of such threads is a chain of IPCs (section 4.4.2); between two of
+//! them a kernel may look for interrupts.
 
 use super::State;
-use super::abroad::Posted;
+use super::cluster_link::RemoteSend;
 use super::notices::one_interrupt;
 use super::scheduler::Hint;
-use crate::cluster::envelope::Terms;
+use crate::cluster::envelope::SendFlags;
 use crate::list::Slot;
-use crate::message::{Cause, IpcError, Phase, Tag, Timeout};
+use crate::message::{Cause, IpcError, N_REGISTER_WORDS, Phase, Tag, Timeout};
 use crate::statistics::{Event, Statistics};
-use crate::tcb::{INBOX_SIGNALS, Lending, N_REGISTER_WORDS, Status, Tcb, Utcb};
+use crate::tcb::{INBOX_SIGNALS, Lending, Status, Tcb, Utcb};
 use crate::thread_id::{ThreadId, raw};
 use crate::variant::{Inheritance, Path, Variant};
 
-/// How the send phase ended.
-enum Sent {
+/// The result of the send phase.
+enum SendOutcome {
     To(Slot),
-    /// To a thread of another kernel.
-    Abroad,
+    /// The message went to a thread of another kernel.
+    Remote,
     Blocked,
     Failed,
 }
 
-/// What the receive phase found.
-pub(super) enum Found {
-    /// A thread's message; that thread can run.
+/// The result of the receive phase.
+pub(super) enum ReceiveOutcome {
+    /// A message of this thread, which can run now.
     Message(Slot),
-    /// A message, and nobody who can run for that: its sender waits for an answer.
+    /// A message whose sender cannot run, because it waits for an answer; or an interrupt or
+    /// notices.
     OnlyMessage,
-    /// The message of a thread of another kernel, which may have lent a priority until now.
-    FromAbroad,
+    /// A message of a thread of another kernel, which may have lent its priority until now.
+    FromRemote,
     NoPartner,
     Nothing,
 }
@@ -58,7 +59,7 @@ fn receive_timeout(utcb: &Utcb) -> Timeout {
 }
 
 impl<K: Variant> State<K> {
-    /// The current thread makes the IPC that its UTCB says. It may not be the current one then.
+    /// Makes the IPC of the current thread's UTCB. Another thread may be current then.
     pub fn ipc(&mut self) {
         let me = self.decision.current;
         let utcb = &self.utcbs[me.index()];
@@ -67,23 +68,23 @@ impl<K: Variant> State<K> {
             Slot::NONE
         } else {
             match self.send_phase(me, to) {
-                Sent::To(target) => target,
-                Sent::Abroad => return self.receive_after_abroad(me, to),
-                Sent::Blocked | Sent::Failed => return,
+                SendOutcome::To(target) => target,
+                SendOutcome::Remote => return self.receive_after_remote_send(me, to),
+                SendOutcome::Blocked | SendOutcome::Failed => return,
             }
         };
         if from == raw::NOBODY {
             self.utcbs[me.index()].peer = u64::from(raw::NOBODY);
-            self.both_can_run(woken);
+            self.schedule_both(woken);
         } else {
             self.receive_phase(me, woken, Some(to));
         }
     }
 
-    /// The rest of an IPC whose first half another kernel has. The priority that its partner has
-    /// lent is gone.
+    /// Makes the receive phase after a message to another kernel. Its receiver may have lent this
+    /// thread a priority until now.
     #[cold]
-    fn receive_after_abroad(&mut self, me: Slot, to: u32) {
+    fn receive_after_remote_send(&mut self, me: Slot, to: u32) {
         if self.utcbs[me.index()].receive as u32 == raw::NOBODY {
             self.utcbs[me.index()].peer = u64::from(raw::NOBODY);
         } else {
@@ -92,16 +93,17 @@ impl<K: Variant> State<K> {
         self.keep_current();
     }
 
-    /// The current thread, if it has nothing to look for any more.
+    /// The current thread's TCB, unless the thread's receive phase is still to come or no thread is
+    /// current.
     #[inline(always)]
-    pub(crate) fn goes_on(&self) -> Option<&Tcb> {
+    pub(crate) fn current_if_settled(&self) -> Option<&Tcb> {
         let current = self.decision.current;
         let tcb = self.tcbs.0.get(current.index())?;
         (!tcb.continues).then_some(tcb)
     }
 
-    /// If the current thread has yet to look for what it is to receive, it does. Says whether it
-    /// had to: then somebody else may be current, with the same to do.
+    /// Makes the current thread's receive phase, if that is still to come. Says whether it was;
+    /// then another thread may be current whose receive phase is still to come.
     pub fn continue_current(&mut self) -> bool {
         let me = self.decision.current;
         if me == Slot::NONE || !self.tcbs[me].continues {
@@ -112,42 +114,42 @@ impl<K: Variant> State<K> {
         true
     }
 
-    fn send_phase(&mut self, me: Slot, to: u32) -> Sent {
+    fn send_phase(&mut self, me: Slot, to: u32) -> SendOutcome {
         let target = ThreadId::from_raw(to).and_then(|id| self.find(id)).filter(|&it| it != me);
         let failed = |cause| Err(IpcError { phase: Phase::Send, cause });
         let Some(target) = target else { return self.send_elsewhere(me, to) };
         if self.accepts(target, self.tcbs[me].id.raw()) {
             self.transfer(me, target);
             self.unblock(target);
-            return Sent::To(target);
+            return SendOutcome::To(target);
         }
         match send_timeout(&self.utcbs[me.index()]) {
             Timeout::Zero => {
                 self.finish(me, failed(Cause::Timeout));
-                Sent::Failed
+                SendOutcome::Failed
             }
             timeout => {
                 self.block_sending(me, target, timeout);
-                Sent::Blocked
+                SendOutcome::Blocked
             }
         }
     }
 
-    /// To whom is not of this kernel.
+    /// Sends to a destination that is no thread of this kernel.
     #[cold]
-    fn send_elsewhere(&mut self, me: Slot, to: u32) -> Sent {
+    fn send_elsewhere(&mut self, me: Slot, to: u32) -> SendOutcome {
         let to = ThreadId::from_raw(to).filter(|&id| self.is_foreign(id));
-        match to.map_or(Posted::NoPartner, |id| self.send_abroad(me, id)) {
-            Posted::Answered => Sent::Abroad,
-            Posted::Offered => {
+        match to.map_or(RemoteSend::NoPartner, |id| self.send_remotely(me, id)) {
+            RemoteSend::Delivered => SendOutcome::Remote,
+            RemoteSend::Offered => {
                 self.set_deadline(me, send_timeout(&self.utcbs[me.index()]));
                 self.block(me, Slot::NONE, false);
-                Sent::Blocked
+                SendOutcome::Blocked
             }
-            Posted::NoPartner => {
+            RemoteSend::NoPartner => {
                 let error = IpcError { phase: Phase::Send, cause: Cause::NoPartner };
                 self.finish(me, Err(error));
-                Sent::Failed
+                SendOutcome::Failed
             }
         }
     }
@@ -173,54 +175,54 @@ impl<K: Variant> State<K> {
         self.block(me, Slot::NONE, false);
     }
 
-    /// The receive phase of a thread that has woken nobody in the same step.
+    /// The receive phase of a thread that has woken no other thread in the same step.
     #[inline(never)]
     fn receive_later(&mut self, me: Slot, to: Option<u32>) {
         self.receive_phase(me, Slot::NONE, to);
     }
 
-    /// `to`: to whom the thread has sent in the same step, if it has.
+    /// `to`: the destination of the send phase in the same step, if there was one.
     #[inline(always)]
     fn receive_phase(&mut self, me: Slot, woken: Slot, to: Option<u32>) {
         let from = self.utcbs[me.index()].receive as u32;
         let cause = match self.take_message(me, from) {
-            Found::Message(sender) => return self.three_can_run(woken, sender),
-            Found::OnlyMessage => return self.both_can_run(woken),
-            Found::FromAbroad => {
-                self.both_can_run(woken);
+            ReceiveOutcome::Message(sender) => return self.schedule_three(woken, sender),
+            ReceiveOutcome::OnlyMessage => return self.schedule_both(woken),
+            ReceiveOutcome::FromRemote => {
+                self.schedule_both(woken);
                 return self.keep_current();
             }
-            Found::NoPartner => Cause::NoPartner,
-            Found::Nothing => match receive_timeout(&self.utcbs[me.index()]) {
+            ReceiveOutcome::NoPartner => Cause::NoPartner,
+            ReceiveOutcome::Nothing => match receive_timeout(&self.utcbs[me.index()]) {
                 Timeout::Zero => Cause::Timeout,
                 timeout => {
                     let is_call = to == Some(from);
-                    let terms = Terms::SEND.and(Terms::CALL, is_call);
-                    self.become_receiver(me, from, timeout, terms);
+                    let flags = SendFlags::SEND.and(SendFlags::CALL, is_call);
+                    self.become_receiver(me, from, timeout, flags);
                     if is_call && K::INHERITANCE == Inheritance::ThroughCalls {
-                        self.lend_if_here(me, from);
+                        self.lend_locally(me, from);
                     }
                     return self.block(me, woken, is_call);
                 }
             },
         };
         self.finish(me, Err(IpcError { phase: Phase::Receive, cause }));
-        self.both_can_run(woken);
+        self.schedule_both(woken);
     }
 
     #[inline(always)]
-    fn become_receiver(&mut self, me: Slot, from: u32, timeout: Timeout, terms: Terms) {
+    fn become_receiver(&mut self, me: Slot, from: u32, timeout: Timeout, flags: SendFlags) {
         let tcb = &mut self.tcbs[me];
         tcb.status = Status::Receiving;
         tcb.partner = from;
         self.set_deadline(me, timeout);
         self.update_gate(me);
-        if self.abroad.is_some() {
-            self.wait_abroad(me, terms);
+        if self.link.is_some() {
+            self.wait_remotely(me, flags);
         }
     }
 
-    /// Keeps a thread's gate true.
+    /// Updates a thread's gate after a change of its status, deadline or suspension.
     pub(super) fn update_gate(&mut self, slot: Slot) {
         let tcb = &mut self.tcbs[slot];
         let is_open = tcb.status == Status::Receiving && !tcb.timed && !tcb.suspended;
@@ -233,18 +235,19 @@ impl<K: Variant> State<K> {
     }
 
     #[inline(always)]
-    fn take_message(&mut self, me: Slot, from: u32) -> Found {
+    fn take_message(&mut self, me: Slot, from: u32) -> ReceiveOutcome {
         if self.tcbs[me].inbox & INBOX_SIGNALS != 0 && self.take_signal(me, from) {
-            return Found::OnlyMessage;
+            return ReceiveOutcome::OnlyMessage;
         }
         match self.next_sender(me, from) {
-            None => Found::NoPartner,
-            Some(Slot::NONE) => Found::Nothing,
+            None => ReceiveOutcome::NoPartner,
+            Some(Slot::NONE) => ReceiveOutcome::Nothing,
             Some(sender) => self.take_from(sender, me, from),
         }
     }
 
-    /// Whose message a thread would take, or `NONE`. `None`: there is nobody of that name.
+    /// The sender whose message a thread would take, or `NONE`. The result is `None` if no thread
+    /// has the id `from`.
     #[inline(always)]
     fn next_sender(&self, me: Slot, from: u32) -> Option<Slot> {
         match ThreadId::from_raw(from) {
@@ -257,7 +260,7 @@ impl<K: Variant> State<K> {
         }
     }
 
-    fn take_from(&mut self, sender: Slot, me: Slot, from: u32) -> Found {
+    fn take_from(&mut self, sender: Slot, me: Slot, from: u32) -> ReceiveOutcome {
         if self.is_proxy(sender) {
             return self.take_from_proxies(sender, me, from);
         }
@@ -266,18 +269,18 @@ impl<K: Variant> State<K> {
         self.has_sent(sender)
     }
 
-    /// A message that was withdrawn is passed over: there may be another one.
+    /// Takes the message of a proxy. If it was withdrawn, the next sender's turn comes.
     #[cold]
-    fn take_from_proxies(&mut self, mut sender: Slot, me: Slot, from: u32) -> Found {
+    fn take_from_proxies(&mut self, mut sender: Slot, me: Slot, from: u32) -> ReceiveOutcome {
         while !self.take_from_proxy(sender, me) {
             sender = match self.next_sender(me, from) {
-                None => return Found::NoPartner,
-                Some(Slot::NONE) => return Found::Nothing,
+                None => return ReceiveOutcome::NoPartner,
+                Some(Slot::NONE) => return ReceiveOutcome::Nothing,
                 Some(next) if self.is_proxy(next) => next,
                 Some(next) => return self.take_from(next, me, from),
             };
         }
-        Found::FromAbroad
+        ReceiveOutcome::FromRemote
     }
 
     fn sends_to(&self, slot: Slot, receiver: Slot) -> bool {
@@ -285,17 +288,18 @@ impl<K: Variant> State<K> {
         tcb.status == Status::Sending && tcb.partner == self.tcbs[receiver].id.raw()
     }
 
-    /// A thread whose message was taken goes on to its receive phase, if it has one.
-    pub(super) fn has_sent(&mut self, sender: Slot) -> Found {
+    /// Lets a thread whose message was taken go on to its receive phase, if it has one.
+    pub(super) fn has_sent(&mut self, sender: Slot) -> ReceiveOutcome {
         let utcb = &mut self.utcbs[sender.index()];
         let from = utcb.receive as u32;
         if from == raw::NOBODY {
             utcb.peer = u64::from(raw::NOBODY);
             self.unblock(sender);
-            return Found::Message(sender);
+            return ReceiveOutcome::Message(sender);
         }
         let timeout = receive_timeout(utcb);
-        // A caller's partner runs, so it has not sent to the caller; what that has lent stays lent.
+        // A caller's partner is running, so it is not sending to the caller. The priority stays
+        // lent.
         let is_call = self.tcbs[sender].partner == from;
         let waits = timeout != Timeout::Zero && (is_call || self.would_wait(sender, from));
         if is_call && waits {
@@ -304,14 +308,14 @@ impl<K: Variant> State<K> {
             self.unblock(sender);
         }
         if waits {
-            self.become_receiver(sender, from, timeout, Terms::SEND);
-            return Found::OnlyMessage;
+            self.become_receiver(sender, from, timeout, SendFlags::SEND);
+            return ReceiveOutcome::OnlyMessage;
         }
         self.tcbs[sender].continues = true;
-        Found::Message(sender)
+        ReceiveOutcome::Message(sender)
     }
 
-    /// Whether nothing is there that a thread could receive.
+    /// Whether a thread would find nothing to receive from `from`.
     fn would_wait(&self, slot: Slot, from: u32) -> bool {
         match ThreadId::from_raw(from) {
             Some(id) => self.find_anywhere(id).is_some_and(|other| !self.sends_to(other, slot)),
@@ -325,7 +329,7 @@ impl<K: Variant> State<K> {
         self.count(Event::Transferred);
         let source = &self.utcbs[from.index()];
         let tag = source.tag;
-        // As in the fast paths, those that are in registers go over whatever the length.
+        // As in the fast paths, the register words are copied whatever the length is.
         let first: [u64; N_REGISTER_WORDS] = *source.words.first_chunk().expect("there are more");
         let target = &mut self.utcbs[to.index()];
         target.tag = tag;
@@ -346,8 +350,8 @@ impl<K: Variant> State<K> {
         target.words[..length].copy_from_slice(&source.words[..length]);
     }
 
-    /// The current thread and perhaps another one, which was blocked, can run.
-    pub(super) fn both_can_run(&mut self, woken: Slot) {
+    /// Schedules after a step in which the current thread can go on and a blocked one became ready.
+    pub(super) fn schedule_both(&mut self, woken: Slot) {
         if woken == Slot::NONE {
             return;
         }
@@ -357,13 +361,14 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// So can the thread whose message was taken. Of two that were blocked, L4 takes the higher.
-    fn three_can_run(&mut self, woken: Slot, sender: Slot) {
+    /// Like `schedule_both`, with a second thread whose message was taken. L4 lets the higher of
+    /// the two run that were blocked.
+    fn schedule_three(&mut self, woken: Slot, sender: Slot) {
         if woken == Slot::NONE || !self.tcbs[woken].is_runnable() {
-            return self.both_can_run(sender);
+            return self.schedule_both(sender);
         }
         if !self.tcbs[sender].is_runnable() {
-            return self.both_can_run(woken);
+            return self.schedule_both(woken);
         }
         let woken_is_higher = self.tcbs[woken].priority > self.tcbs[sender].priority;
         let (higher, lower) = if woken_is_higher { (woken, sender) } else { (sender, woken) };
@@ -371,7 +376,8 @@ impl<K: Variant> State<K> {
         self.enqueue_schedule(higher, Hint::New);
     }
 
-    /// The current thread cannot go on; perhaps another one can for that.
+    /// Schedules after a step in which the current thread blocked and another one may have become
+    /// ready.
     fn block(&mut self, me: Slot, woken: Slot, is_call: bool) {
         match (K::PATH, woken) {
             (Path::Interface, Slot::NONE) => self.dequeue_schedule(me, Hint::HighestPriority),

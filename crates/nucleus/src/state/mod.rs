@@ -1,6 +1,6 @@
-//! A kernel's state, and all that can happen to it. Time, interrupts and requests come in as calls;
-//! what comes out is which thread runs (`current`), and words in UTCBs. No stacks, no clock, no
-//! I/O: those are `kernel`'s.
+//! The state of a kernel, and everything that can happen to it. Time, interrupts and requests come
+//! in as calls. The results are the thread that runs (`current`), and words in UTCBs. Stacks, the
+//! clock and I/O are in `kernel`.
 //!
 //! ```text
 //!            enqueue, dequeue, swap
@@ -11,22 +11,23 @@
 //!  UTCBs        time, notices, threads -----+
 //! ```
 //!
-//! **Invariants**, whatever the variant: a thread that is `Ready` and not suspended runs or is on
-//! the ready queue; a thread is in the send queue of its partner exactly while it is `Sending`; a
-//! strict kernel's `current` is no lower than any thread that could run.
+//! **Invariants** of all variants: a thread that is `Ready` and not suspended runs or is on the
+//! ready queue. A thread is in the send queue of its partner exactly while it is `Sending`. In a
+//! strict kernel, `current` has no lower priority than any thread that could run.
 
-mod abroad;
+mod cluster_link;
 mod grants;
 mod inheritance;
 mod ipc;
 mod notices;
 mod open;
 mod proxies;
+mod remote;
 mod scheduler;
 mod threads;
 mod time;
 
-use crate::cluster::Seat;
+use crate::cluster::Membership;
 use crate::heap::IndexedHeap;
 use crate::list::Slot;
 use crate::message::{Ipc, IpcError, Tag, result_of_word, result_word};
@@ -36,17 +37,18 @@ use crate::statistics::{Event, Statistics};
 use crate::tcb::{INBOX_INTERRUPTS, INBOX_NOTICES, Status, Tcbs, Utcb};
 use crate::thread_id::{MAX_THREADS, Sender, ThreadId, raw};
 use crate::variant::{Inheritance, Variant};
-use abroad::Abroad;
+use cluster_link::ClusterLink;
 
-/// What the scheduler has decided, and by what it decides the next time. The assembly knows it.
+/// The result of the scheduler, and the bound that it uses next time. The assembly knows the
+/// layout.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Decision {
-    /// Who runs. While a thread is outside of the kernel, or in a fast path,
-    /// `EntryPoints::current_tcb` says it.
+    /// The thread that runs. While a thread is outside of the kernel or in a fast path, only
+    /// `EntryPoints::current_tcb` is true.
     pub(crate) current: Slot,
-    /// No thread that could run, the current one apart, is above this priority; -1 if there is
-    /// none. Exact in kernels whose queue is.
+    /// An upper bound of the priorities of all threads that could run, except the current one; -1:
+    /// there are none. It is exact in kernels whose queue is exact.
     pub(crate) ceiling: i32,
 }
 
@@ -59,37 +61,38 @@ pub struct State<K: Variant> {
     pub(crate) utcbs: Box<[Utcb]>,
     ready: ReadyQueue,
     send_queues: SendQueues<K::SendQueue>,
-    /// Those that lend their priority, by whom they lend it to.
+    /// The threads that lend their priority, by the server to which they lend it.
     lenders: SendQueues<Bitmap>,
     deadlines: IndexedHeap<u64>,
     deadline_positions: Box<[u16]>,
-    /// Whose each interrupt is.
+    /// The handler of each interrupt.
     handlers: [Option<ThreadId>; 64],
     slice_ticks: u32,
     statistics: K::Statistics,
-    /// Its place among other kernels, if it has one.
-    abroad: Option<Abroad>,
+    /// `None`: the kernel is in no cluster.
+    link: Option<ClusterLink>,
 }
 
 impl<K: Variant> State<K> {
-    /// A kernel without threads.
+    /// A kernel without threads. `n_threads`: 1 to 4,096. `slice_ticks`: a timeslice in ticks.
     pub fn new(n_threads: usize, slice_ticks: u32) -> State<K> {
         assert!((1..=MAX_THREADS).contains(&n_threads));
         State::with_tables(Tcbs::new(0, 1, n_threads), n_threads, slice_ticks, None)
     }
 
-    /// A kernel without threads, with as many as its cluster allows for.
-    pub fn in_cluster(seat: &Seat, slice_ticks: u32) -> State<K> {
-        let (n_kernels, n_threads) = (seat.cluster().n_kernels(), seat.cluster().n_threads());
-        let tcbs = Tcbs::new(seat.kernel().into(), n_kernels, n_threads);
-        State::with_tables(tcbs, n_threads, slice_ticks, Some(Abroad::new(seat)))
+    /// A kernel without threads in a cluster, which says how many threads there may be.
+    pub fn in_cluster(membership: &Membership, slice_ticks: u32) -> State<K> {
+        let (n_kernels, n_threads) =
+            (membership.cluster().n_kernels(), membership.cluster().n_threads());
+        let tcbs = Tcbs::new(membership.kernel().into(), n_kernels, n_threads);
+        State::with_tables(tcbs, n_threads, slice_ticks, Some(ClusterLink::new(membership)))
     }
 
     fn with_tables(
         tcbs: Tcbs,
         n_threads: usize,
         slice_ticks: u32,
-        abroad: Option<Abroad>,
+        link: Option<ClusterLink>,
     ) -> State<K> {
         let n_slots = tcbs.0.len();
         let n_servers = match K::INHERITANCE {
@@ -108,27 +111,27 @@ impl<K: Variant> State<K> {
             handlers: [None; 64],
             slice_ticks,
             statistics: K::Statistics::default(),
-            abroad,
+            link,
         }
     }
 
-    /// Who runs, if anybody can.
+    /// The thread that runs, or `None` if none can.
     pub fn current(&self) -> Option<ThreadId> {
         let current = self.decision.current;
         (current != Slot::NONE).then(|| self.tcbs[current].id)
     }
 
-    /// What has been counted.
+    /// The counters of the variant.
     pub fn statistics(&self) -> &K::Statistics {
         &self.statistics
     }
 
-    /// What a thread shares with its kernel. `None`: there is no such thread.
+    /// The UTCB of a thread. `None`: there is no such thread.
     pub fn utcb(&mut self, id: ThreadId) -> Option<&mut Utcb> {
         self.find(id).map(|slot| &mut self.utcbs[slot.index()])
     }
 
-    /// What a thread does. `Free`: there is no such thread.
+    /// The status of a thread. `Free`: there is no such thread.
     pub fn status(&self, id: ThreadId) -> Status {
         self.find(id).map_or(Status::Free, |slot| match self.tcbs[slot].status {
             Status::Sending if self.waits_for_answer(slot) => Status::Receiving,
@@ -136,12 +139,12 @@ impl<K: Variant> State<K> {
         })
     }
 
-    /// The priority that a thread is scheduled by, or -1.
+    /// The priority by which a thread is scheduled. -1: there is no such thread.
     pub fn priority(&self, id: ThreadId) -> i32 {
         self.find(id).map_or(-1, |slot| i32::from(self.tcbs[slot].priority))
     }
 
-    /// How many threads there are.
+    /// The number of threads, those included that were not started.
     pub fn n_threads(&self) -> usize {
         let own = &self.tcbs.0[..self.utcbs.len()];
         own.iter().filter(|tcb| tcb.status != Status::Free).count()
@@ -152,30 +155,31 @@ impl<K: Variant> State<K> {
         (tcb.id == id && tcb.status != Status::Free).then_some(id.slot())
     }
 
-    /// Writes down what came of a thread's IPC.
+    /// Writes the result of a thread's IPC into its UTCB.
     fn finish(&mut self, slot: Slot, result: Result<Sender, IpcError>) {
         self.utcbs[slot.index()].peer = result_word(result);
     }
 
-    /// Makes a thread ready that was blocked. It is on no queue and has no deadline from here on.
+    /// Makes a blocked thread ready. The caller has taken it off its send queue.
     fn unblock(&mut self, slot: Slot) {
         self.cancel_deadline(slot);
-        // Before its priority changes, which would have to move it in a send queue.
+        // Before the priority changes, so that `change_priority` looks for the thread in no send
+        // queue.
         self.tcbs[slot].status = Status::Ready;
-        self.take_back(slot);
+        self.stop_lending(slot);
         let tcb = &mut self.tcbs[slot];
         tcb.gate = raw::SHUT;
         tcb.partner = raw::NOBODY;
     }
 
-    /// Lays an IPC into the current thread's UTCB, with a message of these words.
-    pub fn lay(&mut self, ipc: Ipc, tag: Tag, words: &[u64]) {
+    /// Writes an IPC and the words of its message into the current thread's UTCB.
+    pub fn set_ipc(&mut self, ipc: Ipc, tag: Tag, words: &[u64]) {
         let utcb = &mut self.utcbs[self.decision.current.index()];
-        utcb.lay(ipc, tag);
+        utcb.set_ipc(ipc, tag);
         utcb.words[..words.len()].copy_from_slice(words);
     }
 
-    /// What came of a thread's last IPC; `None`: it had no receive phase.
+    /// The result of a thread's last IPC. `None`: it had no receive phase.
     pub fn result(&self, id: ThreadId) -> Result<Option<Sender>, IpcError> {
         result_of_word(self.utcbs[id.slot().index()].peer)
     }
@@ -207,7 +211,7 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// Keeps the bits of a thread's inbox true.
+    /// Updates the bits of a thread's inbox after a change of its interrupts or notices.
     fn update_inbox(&mut self, slot: Slot) {
         let tcb = &mut self.tcbs[slot];
         let bit = |is_there, bit| if is_there { bit } else { 0 };

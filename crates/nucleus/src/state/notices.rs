@@ -1,8 +1,8 @@
-//! Messages that no thread sends: notices, which are bits that a thread is left by others (OKL4's
-//! asynchronous notification), and interrupts. Neither ever blocks who sends it.
+//! Messages that no thread sends: interrupts, and notices, which are bits that other threads set
+//! (OKL4's asynchronous notification). They never block a sender.
 //!
-//! **Invariant**: an interrupt or a notice that has come is in exactly one place: in its thread's
-//! TCB, or in the message that the thread has received.
+//! **Invariant**: an interrupt or a notice is in exactly one place: in its thread's TCB, or in the
+//! message that the thread has received.
 
 use super::State;
 use crate::list::Slot;
@@ -12,8 +12,8 @@ use crate::thread_id::{Sender, ThreadId, raw};
 use crate::variant::Variant;
 
 impl<K: Variant> State<K> {
-    /// An interrupt has come. It waits in its handler's TCB until the handler receives it; one that
-    /// nobody handles is dropped.
+    /// Records an interrupt in its handler's TCB until the handler receives it. An interrupt
+    /// without a handler is dropped.
     pub fn interrupt(&mut self, number: u8) {
         let handler = self.handlers[usize::from(number)].and_then(|id| self.find(id));
         let Some(handler) = handler else { return };
@@ -21,7 +21,7 @@ impl<K: Variant> State<K> {
         self.offer_signals(handler);
     }
 
-    /// Makes a thread the handler of an interrupt, or nobody.
+    /// Sets the handler of an interrupt. `None`: it has none.
     pub fn attach(&mut self, number: u8, handler: Option<ThreadId>) {
         self.handlers[usize::from(number)] = handler;
     }
@@ -45,7 +45,7 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// Receives an interrupt or the notices, if `from` allows for it and there are some.
+    /// Receives an interrupt or the notices, if the source `from` includes them and there are some.
     pub(super) fn take_signal(&mut self, me: Slot, from: u32) -> bool {
         let tcb = &mut self.tcbs[me];
         let wanted = match from {
@@ -72,7 +72,7 @@ impl<K: Variant> State<K> {
     }
 }
 
-/// The bit of the interrupt that a source names, if it names one.
+/// The bit of the interrupt that a source names, or 0 if it names none.
 pub(super) fn one_interrupt(from: u32) -> u64 {
     match from.wrapping_sub(raw::INTERRUPT) {
         number @ 0..64 => 1 << number,

@@ -1,6 +1,6 @@
-//! The same decisions as by the interface, made where they arise: direct process switch and lazy
-//! queueing in the form that L4 had before (Greenaway 2007, figure 3.1). What the interface costs
-//! is the difference between these and `scheduler`.
+//! Scheduling decisions at the places where they arise, without the interface of `scheduler`:
+//! direct process switch and lazy queueing as L4 had them before (Greenaway 2007, figure 3.1). The
+//! difference to `scheduler` is the cost of the interface.
 
 use super::State;
 use crate::list::Slot;
@@ -8,7 +8,7 @@ use crate::statistics::Event;
 use crate::variant::{Queueing, Variant};
 
 impl<K: Variant> State<K> {
-    /// A message was sent or received, and both parties can run.
+    /// Schedules after a transfer whose two parties can both run.
     pub(super) fn open_send(&mut self, other: Slot) {
         let current = self.decision.current;
         if !self.tcbs[other].is_runnable() {
@@ -26,7 +26,8 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// The current thread has sent, and blocks to receive. `is_call`: from the same thread.
+    /// Schedules after the current thread has sent to `other` and blocked to receive. `is_call`: it
+    /// receives from `other`.
     pub(super) fn open_call(&mut self, other: Slot, is_call: bool) {
         self.count(Event::Blocked);
         let current = self.decision.current;
@@ -40,7 +41,7 @@ impl<K: Variant> State<K> {
         self.decision.current = other;
     }
 
-    /// The current thread blocks, and has sent to nobody.
+    /// Schedules after the current thread has blocked without having sent.
     pub(super) fn open_block(&mut self, receives: bool) {
         self.count(Event::Blocked);
         if K::QUEUEING == Queueing::HalfLazy && receives {

@@ -1,32 +1,32 @@
-//! The one interface by which the rest of the kernel speaks to the scheduler (Greenaway 2007,
-//! section 3.2), and its forms: direct or strict, with each kind of queue.
+//! The interface to the scheduler (Greenaway 2007, section 3.2), and its implementations: direct or
+//! strict, with each kind of queue.
 //!
-//! A caller first says in the TCBs what has changed, and then one of these:
+//! A caller first changes the TCBs, and then calls one of these functions:
 //!
-//! | | and nothing else | and choose who runs |
+//! | change | without a decision | with a decision who runs |
 //! |---|---|---|
-//! | one can run again | `enqueue` | `enqueue_schedule` |
-//! | one cannot any more | `dequeue` | `dequeue_schedule` |
-//! | both | `swap` | `swap_schedule` |
-//! | | | `schedule` |
+//! | a thread became ready | `enqueue` | `enqueue_schedule` |
+//! | a thread blocked | `dequeue` | `dequeue_schedule` |
+//! | one became ready and one blocked | `swap` | `swap_schedule` |
+//! | none | | `schedule` |
 //!
-//! **The ceiling** (section 3.3.3): no thread on the queue that could run is above it. It rises
-//! with each thread that is put there, and comes down when the queue is searched. Who is not below
-//! it is the highest, and the queue need not be searched.
+//! **The ceiling** (section 3.3.3) is an upper bound of the priorities of the threads on the queue
+//! that could run. It rises when a thread is enqueued, and falls when the queue is searched. A
+//! thread that is not below it has the highest priority, without a search.
 
 use super::State;
 use crate::list::Slot;
 use crate::statistics::Event;
 use crate::variant::{Inheritance, Queueing, Switching, Variant};
 
-/// Who would run if it were decided at the place of the call.
+/// The thread that would run if the decision were made at the place of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hint {
     /// The highest thread.
     HighestPriority,
-    /// The one that was just enqueued.
+    /// The thread that was just enqueued.
     New,
-    /// The higher of that one and the one that runs.
+    /// The higher of the new thread and the current one.
     CurrentOrNew,
 }
 
@@ -51,7 +51,7 @@ impl<K: Variant> State<K> {
         self.enqueue(new);
     }
 
-    /// Chooses the highest thread. The one that runs stays if it is none lower.
+    /// Lets the highest thread run. The current one stays if no thread is higher.
     pub(super) fn schedule(&mut self) {
         let best = self.look_up();
         let ceiling = self.priority_of(best);
@@ -88,7 +88,7 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// The current thread cannot run any more.
+    /// Schedules after the current thread has blocked.
     pub(super) fn dequeue_schedule(&mut self, old: Slot, hint: Hint) {
         debug_assert_eq!((old, hint), (self.decision.current, Hint::HighestPriority));
         self.count(Event::Blocked);
@@ -98,7 +98,7 @@ impl<K: Variant> State<K> {
         self.schedule();
     }
 
-    /// The current thread cannot run any more, and another one can.
+    /// Schedules after the current thread has blocked and another one has become ready.
     pub(super) fn swap_schedule(&mut self, new: Slot, old: Slot, hint: Hint) {
         debug_assert_eq!((old, hint), (self.decision.current, Hint::New));
         self.count(Event::Blocked);
@@ -107,7 +107,7 @@ impl<K: Variant> State<K> {
             Switching::Strict => self.priority_of(new) >= self.decision.ceiling,
         };
         if is_highest && self.tcbs[new].is_runnable() {
-            // The one blocks and the other was blocked: neither is where `run` would look for it.
+            // `old` blocks and `new` was blocked, so `run` would find neither of them on the queue.
             if K::QUEUEING == Queueing::Eager {
                 self.swap(new, old);
             }
@@ -119,7 +119,7 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// The current thread goes behind those of its priority, with a new timeslice.
+    /// Moves the current thread behind the others of its priority, with a new timeslice.
     pub(super) fn rotate(&mut self) {
         let old = self.decision.current;
         self.tcbs[old].slice_left_ticks = self.tcbs[old].slice_ticks;
@@ -132,8 +132,8 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// Lets a thread run, which the caller has chosen. The one before goes to the front of its list
-    /// if it could go on, and is not there already.
+    /// Makes `next` the current thread. The former one is enqueued at the front of its list, if it
+    /// could go on and is not enqueued.
     pub(super) fn run(&mut self, next: Slot) {
         let old = std::mem::replace(&mut self.decision.current, next);
         if next == old {
@@ -159,8 +159,8 @@ impl<K: Variant> State<K> {
         self.run(new);
     }
 
-    /// Nobody has become ready. But the thread that runs may have gone, or have lost a priority
-    /// that was lent to it.
+    /// Schedules after a step in which no thread became ready. The current thread may have blocked,
+    /// or have lost a priority that was lent to it.
     pub(super) fn keep_current(&mut self) {
         let current = self.decision.current;
         let is_gone = current != Slot::NONE && !self.tcbs[current].is_runnable();
@@ -169,7 +169,7 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// The first thread on the queue that can run, or `NONE`. Those before it are taken off.
+    /// The first thread on the queue that can run, or `NONE`. Threads before it are dequeued.
     fn look_up(&mut self) -> Slot {
         self.count(Event::LookedUp);
         loop {

@@ -1,7 +1,7 @@
 //! Thread control: threads begin and end, stop and go on, and change their priority.
 
 use super::State;
-use super::abroad::End;
+use super::cluster_link::Cancelled;
 use super::scheduler::Hint;
 use crate::list::Slot;
 use crate::message::{Cause, IpcError, Phase};
@@ -11,25 +11,26 @@ use crate::thread_id::{N_INTERRUPTS, ThreadId, raw};
 use crate::variant::{Path, Switching, Variant};
 
 impl<K: Variant> State<K> {
-    /// The current thread wants something, and finds the answer in its UTCB when it runs again.
+    /// Carries out a request of the current thread. The answer is in the thread's UTCB when it runs
+    /// again.
     pub fn request(&mut self, request: Request) {
         let me = self.decision.current;
-        let answer = self.perform(me, request);
+        let answer = self.answer_request(me, request);
         self.utcbs[me.index()].request = answer;
     }
 
-    /// A new thread. `None`: there is no room.
+    /// Makes a thread that is not started. `None`: all slots are in use.
     pub fn create(&mut self, priority: u8) -> Option<ThreadId> {
         let own = &mut self.tcbs.0[..self.utcbs.len()];
         let tcb = own.iter_mut().find(|tcb| tcb.status == Status::Free)?;
         tcb.create(priority, self.slice_ticks);
         let id = tcb.id;
-        self.publish(id);
+        self.publish_name(id);
         self.utcbs[id.slot().index()].peer = u64::from(raw::NOBODY);
         Some(id)
     }
 
-    /// A thread that was created begins. Says whether it was one.
+    /// Starts a created thread. `false`: there is no such thread, or it was started before.
     pub fn start(&mut self, id: ThreadId) -> bool {
         let created = self.find(id).filter(|&slot| self.tcbs[slot].status == Status::Created);
         if let Some(slot) = created {
@@ -39,7 +40,7 @@ impl<K: Variant> State<K> {
         created.is_some()
     }
 
-    fn perform(&mut self, me: Slot, request: Request) -> Request {
+    fn answer_request(&mut self, me: Slot, request: Request) -> Request {
         let of_thread = |state: &mut Self, id, act: &mut dyn FnMut(&mut Self, Slot)| {
             let Some(slot) = state.find(id) else { return Request::Refused };
             act(state, slot);
@@ -61,7 +62,7 @@ impl<K: Variant> State<K> {
                 self.rotate();
                 Request::Done
             }
-            Request::Notify(id, bits) if self.notify_abroad(id, bits) => Request::Done,
+            Request::Notify(id, bits) if self.notify_remotely(id, bits) => Request::Done,
             Request::Notify(id, bits) => {
                 of_thread(self, id, &mut |state, slot| state.notify(slot, bits))
             }
@@ -84,7 +85,7 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// A thread that was blocked is ready, for another reason than an IPC of the current thread.
+    /// Schedules a thread that has become ready otherwise than by an IPC of the current thread.
     pub(super) fn wake(&mut self, slot: Slot) {
         if self.decision.current == Slot::NONE {
             self.enqueue(slot);
@@ -97,8 +98,8 @@ impl<K: Variant> State<K> {
     fn suspend(&mut self, slot: Slot) {
         self.tcbs[slot].suspended = true;
         self.update_gate(slot);
-        // Where there is no interface, a thread that stops is one more that lazy queueing leaves on
-        // the queue (section 5.3.1).
+        // Without the interface, lazy queueing leaves a suspended thread on the queue (section
+        // 5.3.1).
         if K::PATH == Path::Interface || slot == self.decision.current {
             self.dequeue(slot);
         }
@@ -117,22 +118,22 @@ impl<K: Variant> State<K> {
 
     fn set_priority(&mut self, slot: Slot, priority: u8) {
         self.tcbs[slot].base_priority = priority;
-        self.update(slot);
+        self.update_priority(slot);
         self.schedule();
     }
 
     fn abort(&mut self, id: ThreadId) -> bool {
         let Some(slot) = self.find(id) else { return false };
-        if self.is_abroad(slot) && self.catch_up(slot) {
+        if self.waits_remotely(slot) && self.collect_remote_result(slot) {
             self.wake(slot);
             return false;
         }
-        if self.is_abroad(slot) {
-            let end = self.end_wait_abroad(slot, Cause::Aborted);
-            if let End::Now(_) = end {
+        if self.waits_remotely(slot) {
+            let end = self.fail_remote_wait(slot, Cause::Aborted);
+            if let Cancelled::Now(_) = end {
                 self.wake(slot);
             }
-            return end != End::Otherwise;
+            return end != Cancelled::TooLate;
         }
         let phase = match self.tcbs[slot].status {
             Status::Sending => Phase::Send,
@@ -144,8 +145,9 @@ impl<K: Variant> State<K> {
         true
     }
 
-    /// A thread other than the current one stops what it does in an IPC, and would go on behind it.
-    /// `None`: there is no such thread, or what it waits for is just being written.
+    /// Stops another thread: aborts its IPC, and cancels a receive phase that is still to come.
+    /// `None`: there is no such thread, it is the current one, or another kernel is just writing
+    /// its message.
     pub(crate) fn stop(&mut self, id: ThreadId) -> Option<Slot> {
         let slot = self.find(id).filter(|&slot| slot != self.decision.current)?;
         if matches!(self.tcbs[slot].status, Status::Sending | Status::Receiving) {
@@ -156,7 +158,7 @@ impl<K: Variant> State<K> {
         is_stopped.then_some(slot)
     }
 
-    /// A strict kernel lets nobody run who is lower than another.
+    /// Gives the rest of the tick to a thread. In a strict kernel it may not be lower than `me`.
     fn switch_to(&mut self, me: Slot, id: ThreadId) -> bool {
         let Some(slot) = self.find(id).filter(|&slot| self.tcbs[slot].is_runnable()) else {
             return false;
@@ -171,7 +173,7 @@ impl<K: Variant> State<K> {
         is_allowed
     }
 
-    /// A thread ends, whatever it does. Those that wait for it are told.
+    /// Ends a thread in any state. Partners that wait for it get `Ended`.
     pub(crate) fn end(&mut self, slot: Slot) {
         self.leave_send_queue(slot);
         if matches!(self.tcbs[slot].status, Status::Sending | Status::Receiving) {
@@ -185,7 +187,7 @@ impl<K: Variant> State<K> {
             *handler = None;
         }
         for index in 0..self.tcbs.0.len() as u16 {
-            self.tell_of_end(Slot::new(index), id);
+            self.fail_wait_if_partner(Slot::new(index), id);
         }
         self.withdraw_name(slot);
         self.tcbs[slot].id = id.next();
@@ -196,7 +198,7 @@ impl<K: Variant> State<K> {
         self.schedule();
     }
 
-    fn tell_of_end(&mut self, slot: Slot, ended: ThreadId) {
+    fn fail_wait_if_partner(&mut self, slot: Slot, ended: ThreadId) {
         if self.tcbs[slot].partner != ended.raw() {
             return;
         }
@@ -206,23 +208,24 @@ impl<K: Variant> State<K> {
             _ => return,
         };
         if self.is_proxy(slot) {
-            return self.dismiss(slot);
+            return self.free_proxy(slot);
         }
         self.fail_wait(slot, IpcError { phase, cause: Cause::Ended });
         self.enqueue(slot);
     }
 
-    /// Whether nothing but an interrupt, or time, can let a thread run again.
+    /// Whether no thread can run until an interrupt comes or time passes.
     pub fn is_idle(&self) -> bool {
         self.decision.current == Slot::NONE
     }
 
-    /// Whether a thread waits for an interrupt that could come.
+    /// Whether an interrupt has a handler.
     pub(crate) fn has_handlers(&self) -> bool {
         self.handlers.iter().any(Option::is_some)
     }
 
-    /// Whose message a thread would take, and whom it sends to: for who looks from outside.
+    /// The partner of a thread's IPC: its destination while it sends, or else the thread from which
+    /// it receives.
     pub fn partner(&self, id: ThreadId) -> Option<ThreadId> {
         let slot = self.find(id)?;
         ThreadId::from_raw(self.tcbs[slot].partner).filter(|id| id.raw() != raw::NOBODY)

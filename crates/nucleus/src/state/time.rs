@@ -1,5 +1,5 @@
-//! Deadlines and timeslices. The clock is `kernel`'s: here time comes in, and the next deadline
-//! goes out.
+//! Deadlines and timeslices. The clock is in `kernel`: functions take the time as an argument, and
+//! return the next deadline.
 
 use super::State;
 use crate::list::Slot;
@@ -8,19 +8,19 @@ use crate::tcb::Status;
 use crate::variant::{Inheritance, Variant};
 
 impl<K: Variant> State<K> {
-    /// The next time at which somebody's wait ends.
+    /// The earliest deadline of all waits, in nanoseconds.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         self.deadlines.first().map(|(deadline_ns, _)| deadline_ns)
     }
 
-    /// Ends the waits whose deadline has come.
+    /// Ends the waits whose deadline has come, with `Timeout`.
     pub fn expire(&mut self, now_ns: u64) {
         let mut is_over = false;
         while let Some((deadline_ns, slot)) = self.deadlines.first()
             && deadline_ns <= now_ns
         {
-            if self.is_abroad(slot) {
-                if self.expire_abroad(slot, now_ns) {
+            if self.waits_remotely(slot) {
+                if self.expire_remote_wait(slot, now_ns) {
                     self.wake_later(slot);
                     is_over = true;
                 }
@@ -29,7 +29,8 @@ impl<K: Variant> State<K> {
             let sends = self.tcbs[slot].status == Status::Sending;
             let phase = if sends { Phase::Send } else { Phase::Receive };
             self.fail_wait(slot, IpcError { phase, cause: Cause::Timeout });
-            // A priority that was lent may be taken back by the next of them.
+            // One of the following waits may end the lending that this thread's priority depends
+            // on.
             self.wake_later(slot);
             is_over = true;
         }
@@ -38,8 +39,8 @@ impl<K: Variant> State<K> {
         }
     }
 
-    /// The timer has ticked: the current thread's timeslice is shorter by one, and the highest
-    /// thread runs, whatever was switched to directly.
+    /// Takes a tick off the current thread's timeslice and lets the highest thread run, even if a
+    /// direct switch chose another.
     pub fn tick(&mut self) {
         let current = self.decision.current;
         if current == Slot::NONE {

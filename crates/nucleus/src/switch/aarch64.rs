@@ -1,6 +1,6 @@
-//! aarch64.
+//! The assembly for aarch64.
 //!
-//! A thread that is not running, in `ipc` or `preempt`:
+//! The stack of a thread that does not run, in `ipc` or `preempt`:
 //!
 //! ```text
 //!                         +--------------------+
@@ -11,41 +11,35 @@
 //!  Tcb.resume: the instruction that loads them
 //! ```
 //!
-//! Registers of a message, into the kernel and out of it:
+//! The registers of a message, into the kernel and out of it:
 //!
 //! ```text
 //!  x0 to x7  words 0 to 7
 //!  x8   tag
-//!  x9   to whom and how long; out: from whom, and above it an error
-//!  x10  from whom and how long
-//!  x11  the entry_points, in and out
-//!  x16  where to go on
+//!  x9   destination and timeout; out: sender and error
+//!  x10  source and timeout
+//!  x11  the entry points, in and out
+//!  x16  the thread's next instruction
 //! ```
 //!
-//! x12, x13 and x17 are scratch, x14 is the TCB of who entered, x15 of who leaves. All other
-//! registers are saved by the compiler around the entry if they hold anything. FPCR belongs to the
-//! thread and is loaded only if it differs; the fast paths compare what the TCBs say.
+//! x12, x13 and x17 are scratch registers. x14 is the TCB of the thread that enters, x15 of the
+//! thread that leaves. The compiler saves all other registers around the entry, if they are in use.
+//! FPCR belongs to the thread and is loaded only if it differs; the fast paths compare the values
+//! in the TCBs.
 
-use super::EntryPoints;
-use crate::kernel;
-use crate::state::Decision;
-use crate::tcb::{Lending, Status, Tcb, Utcb};
-use crate::variant::{Assembly, Variant};
+use super::bare::Context;
+use super::upcalls::{Upcalls, kernel_asm};
+use crate::entry_points::EntryPoints;
+use crate::tcb::Status;
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
 
-const CEILING: usize = size_of::<EntryPoints>() + offset_of!(Decision, ceiling);
-const RECEIVING: u16 = Status::Receiving as u16;
-const LENDING: u16 = RECEIVING | (Lending::Priority as u16) << 8;
 const READY: u16 = Status::Ready as u16;
-const _: () = assert!(offset_of!(Tcb, lending) == offset_of!(Tcb, status) + 1);
-const _: () = assert!(offset_of!(EntryPoints, entry) == 0 && offset_of!(Utcb, words) == 0);
-const _: () = assert!(size_of::<Tcb>() == 1 << 7);
 
 /// Makes the IPC that `peer` and `receive` say. Returns when the thread runs again.
 ///
 /// # Safety
-/// The caller is the current thread of the kernel that has these entry_points.
+/// The caller is the current thread of the kernel with these entry points.
 #[inline(always)]
 pub(crate) unsafe fn ipc(
     entry_points: *const EntryPoints,
@@ -55,8 +49,8 @@ pub(crate) unsafe fn ipc(
     words: &mut [u64; 8],
 ) {
     let [w0, w1, w2, w3, w4, w5, w6, w7] = words;
-    // SAFETY: the kernel switches stacks and comes back with this one as it was. x19 and x29 are on
-    // it; everything else is an operand or a clobber.
+    // SAFETY: the kernel switches stacks, and comes back with this one unchanged, x19 and x29
+    // included. All other registers are operands or clobbers.
     unsafe {
         asm!(
             "stp x29, x19, [sp, #-16]!",
@@ -87,7 +81,7 @@ pub(crate) unsafe fn ipc(
 /// Lets the kernel take the processor from the current thread. Returns when it runs again.
 ///
 /// # Safety
-/// As for `ipc`; the thread is outside of the kernel.
+/// The caller is the current thread of the kernel with these entry points, outside of the kernel.
 pub(crate) unsafe fn preempt(entry_points: *const EntryPoints) {
     // SAFETY: as in `ipc`.
     unsafe {
@@ -107,21 +101,8 @@ pub(crate) unsafe fn preempt(entry_points: *const EntryPoints) {
     }
 }
 
-/// The address of a variant's entry.
-pub(crate) fn entry<K: Variant>() -> usize {
-    match K::ASSEMBLY {
-        Assembly::None => general_entry::<K> as *const () as usize,
-        Assembly::Direct => direct_entry::<K> as *const () as usize,
-        Assembly::Strict => strict_entry::<K> as *const () as usize,
-    }
-}
-
-/// The address of a variant's entry for threads that were interrupted.
-pub(crate) fn preempt_entry<K: Variant>() -> usize {
-    interrupted_entry::<K> as *const () as usize
-}
-
-/// The way in: x14 is the current TCB, which says where it stands.
+/// Enters the kernel: loads the current TCB into x14, and saves the thread's stack and next
+/// instruction.
 macro_rules! arrive {
     () => {
         concat!(
@@ -135,7 +116,7 @@ macro_rules! arrive {
     };
 }
 
-/// The way out to the thread x15, whose message is in the registers.
+/// Leaves the kernel for the thread x15, whose message is in the registers.
 macro_rules! depart {
     () => {
         concat!(
@@ -150,7 +131,7 @@ macro_rules! depart {
     };
 }
 
-/// x15 is the TCB of the thread that x9 names, or the slow path is taken.
+/// Loads the TCB of the thread x9 into x15, or takes the slow path.
 macro_rules! find_partner {
     () => {
         concat!(
@@ -168,7 +149,7 @@ macro_rules! find_partner {
     };
 }
 
-/// The slow path is taken unless both threads want their floating point done the same way.
+/// Takes the slow path if the two threads use different floating-point control words.
 macro_rules! compare_float_control {
     () => {
         concat!(
@@ -180,8 +161,8 @@ macro_rules! compare_float_control {
     };
 }
 
-/// The point of no return: the partner runs, the current thread waits for whom x10 names. w13 is
-/// what the current thread does.
+/// The point of no return: the partner runs, and the current thread waits for the source x10. w13
+/// is the current thread's new status.
 macro_rules! hand_over {
     () => {
         concat!(
@@ -198,13 +179,14 @@ macro_rules! hand_over {
     };
 }
 
-/// Call, and reply and wait, between two parties that are there, whoever else is ready.
+/// Fast path of a call, and of a reply and wait, between two parties that are there. Priorities do
+/// not count.
 #[unsafe(naked)]
-unsafe extern "C" fn direct_entry<K: Variant>() {
-    naked_asm!(
+pub(super) unsafe extern "C" fn direct_entry<K: Upcalls>() {
+    kernel_asm!(
         arrive!(),
         find_partner!(),
-        // Does it receive from me?
+        // Does the partner receive from the current thread?
         "ldr w13, [x15, #{gate}]",
         "cbz w13, 2f",
         "ldr w17, [x14, #{id}]",
@@ -214,54 +196,42 @@ unsafe extern "C" fn direct_entry<K: Variant>() {
         compare_float_control!(),
         "cmp x10, x9",
         "b.ne 3f",
-        // A call. From here on nothing can fail.
+        // A call. From here on no check can fail.
         "mov w13, #{RECEIVING}",
         hand_over!(),
         depart!(),
-        // Or it receives from all, of whom nobody is there.
+        // A receive from any source, which has to find no sender.
         "3:",
         "cbnz x10, 9f",
         "ldr w13, [x14, #{inbox}]",
         "cbnz w13, 9f",
-        // From here on nothing can fail.
+        // From here on no check can fail.
         "mov w13, #{RECEIVING}",
         hand_over!(),
         depart!(),
         "8: b {interrupted}",
-        "9: b {slow}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, knocker.pending),
-        tcbs = const offset_of!(EntryPoints, tcbs),
-        mask = const offset_of!(EntryPoints, mask),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        id = const offset_of!(Tcb, id),
-        gate = const offset_of!(Tcb, gate),
-        partner = const offset_of!(Tcb, partner),
-        inbox = const offset_of!(Tcb, inbox),
-        status = const offset_of!(Tcb, status),
-        float = const offset_of!(Tcb, float_control),
-        RECEIVING = const RECEIVING,
+        "9: b {slow}";
+        in_kernel, pending, tcbs, mask, current_tcb, stack, resume, id, gate, partner,
+        inbox, status, float, RECEIVING;
         READY = const READY,
         slow = sym slow::<K>,
         interrupted = sym interrupted_exit::<K>,
     )
 }
 
-/// The same, if the thread that goes on is no lower than any other. In a call it inherits the
-/// caller's priority, and the caller is the highest: it runs. In a reply the priorities are
-/// compared.
+/// Like `direct_entry`, if the thread that goes on has the highest priority. In a call it inherits
+/// the caller's priority, and the caller is the highest because it runs. In a reply the priorities
+/// are compared.
 #[unsafe(naked)]
-unsafe extern "C" fn strict_entry<K: Variant>() {
-    naked_asm!(
+pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
+    kernel_asm!(
         arrive!(),
         find_partner!(),
         compare_float_control!(),
         "ldr w17, [x15, #{gate}]",
         "cmp x10, x9",
         "b.ne 3f",
-        // A call: the server receives from all, and the place for its caller is free.
+        // A call: the server receives from any source, and has no `caller` yet.
         "ldr w13, [x15, #{caller}]",
         "orr w13, w13, w17",
         "cbnz w13, 9f",
@@ -269,7 +239,7 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
         "ldr w13, [x11, #{ceiling}]",
         "cmp w17, w13",
         "b.lt 9f",
-        // From here on nothing can fail.
+        // From here on no check can fail.
         "mov w13, #{LENDING}",
         hand_over!(),
         "str w9, [x15, #{caller}]",
@@ -278,8 +248,8 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
         "csel w13, w17, w13, lo",
         "strb w13, [x15, #{priority}]",
         depart!(),
-        // A reply: nobody waits to send to me, and the partner is my one caller, or anybody who
-        // receives from all.
+        // A reply: no thread waits to send to the current one. The partner is its `caller`, or
+        // receives from any source.
         "3:",
         "cbnz x10, 9f",
         "ldr w13, [x14, #{inbox}]",
@@ -296,7 +266,7 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
         "ldr w16, [x11, #{ceiling}]",
         "cmp w13, w16",
         "b.lt 9f",
-        // From here on nothing can fail.
+        // From here on no check can fail.
         "cbz w17, 5f",
         "str wzr, [x14, #{caller}]",
         "ldrb w13, [x14, #{floor}]",
@@ -306,50 +276,30 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
         hand_over!(),
         depart!(),
         "8: b {interrupted}",
-        "9: b {slow}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, knocker.pending),
-        tcbs = const offset_of!(EntryPoints, tcbs),
-        mask = const offset_of!(EntryPoints, mask),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        ceiling = const CEILING,
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        id = const offset_of!(Tcb, id),
-        gate = const offset_of!(Tcb, gate),
-        partner = const offset_of!(Tcb, partner),
-        inbox = const offset_of!(Tcb, inbox),
-        caller = const offset_of!(Tcb, caller),
-        status = const offset_of!(Tcb, status),
-        priority = const offset_of!(Tcb, priority),
-        floor = const offset_of!(Tcb, floor),
-        float = const offset_of!(Tcb, float_control),
-        RECEIVING = const RECEIVING,
-        LENDING = const LENDING,
+        "9: b {slow}";
+        in_kernel, pending, tcbs, mask, current_tcb, ceiling, stack, resume, id, gate,
+        partner, inbox, caller, status, priority, floor, float, RECEIVING, LENDING;
         READY = const READY,
         slow = sym slow::<K>,
         interrupted = sym interrupted_exit::<K>,
     )
 }
 
-/// Any IPC.
+/// Entry without a fast path.
 #[unsafe(naked)]
-unsafe extern "C" fn general_entry<K: Variant>() {
-    naked_asm!(
+pub(super) unsafe extern "C" fn general_entry<K: Upcalls>() {
+    kernel_asm!(
         arrive!(),
-        "b {slow}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
+        "b {slow}";
+        in_kernel, current_tcb, stack, resume;
         slow = sym slow::<K>,
     )
 }
 
-/// Lays the message into the UTCB of the current thread, x14, and goes on in Rust.
+/// Saves the message into the UTCB of the current thread, x14, and calls Rust.
 #[unsafe(naked)]
-unsafe extern "C" fn slow<K: Variant>() {
-    naked_asm!(
+unsafe extern "C" fn slow<K: Upcalls>() {
+    kernel_asm!(
         "mrs x12, fpcr",
         "str x12, [x14, #{float}]",
         "ldr x13, [x14, #{utcb}]",
@@ -366,23 +316,18 @@ unsafe extern "C" fn slow<K: Variant>() {
         "mov x0, x11",
         "bl {enter}",
         "mov x11, x19",
-        "b {leave}",
-        float = const offset_of!(Tcb, float_control),
-        utcb = const offset_of!(Tcb, utcb),
-        tag = const offset_of!(Utcb, tag),
-        peer = const offset_of!(Utcb, peer),
-        receive = const offset_of!(Utcb, receive),
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        enter = sym kernel::enter::<K>,
+        "b {leave}";
+        float, utcb, tag, peer, receive, kernel_stack;
+        enter = sym K::enter,
         leave = sym leave::<K>,
     )
 }
 
-/// Loads the message registers of the thread whose TCB is in x0, and lets it run. No thread: back
-/// to who called `launch`.
+/// Lets the thread run whose TCB is in x0, with the message of its UTCB. Null: returns to the
+/// caller of `launch`.
 #[unsafe(naked)]
-unsafe extern "C" fn leave<K: Variant>() {
-    naked_asm!(
+unsafe extern "C" fn leave<K: Upcalls>() {
+    kernel_asm!(
         "cbz x0, 7f",
         "mov x15, x0",
         "str x15, [x11, #{current_tcb}]",
@@ -401,25 +346,18 @@ unsafe extern "C" fn leave<K: Variant>() {
         "ldr x9, [x13, #{peer}]",
         depart!(),
         "7: b {land}",
-        "8: b {interrupted}",
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        float = const offset_of!(Tcb, float_control),
-        utcb = const offset_of!(Tcb, utcb),
-        tag = const offset_of!(Utcb, tag),
-        peer = const offset_of!(Utcb, peer),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, knocker.pending),
+        "8: b {interrupted}";
+        current_tcb, float, utcb, tag, peer, stack, resume, in_kernel, pending;
         interrupted = sym interrupted_exit::<K>,
         land = sym land,
     )
 }
 
-/// A signal came after the thread x15 was given its stack and its message, which are put back.
+/// Puts the stack and the message back that the thread x15 was given, since a signal came
+/// meanwhile.
 #[unsafe(naked)]
-unsafe extern "C" fn interrupted_exit<K: Variant>() {
-    naked_asm!(
+unsafe extern "C" fn interrupted_exit<K: Upcalls>() {
+    kernel_asm!(
         "mov w12, #1",
         "str w12, [x11, #{in_kernel}]",
         "mov x12, sp",
@@ -438,23 +376,17 @@ unsafe extern "C" fn interrupted_exit<K: Variant>() {
         "mov x0, x11",
         "bl {interrupted}",
         "mov x11, x19",
-        "b {leave}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        utcb = const offset_of!(Tcb, utcb),
-        tag = const offset_of!(Utcb, tag),
-        peer = const offset_of!(Utcb, peer),
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        interrupted = sym kernel::interrupted::<K>,
+        "b {leave}";
+        in_kernel, stack, resume, utcb, tag, peer, kernel_stack;
+        interrupted = sym K::interrupted,
         leave = sym leave::<K>,
     )
 }
 
-/// A signal came while the current thread was outside of the kernel.
+/// Entry of a preempted thread: a signal came while it was outside of the kernel.
 #[unsafe(naked)]
-unsafe extern "C" fn interrupted_entry<K: Variant>() {
-    naked_asm!(
+pub(super) unsafe extern "C" fn interrupted_entry<K: Upcalls>() {
+    kernel_asm!(
         arrive!(),
         "mrs x12, fpcr",
         "str x12, [x14, #{float}]",
@@ -464,19 +396,14 @@ unsafe extern "C" fn interrupted_entry<K: Variant>() {
         "mov x0, x11",
         "bl {interrupted}",
         "mov x11, x19",
-        "b {leave}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        float = const offset_of!(Tcb, float_control),
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        interrupted = sym kernel::interrupted::<K>,
+        "b {leave}";
+        in_kernel, current_tcb, stack, resume, float, kernel_stack;
+        interrupted = sym K::interrupted,
         leave = sym leave::<K>,
     )
 }
 
-/// Runs the kernel's threads on this OS thread, until none can run any more.
+/// Runs the kernel's threads on this OS thread until none can run any more.
 ///
 /// ```text
 ///  +--------------------------------+
@@ -488,10 +415,10 @@ unsafe extern "C" fn interrupted_entry<K: Variant>() {
 /// ```
 ///
 /// # Safety
-/// `entry_points` begins a `Kernel<K>`, which is used by nobody else.
+/// `entry_points` begins a `Kernel<K>` that nobody else uses.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn launch<K: Variant>(entry_points: *const EntryPoints) {
-    naked_asm!(
+pub(crate) unsafe extern "C" fn launch<K: Upcalls>(entry_points: *const EntryPoints) {
+    kernel_asm!(
         "sub sp, sp, #160",
         "stp x29, x30, [sp]",
         "stp x19, x20, [sp, #16]",
@@ -510,10 +437,9 @@ pub(crate) unsafe extern "C" fn launch<K: Variant>(entry_points: *const EntryPoi
         "mov x19, x0",
         "bl {launched}",
         "mov x11, x19",
-        "b {leave}",
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        host = const offset_of!(EntryPoints, host_float_control),
-        launched = sym kernel::launched::<K>,
+        "b {leave}";
+        kernel_stack, host;
+        launched = sym K::launched,
         leave = sym leave::<K>,
     )
 }
@@ -521,7 +447,7 @@ pub(crate) unsafe extern "C" fn launch<K: Variant>(entry_points: *const EntryPoi
 /// Returns from `launch`.
 #[unsafe(naked)]
 unsafe extern "C" fn land() {
-    naked_asm!(
+    kernel_asm!(
         "ldr x12, [x11, #{host}]",
         "msr fpcr, x12",
         "ldr x12, [x11, #{kernel_stack}]",
@@ -537,133 +463,105 @@ unsafe extern "C" fn land() {
         "ldp d12, d13, [sp, #128]",
         "ldp d14, d15, [sp, #144]",
         "add sp, sp, #160",
-        "ret",
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        host = const offset_of!(EntryPoints, host_float_control),
+        "ret";
+        kernel_stack, host;
     )
 }
 
-/// Where a thread begins: at the top of its stack, which a backtrace finds no way beyond. Its body
-/// is in the first message register.
+/// The first instruction of a thread: at the top of its stack, where a backtrace ends. The first
+/// message register has its body.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn begin() {
+pub(super) unsafe extern "C" fn start_thread<K: Upcalls>() {
     naked_asm!(
         "mov x29, #0",
         "mov x30, #0",
         "mov x1, x0",
         "mov x0, x11",
-        "b {body}",
-        body = sym kernel::body,
+        "b {run_thread}",
+        run_thread = sym K::run_thread,
     )
 }
 
-/// Where a thread whose stack has overflowed goes on, at the top of that stack.
+/// The next instruction of a thread whose stack has overflowed, at the top of that stack.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn fail() {
+pub(super) unsafe extern "C" fn fail_thread<K: Upcalls>() {
     naked_asm!(
         "mov x29, #0",
         "mov x30, #0",
-        "b {overflowed}",
-        overflowed = sym kernel::overflowed,
+        "b {fail_overflowed}",
+        fail_overflowed = sym K::fail_overflowed,
     )
 }
 
-/// Lets the thread that a signal has interrupted go on at `fail`.
+/// Makes the thread that a signal has interrupted go on at `fail_thread`.
 ///
 /// # Safety
-/// `context` is the third argument of a signal handler.
+/// `context` is the third argument of a signal handler, and the entry points are those of the
+/// kernel that runs.
 pub(crate) unsafe fn redirect(
     context: *mut libc::c_void,
     entry_points: *const EntryPoints,
     stack_top: usize,
 ) {
-    // SAFETY: the handler's context is ours to change until it returns.
+    // SAFETY: a handler may change its context until it returns.
     let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
-    machine.pc = fail as *const () as u64;
+    // SAFETY: the caller's promise.
+    machine.pc = unsafe { (*entry_points).overflow_start } as u64;
     machine.sp = stack_top as u64;
     machine.regs[0] = entry_points as u64;
 }
 
-/// The stack pointer of what a signal has interrupted.
+/// The stack pointer of the code that a signal has interrupted.
 ///
 /// # Safety
-/// As for `redirect`.
+/// `context` is the third argument of a signal handler.
 pub(crate) unsafe fn interrupted_at(context: *mut libc::c_void) -> usize {
-    // SAFETY: the handler's context.
+    // SAFETY: the caller's promise.
     unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.sp as usize }
 }
 
-/// The control words as they are.
+/// The current floating-point control words.
 pub(crate) fn float_control() -> [u32; 2] {
     let word: u64;
-    // SAFETY: reads a register.
+    // SAFETY: the instruction reads a register and nothing else.
     unsafe { asm!("mrs {}, fpcr", out(reg) word, options(nomem, nostack)) };
     [word as u32, (word >> 32) as u32]
 }
 
-/// The bare switch that IPC is compared with: a routine as a library has it, which saves what the
-/// ABI says and resumes by a jump.
-pub mod bare {
-    use std::arch::naked_asm;
-
-    /// Where a stack ends and where it goes on.
-    #[repr(C)]
-    #[derive(Debug)]
-    pub struct Place {
-        stack_pointer: usize,
-        resume: usize,
-    }
-
-    impl Place {
-        /// A place that begins with `body` on this stack, which is aligned to 16. `body` does not
-        /// return.
-        ///
-        /// # Safety
-        /// There is room for twenty words, and then for what `body` does.
-        pub unsafe fn beginning(stack_top: *mut usize, body: extern "C" fn() -> !) -> Place {
-            Place { stack_pointer: stack_top.wrapping_sub(20) as usize, resume: body as usize }
-        }
-
-        /// A place to leave from.
-        pub const fn empty() -> Place {
-            Place { stack_pointer: 0, resume: 0 }
-        }
-    }
-
-    /// Leaves to another place, until somebody leaves for this one.
-    ///
-    /// # Safety
-    /// `there` is a place that was left, or a beginning.
-    #[unsafe(naked)]
-    pub unsafe extern "C" fn switch(here: *mut Place, there: *const Place) {
-        naked_asm!(
-            "sub sp, sp, #160",
-            "stp x29, x30, [sp]",
-            "stp x19, x20, [sp, #16]",
-            "stp x21, x22, [sp, #32]",
-            "stp x23, x24, [sp, #48]",
-            "stp x25, x26, [sp, #64]",
-            "stp x27, x28, [sp, #80]",
-            "stp d8, d9, [sp, #96]",
-            "stp d10, d11, [sp, #112]",
-            "stp d12, d13, [sp, #128]",
-            "stp d14, d15, [sp, #144]",
-            "mov x9, sp",
-            "stp x9, x30, [x0]",
-            "ldp x9, x10, [x1]",
-            "mov sp, x9",
-            "ldp x29, x30, [sp]",
-            "ldp x19, x20, [sp, #16]",
-            "ldp x21, x22, [sp, #32]",
-            "ldp x23, x24, [sp, #48]",
-            "ldp x25, x26, [sp, #64]",
-            "ldp x27, x28, [sp, #80]",
-            "ldp d8, d9, [sp, #96]",
-            "ldp d10, d11, [sp, #112]",
-            "ldp d12, d13, [sp, #128]",
-            "ldp d14, d15, [sp, #144]",
-            "add sp, sp, #160",
-            "br x10",
-        )
-    }
+/// Suspends the current computation into `here` and resumes the one in `there`. Returns when
+/// another call resumes `here`.
+///
+/// # Safety
+/// `there` is a context that was suspended and not resumed since, or a beginning.
+#[unsafe(naked)]
+pub unsafe extern "C" fn bare_switch(here: *mut Context, there: *const Context) {
+    naked_asm!(
+        "sub sp, sp, #160",
+        "stp x29, x30, [sp]",
+        "stp x19, x20, [sp, #16]",
+        "stp x21, x22, [sp, #32]",
+        "stp x23, x24, [sp, #48]",
+        "stp x25, x26, [sp, #64]",
+        "stp x27, x28, [sp, #80]",
+        "stp d8, d9, [sp, #96]",
+        "stp d10, d11, [sp, #112]",
+        "stp d12, d13, [sp, #128]",
+        "stp d14, d15, [sp, #144]",
+        "mov x9, sp",
+        "stp x9, x30, [x0]",
+        "ldp x9, x10, [x1]",
+        "mov sp, x9",
+        "ldp x29, x30, [sp]",
+        "ldp x19, x20, [sp, #16]",
+        "ldp x21, x22, [sp, #32]",
+        "ldp x23, x24, [sp, #48]",
+        "ldp x25, x26, [sp, #64]",
+        "ldp x27, x28, [sp, #80]",
+        "ldp d8, d9, [sp, #96]",
+        "ldp d10, d11, [sp, #112]",
+        "ldp d12, d13, [sp, #128]",
+        "ldp d14, d15, [sp, #144]",
+        "add sp, sp, #160",
+        "br x10",
+    )
 }

@@ -1,6 +1,6 @@
-//! x86-64.
+//! The assembly for x86-64.
 //!
-//! A thread that is not running, in `ipc` or `preempt`:
+//! The stack of a thread that does not run, in `ipc` or `preempt`:
 //!
 //! ```text
 //!                         +--------------------+
@@ -11,46 +11,39 @@
 //!  Tcb.resume: the instruction that pops them
 //! ```
 //!
-//! Registers of a message, into the kernel and out of it:
+//! The registers of a message, into the kernel and out of it:
 //!
 //! ```text
-//!  rdi  the entry_points, in and out
-//!  rax  to whom and how long; out: from whom, and above it an error
-//!  rcx  from whom and how long
+//!  rdi  the entry points, in and out
+//!  rax  destination and timeout; out: sender and error
+//!  rcx  source and timeout
 //!  rdx  tag
 //!  rsi r8 r9 r10 r11 r12 r13 r14   words 0 to 7
-//!  r15  where to go on
+//!  r15  the thread's next instruction
 //! ```
 //!
-//! rbx and rbp are the kernel's while it runs: rbp is the TCB of who entered, rbx of who leaves.
-//! All other registers are saved by the compiler around the entry, as around a call, if they hold
-//! anything. MXCSR and the x87 control word belong to the thread and are loaded only if they
-//! differ: loading takes longer than everything else here. Even to store MXCSR takes a quarter of
-//! an IPC, so what the TCBs say is compared (`CurrentThread::float_control_changed`).
+//! While the kernel runs, rbp is the TCB of the thread that enters, rbx of the thread that leaves.
+//! The compiler saves all other registers around the entry as around a call, if they are in use.
+//! MXCSR and the x87 control word belong to the thread and are loaded only if they differ: a load
+//! takes longer than the rest of an IPC. Even a store of MXCSR takes a quarter of an IPC, so the
+//! fast paths compare the values in the TCBs (`CurrentThread::float_control_changed`).
 
-use super::EntryPoints;
-use crate::kernel;
-use crate::state::Decision;
-use crate::tcb::{Lending, Status, Tcb, Utcb};
+use super::bare::Context;
+use super::upcalls::{Upcalls, kernel_asm};
+use crate::entry_points::EntryPoints;
+use crate::tcb::{Status, Tcb};
 use crate::thread_id::raw;
-use crate::variant::{Assembly, Variant};
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
 
-const CEILING: usize = size_of::<EntryPoints>() + offset_of!(Decision, ceiling);
 const READY: i32 = -1 << 16 | Status::Ready as i32;
-const RECEIVING: u16 = Status::Receiving as u16;
-const LENDING: u16 = RECEIVING | (Lending::Priority as u16) << 8;
-const _: () = assert!(offset_of!(Tcb, lending) == offset_of!(Tcb, status) + 1);
 const _: () =
     assert!(offset_of!(Tcb, gate) == offset_of!(Tcb, status) + 4 && raw::SHUT == u32::MAX);
-const _: () = assert!(offset_of!(EntryPoints, entry) == 0 && offset_of!(Utcb, words) == 0);
-const _: () = assert!(size_of::<Tcb>() == 1 << 7);
 
 /// Makes the IPC that `peer` and `receive` say. Returns when the thread runs again.
 ///
 /// # Safety
-/// The caller is the current thread of the kernel that has these entry_points.
+/// The caller is the current thread of the kernel with these entry points.
 #[inline(always)]
 pub(crate) unsafe fn ipc(
     entry_points: *const EntryPoints,
@@ -60,9 +53,9 @@ pub(crate) unsafe fn ipc(
     words: &mut [u64; 8],
 ) {
     let [w0, w1, w2, w3, w4, w5, w6, w7] = words;
-    // SAFETY: the kernel switches stacks and comes back with this one as it was. rbx and rbp are on
-    // it; everything else is an operand or a clobber. The red zone is not used around it (no
-    // `nostack`).
+    // SAFETY: the kernel switches stacks, and comes back with this one unchanged, rbx and rbp
+    // included. All other registers are operands or clobbers. Without `nostack` the compiler keeps
+    // nothing in the red zone.
     unsafe {
         asm!(
             "push rbp",
@@ -93,7 +86,7 @@ pub(crate) unsafe fn ipc(
 /// Lets the kernel take the processor from the current thread. Returns when it runs again.
 ///
 /// # Safety
-/// As for `ipc`; the thread is outside of the kernel.
+/// The caller is the current thread of the kernel with these entry points, outside of the kernel.
 pub(crate) unsafe fn preempt(entry_points: *const EntryPoints) {
     // SAFETY: as in `ipc`.
     unsafe {
@@ -113,21 +106,8 @@ pub(crate) unsafe fn preempt(entry_points: *const EntryPoints) {
     }
 }
 
-/// The address of a variant's entry.
-pub(crate) fn entry<K: Variant>() -> usize {
-    match K::ASSEMBLY {
-        Assembly::None => general_entry::<K> as *const () as usize,
-        Assembly::Direct => direct_entry::<K> as *const () as usize,
-        Assembly::Strict => strict_entry::<K> as *const () as usize,
-    }
-}
-
-/// The address of a variant's entry for threads that were interrupted.
-pub(crate) fn preempt_entry<K: Variant>() -> usize {
-    interrupted_entry::<K> as *const () as usize
-}
-
-/// The way in: rbp is the current TCB, which says where it stands.
+/// Enters the kernel: loads the current TCB into rbp, and saves the thread's stack and next
+/// instruction.
 macro_rules! arrive {
     () => {
         concat!(
@@ -139,7 +119,7 @@ macro_rules! arrive {
     };
 }
 
-/// The way out to the thread rbx, whose message is in the registers.
+/// Leaves the kernel for the thread rbx, whose message is in the registers.
 macro_rules! depart {
     () => {
         concat!(
@@ -153,7 +133,7 @@ macro_rules! depart {
     };
 }
 
-/// rbx is the TCB of the thread that rax names, or the slow path is taken.
+/// Loads the TCB of the thread rax into rbx, or takes the slow path.
 macro_rules! find_partner {
     () => {
         concat!(
@@ -169,20 +149,20 @@ macro_rules! find_partner {
     };
 }
 
-/// The slow path is taken unless both threads want their floating point done the same way.
+/// Takes the slow path if the two threads use different floating-point control words.
 macro_rules! compare_float_control {
     () => {
         concat!("mov r15, [rbp + {float}]\n", "cmp r15, [rbx + {float}]\n", "jne {slow}\n",)
     };
 }
 
-/// The point of no return: the partner runs, the current thread waits for whom rcx names.
+/// The point of no return: the partner runs, and the current thread waits for the source rcx.
 macro_rules! hand_over {
     () => {
         concat!(
             "mov [rbp + {gate}], ecx\n",
             "mov [rbp + {partner}], ecx\n",
-            // The gate above it is shut by the sign.
+            // The sign extension of `READY` also writes `SHUT` to the gate.
             "mov qword ptr [rbx + {status}], {READY}\n",
             "mov [rdi + {current_tcb}], rbx\n",
             "mov eax, [rbp + {id}]\n",
@@ -190,13 +170,14 @@ macro_rules! hand_over {
     };
 }
 
-/// Call, and reply and wait, between two parties that are there, whoever else is ready.
+/// Fast path of a call, and of a reply and wait, between two parties that are there. Priorities do
+/// not count.
 #[unsafe(naked)]
-unsafe extern "C" fn direct_entry<K: Variant>() {
-    naked_asm!(
+pub(super) unsafe extern "C" fn direct_entry<K: Upcalls>() {
+    kernel_asm!(
         arrive!(),
         find_partner!(),
-        // Does it receive from me?
+        // Does the partner receive from the current thread?
         "mov r15d, [rbx + {gate}]",
         "test r15d, r15d",
         "jz 2f",
@@ -206,59 +187,47 @@ unsafe extern "C" fn direct_entry<K: Variant>() {
         compare_float_control!(),
         "cmp rcx, rax",
         "jne 3f",
-        // A call. From here on nothing can fail.
+        // A call. From here on no check can fail.
         "mov word ptr [rbp + {status}], {RECEIVING}",
         hand_over!(),
         depart!(),
-        // Or it receives from all, of whom nobody is there.
+        // A receive from any source, which has to find no sender.
         "3:",
         "test rcx, rcx",
         "jnz {slow}",
         "cmp dword ptr [rbp + {inbox}], 0",
         "jne {slow}",
-        // From here on nothing can fail.
+        // From here on no check can fail.
         "mov word ptr [rbp + {status}], {RECEIVING}",
         hand_over!(),
-        depart!(),
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, knocker.pending),
-        tcbs = const offset_of!(EntryPoints, tcbs),
-        mask = const offset_of!(EntryPoints, mask),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        id = const offset_of!(Tcb, id),
-        gate = const offset_of!(Tcb, gate),
-        partner = const offset_of!(Tcb, partner),
-        inbox = const offset_of!(Tcb, inbox),
-        status = const offset_of!(Tcb, status),
-        float = const offset_of!(Tcb, float_control),
-        RECEIVING = const RECEIVING,
+        depart!();
+        in_kernel, pending, tcbs, mask, current_tcb, stack, resume, id, gate, partner,
+        inbox, status, float, RECEIVING;
         READY = const READY,
         slow = sym slow::<K>,
         interrupted = sym interrupted_exit::<K>,
     )
 }
 
-/// The same, if the thread that goes on is no lower than any other. In a call it inherits the
-/// caller's priority, and the caller is the highest: it runs. In a reply the priorities are
-/// compared.
+/// Like `direct_entry`, if the thread that goes on has the highest priority. In a call it inherits
+/// the caller's priority, and the caller is the highest because it runs. In a reply the priorities
+/// are compared.
 #[unsafe(naked)]
-unsafe extern "C" fn strict_entry<K: Variant>() {
-    naked_asm!(
+pub(super) unsafe extern "C" fn strict_entry<K: Upcalls>() {
+    kernel_asm!(
         arrive!(),
         find_partner!(),
         compare_float_control!(),
         "mov r15d, [rbx + {gate}]",
         "cmp rcx, rax",
         "jne 3f",
-        // A call: the server receives from all, and the place for its caller is free.
+        // A call: the server receives from any source, and has no `caller` yet.
         "or r15d, [rbx + {caller}]",
         "jnz {slow}",
         "movzx r15d, byte ptr [rbp + {priority}]",
         "cmp r15d, [rdi + {ceiling}]",
         "jl {slow}",
-        // From here on nothing can fail.
+        // From here on no check can fail.
         "mov word ptr [rbp + {status}], {LENDING}",
         hand_over!(),
         "mov [rbx + {caller}], eax",
@@ -267,8 +236,8 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
         "cmovb ecx, r15d",
         "mov [rbx + {priority}], cl",
         depart!(),
-        // A reply: nobody waits to send to me, and the partner is my one caller, or anybody who
-        // receives from all.
+        // A reply: no thread waits to send to the current one. The partner is its `caller`, or
+        // receives from any source.
         "3:",
         "test rcx, rcx",
         "jnz {slow}",
@@ -281,12 +250,12 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
         "cmp [rbp + {caller}], eax",
         "jne {slow}",
         "4:",
-        // rcx is 0, and is again for the slow path.
+        // rcx is 0 here, and has to be 0 again in the slow path.
         "movzx ecx, byte ptr [rbx + {priority}]",
         "cmp ecx, [rdi + {ceiling}]",
         "mov ecx, 0",
         "jl {slow}",
-        // From here on nothing can fail.
+        // From here on no check can fail.
         "test r15d, r15d",
         "jz 5f",
         "mov [rbp + {caller}], ecx",
@@ -295,50 +264,30 @@ unsafe extern "C" fn strict_entry<K: Variant>() {
         "5:",
         "mov word ptr [rbp + {status}], {RECEIVING}",
         hand_over!(),
-        depart!(),
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, knocker.pending),
-        tcbs = const offset_of!(EntryPoints, tcbs),
-        mask = const offset_of!(EntryPoints, mask),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        ceiling = const CEILING,
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        id = const offset_of!(Tcb, id),
-        gate = const offset_of!(Tcb, gate),
-        partner = const offset_of!(Tcb, partner),
-        inbox = const offset_of!(Tcb, inbox),
-        caller = const offset_of!(Tcb, caller),
-        status = const offset_of!(Tcb, status),
-        priority = const offset_of!(Tcb, priority),
-        floor = const offset_of!(Tcb, floor),
-        float = const offset_of!(Tcb, float_control),
-        RECEIVING = const RECEIVING,
-        LENDING = const LENDING,
+        depart!();
+        in_kernel, pending, tcbs, mask, current_tcb, ceiling, stack, resume, id, gate,
+        partner, inbox, caller, status, priority, floor, float, RECEIVING, LENDING;
         READY = const READY,
         slow = sym slow::<K>,
         interrupted = sym interrupted_exit::<K>,
     )
 }
 
-/// Any IPC.
+/// Entry without a fast path.
 #[unsafe(naked)]
-unsafe extern "C" fn general_entry<K: Variant>() {
-    naked_asm!(
+pub(super) unsafe extern "C" fn general_entry<K: Upcalls>() {
+    kernel_asm!(
         arrive!(),
-        "jmp {slow}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
+        "jmp {slow}";
+        in_kernel, current_tcb, stack, resume;
         slow = sym slow::<K>,
     )
 }
 
-/// Lays the message into the UTCB of the current thread, rbp, and goes on in Rust.
+/// Saves the message into the UTCB of the current thread, rbp, and calls Rust.
 #[unsafe(naked)]
-unsafe extern "C" fn slow<K: Variant>() {
-    naked_asm!(
+unsafe extern "C" fn slow<K: Upcalls>() {
+    kernel_asm!(
         "mov r15, [rbp + {utcb}]",
         "mov [r15], rsi",
         "mov [r15 + 8], r8",
@@ -355,22 +304,18 @@ unsafe extern "C" fn slow<K: Variant>() {
         "mov rbx, rdi",
         "call {enter}",
         "mov rdi, rbx",
-        "jmp {leave}",
-        utcb = const offset_of!(Tcb, utcb),
-        tag = const offset_of!(Utcb, tag),
-        peer = const offset_of!(Utcb, peer),
-        receive = const offset_of!(Utcb, receive),
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        enter = sym kernel::enter::<K>,
+        "jmp {leave}";
+        utcb, tag, peer, receive, kernel_stack;
+        enter = sym K::enter,
         leave = sym leave::<K>,
     )
 }
 
-/// Loads the message registers of the thread whose TCB is in rax, and lets it run. No thread: back
-/// to who called `launch`. The control words are those of the TCB rbp.
+/// Lets the thread run whose TCB is in rax, with the message of its UTCB. Null: returns to the
+/// caller of `launch`. The control words in use are those of the TCB rbp.
 #[unsafe(naked)]
-unsafe extern "C" fn leave<K: Variant>() {
-    naked_asm!(
+unsafe extern "C" fn leave<K: Upcalls>() {
+    kernel_asm!(
         "test rax, rax",
         "jz {land}",
         "mov rbx, rax",
@@ -392,25 +337,18 @@ unsafe extern "C" fn leave<K: Variant>() {
         "mov r14, [rcx + 56]",
         "mov rdx, [rcx + {tag}]",
         "mov rax, [rcx + {peer}]",
-        depart!(),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        float = const offset_of!(Tcb, float_control),
-        utcb = const offset_of!(Tcb, utcb),
-        tag = const offset_of!(Utcb, tag),
-        peer = const offset_of!(Utcb, peer),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        pending = const offset_of!(EntryPoints, knocker.pending),
+        depart!();
+        current_tcb, float, utcb, tag, peer, stack, resume, in_kernel, pending;
         interrupted = sym interrupted_exit::<K>,
         land = sym land,
     )
 }
 
-/// A signal came after the thread rbx was given its stack and its message, which are put back.
+/// Puts the stack and the message back that the thread rbx was given, since a signal came
+/// meanwhile.
 #[unsafe(naked)]
-unsafe extern "C" fn interrupted_exit<K: Variant>() {
-    naked_asm!(
+unsafe extern "C" fn interrupted_exit<K: Upcalls>() {
+    kernel_asm!(
         "mov dword ptr [rdi + {in_kernel}], 1",
         "mov rbp, rbx",
         "mov [rbx + {stack}], rsp",
@@ -430,23 +368,17 @@ unsafe extern "C" fn interrupted_exit<K: Variant>() {
         "mov rbx, rdi",
         "call {interrupted}",
         "mov rdi, rbx",
-        "jmp {leave}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        utcb = const offset_of!(Tcb, utcb),
-        tag = const offset_of!(Utcb, tag),
-        peer = const offset_of!(Utcb, peer),
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        interrupted = sym kernel::interrupted::<K>,
+        "jmp {leave}";
+        in_kernel, stack, resume, utcb, tag, peer, kernel_stack;
+        interrupted = sym K::interrupted,
         leave = sym leave::<K>,
     )
 }
 
-/// A signal came while the current thread was outside of the kernel.
+/// Entry of a preempted thread: a signal came while it was outside of the kernel.
 #[unsafe(naked)]
-unsafe extern "C" fn interrupted_entry<K: Variant>() {
-    naked_asm!(
+pub(super) unsafe extern "C" fn interrupted_entry<K: Upcalls>() {
+    kernel_asm!(
         arrive!(),
         "stmxcsr [rbp + {float}]",
         "fnstcw [rbp + {float} + 4]",
@@ -454,19 +386,14 @@ unsafe extern "C" fn interrupted_entry<K: Variant>() {
         "mov rbx, rdi",
         "call {interrupted}",
         "mov rdi, rbx",
-        "jmp {leave}",
-        in_kernel = const offset_of!(EntryPoints, in_kernel),
-        current_tcb = const offset_of!(EntryPoints, current_tcb),
-        stack = const offset_of!(Tcb, stack_pointer),
-        resume = const offset_of!(Tcb, resume),
-        float = const offset_of!(Tcb, float_control),
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        interrupted = sym kernel::interrupted::<K>,
+        "jmp {leave}";
+        in_kernel, current_tcb, stack, resume, float, kernel_stack;
+        interrupted = sym K::interrupted,
         leave = sym leave::<K>,
     )
 }
 
-/// Runs the kernel's threads on this OS thread, until none can run any more.
+/// Runs the kernel's threads on this OS thread until none can run any more.
 ///
 /// ```text
 ///  +--------------------------------+
@@ -478,10 +405,10 @@ unsafe extern "C" fn interrupted_entry<K: Variant>() {
 /// ```
 ///
 /// # Safety
-/// `entry_points` begins a `Kernel<K>`, which is used by nobody else.
+/// `entry_points` begins a `Kernel<K>` that nobody else uses.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn launch<K: Variant>(entry_points: *const EntryPoints) {
-    naked_asm!(
+pub(crate) unsafe extern "C" fn launch<K: Upcalls>(entry_points: *const EntryPoints) {
+    kernel_asm!(
         "push rbx",
         "push rbp",
         "push r12",
@@ -492,16 +419,14 @@ pub(crate) unsafe extern "C" fn launch<K: Variant>(entry_points: *const EntryPoi
         "mov [rdi + {kernel_stack}], rsp",
         "stmxcsr [rdi + {host}]",
         "fnstcw [rdi + {host} + 4]",
-        // As if they were a TCB's.
+        // `leave` reads the host's control words as those of a TCB at rbp.
         "lea rbp, [rdi + {host} - {float}]",
         "mov rbx, rdi",
         "call {launched}",
         "mov rdi, rbx",
-        "jmp {leave}",
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        host = const offset_of!(EntryPoints, host_float_control),
-        float = const offset_of!(Tcb, float_control),
-        launched = sym kernel::launched::<K>,
+        "jmp {leave}";
+        kernel_stack, host, float;
+        launched = sym K::launched,
         leave = sym leave::<K>,
     )
 }
@@ -509,7 +434,7 @@ pub(crate) unsafe extern "C" fn launch<K: Variant>(entry_points: *const EntryPoi
 /// Returns from `launch`.
 #[unsafe(naked)]
 unsafe extern "C" fn land() {
-    naked_asm!(
+    kernel_asm!(
         "ldmxcsr [rdi + {host}]",
         "fldcw [rdi + {host} + 4]",
         "mov rsp, [rdi + {kernel_stack}]",
@@ -520,57 +445,58 @@ unsafe extern "C" fn land() {
         "pop r12",
         "pop rbp",
         "pop rbx",
-        "ret",
-        kernel_stack = const offset_of!(EntryPoints, kernel_stack),
-        host = const offset_of!(EntryPoints, host_float_control),
+        "ret";
+        kernel_stack, host;
     )
 }
 
-/// Where a thread begins: at the top of its stack, which a backtrace finds no way beyond. Its body
-/// is in the first message register.
+/// The first instruction of a thread: at the top of its stack, where a backtrace ends. The first
+/// message register has its body.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn begin() {
-    naked_asm!("xor ebp, ebp", "push 0", "jmp {body}", body = sym kernel::body)
+pub(super) unsafe extern "C" fn start_thread<K: Upcalls>() {
+    naked_asm!("xor ebp, ebp", "push 0", "jmp {run_thread}", run_thread = sym K::run_thread)
 }
 
-/// Where a thread whose stack has overflowed goes on, at the top of that stack.
+/// The next instruction of a thread whose stack has overflowed, at the top of that stack.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn fail() {
-    naked_asm!("xor ebp, ebp", "push 0", "jmp {overflowed}", overflowed = sym kernel::overflowed)
+pub(super) unsafe extern "C" fn fail_thread<K: Upcalls>() {
+    naked_asm!("xor ebp, ebp", "push 0", "jmp {fail}", fail = sym K::fail_overflowed)
 }
 
-/// Lets the thread that a signal has interrupted go on at `fail`.
+/// Makes the thread that a signal has interrupted go on at `fail_thread`.
 ///
 /// # Safety
-/// `context` is the third argument of a signal handler.
+/// `context` is the third argument of a signal handler, and the entry points are those of the
+/// kernel that runs.
 pub(crate) unsafe fn redirect(
     context: *mut libc::c_void,
     entry_points: *const EntryPoints,
     stack_top: usize,
 ) {
     let context = context.cast::<libc::ucontext_t>();
-    // SAFETY: the handler's context is ours to change until it returns.
+    // SAFETY: a handler may change its context until it returns.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
-    registers[libc::REG_RIP as usize] = fail as *const () as i64;
+    // SAFETY: the caller's promise.
+    registers[libc::REG_RIP as usize] = unsafe { (*entry_points).overflow_start } as i64;
     registers[libc::REG_RSP as usize] = stack_top as i64;
     registers[libc::REG_RDI as usize] = entry_points as i64;
 }
 
-/// The stack pointer of what a signal has interrupted.
+/// The stack pointer of the code that a signal has interrupted.
 ///
 /// # Safety
-/// As for `redirect`.
+/// `context` is the third argument of a signal handler.
 pub(crate) unsafe fn interrupted_at(context: *mut libc::c_void) -> usize {
-    // SAFETY: the handler's context.
+    // SAFETY: the caller's promise.
     unsafe {
         (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RSP as usize] as usize
     }
 }
 
-/// The control words as they are.
+/// The current floating-point control words.
 pub(crate) fn float_control() -> [u32; 2] {
     let (mut mxcsr, mut x87) = (0_u32, 0_u16);
-    // SAFETY: each stores into a variable of its size.
+    // SAFETY: each instruction stores into a variable of its size.
     unsafe {
         asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack));
         asm!("fnstcw [{}]", in(reg) &raw mut x87, options(nostack));
@@ -578,61 +504,31 @@ pub(crate) fn float_control() -> [u32; 2] {
     [mxcsr, u32::from(x87)]
 }
 
-/// The bare switch that IPC is compared with: a routine as a library has it, which saves what the
-/// ABI says and resumes by a jump.
-pub mod bare {
-    use std::arch::naked_asm;
-
-    /// Where a stack ends and where it goes on.
-    #[repr(C)]
-    #[derive(Debug)]
-    pub struct Place {
-        stack_pointer: usize,
-        resume: usize,
-    }
-
-    impl Place {
-        /// A place that begins with `body` on this stack, which is aligned to 16. `body` does not
-        /// return.
-        ///
-        /// # Safety
-        /// There is room for six words, and then for what `body` does.
-        pub unsafe fn beginning(stack_top: *mut usize, body: extern "C" fn() -> !) -> Place {
-            // The return address that a function expects lies above what `switch` takes away.
-            Place { stack_pointer: stack_top.wrapping_sub(7) as usize, resume: body as usize }
-        }
-
-        /// A place to leave from.
-        pub const fn empty() -> Place {
-            Place { stack_pointer: 0, resume: 0 }
-        }
-    }
-
-    /// Leaves to another place, until somebody leaves for this one.
-    ///
-    /// # Safety
-    /// `there` is a place that was left, or a beginning.
-    #[unsafe(naked)]
-    pub unsafe extern "C" fn switch(here: *mut Place, there: *const Place) {
-        naked_asm!(
-            "pop rax",
-            "push rbp",
-            "push rbx",
-            "push r12",
-            "push r13",
-            "push r14",
-            "push r15",
-            "mov [rdi], rsp",
-            "mov [rdi + 8], rax",
-            "mov rsp, [rsi]",
-            "mov rax, [rsi + 8]",
-            "pop r15",
-            "pop r14",
-            "pop r13",
-            "pop r12",
-            "pop rbx",
-            "pop rbp",
-            "jmp rax",
-        )
-    }
+/// Suspends the current computation into `here` and resumes the one in `there`. Returns when
+/// another call resumes `here`.
+///
+/// # Safety
+/// `there` is a context that was suspended and not resumed since, or a beginning.
+#[unsafe(naked)]
+pub unsafe extern "C" fn bare_switch(here: *mut Context, there: *const Context) {
+    naked_asm!(
+        "pop rax",
+        "push rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "mov [rdi], rsp",
+        "mov [rdi + 8], rax",
+        "mov rsp, [rsi]",
+        "mov rax, [rsi + 8]",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "jmp rax",
+    )
 }

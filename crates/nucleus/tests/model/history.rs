@@ -1,4 +1,4 @@
-//! Random histories, from a seed: what the current thread might do, and what might happen to it.
+//! Random histories from a seed: the next step of the current thread, and events from outside.
 
 use super::{Model, Step};
 use baton_nucleus::request::Request;
@@ -25,12 +25,12 @@ impl Random {
     }
 }
 
-/// How many threads there may be at once.
+/// Threads at once, at most.
 pub const N_THREADS: usize = 6;
 const N_PRIORITIES: usize = 4;
 
 pub fn priority(random: &mut Random) -> u8 {
-    // From different words of the bitmaps.
+    // Priorities in different words of the bitmaps.
     [3, 4, 70, 255][random.below(N_PRIORITIES)]
 }
 
@@ -47,7 +47,7 @@ fn timeout(now_ns: u64, random: &mut Random) -> Timeout {
     }
 }
 
-/// Most IPCs are calls, and answers to whoever has called.
+/// A random IPC: mostly calls, and answers to callers.
 fn ipc(model: &Model, now_ns: u64, random: &mut Random) -> Ipc {
     let me = model.current.unwrap();
     let waits = |id: &&ThreadId| {
@@ -100,7 +100,7 @@ fn request(model: &Model, random: &mut Random) -> Request {
     }
 }
 
-/// What happens next.
+/// The next step of the history.
 pub fn step(model: &Model, now_ns: u64, number: u64, random: &mut Random) -> Step {
     if model.continues() {
         return Step::Continue;
@@ -115,7 +115,7 @@ pub fn step(model: &Model, now_ns: u64, number: u64, random: &mut Random) -> Ste
     }
 }
 
-/// What the current thread does next.
+/// The next step of the current thread.
 pub fn own_step(model: &Model, now_ns: u64, number: u64, random: &mut Random) -> Step {
     if random.one_in(5) {
         return Step::Request(request(model, random));

@@ -1,11 +1,11 @@
-//! Kernels of a cluster and one model of all their threads, which take the same steps.
+//! Kernels of a cluster and one model of all their threads, which take equal steps.
 
 use super::{Model, Step};
 use baton_nucleus::request::Request;
 use baton_nucleus::state::State;
 use baton_nucleus::tcb::Status;
 use baton_nucleus::variant::{Switching, Variant};
-use baton_nucleus::{Cluster, Seat, Sender, ThreadId};
+use baton_nucleus::{Cluster, Membership, Sender, ThreadId};
 
 const SLICE_TICKS: u32 = 3;
 
@@ -14,7 +14,7 @@ pub struct Members<K: Variant> {
     pub states: Vec<State<K>>,
     pub model: Model,
     steps: Vec<(usize, Step)>,
-    _seats: Vec<Seat>,
+    _memberships: Vec<Membership>,
 }
 
 impl<K: Variant> Drop for Members<K> {
@@ -27,18 +27,21 @@ impl<K: Variant> Drop for Members<K> {
 }
 
 impl<K: Variant> Members<K> {
-    /// Kernels with room for so many threads each.
+    /// Kernels with room for `n_threads` threads each.
     pub fn new(n_kernels: usize, n_threads: usize) -> Members<K> {
-        let seats = Cluster::seats(n_kernels, n_threads).unwrap();
+        let memberships = Cluster::memberships(n_kernels, n_threads).unwrap();
         Members {
-            states: seats.iter().map(|seat| State::in_cluster(seat, SLICE_TICKS)).collect(),
+            states: memberships
+                .iter()
+                .map(|membership| State::in_cluster(membership, SLICE_TICKS))
+                .collect(),
             model: Model::new::<K>(SLICE_TICKS),
             steps: Vec::new(),
-            _seats: seats,
+            _memberships: memberships,
         }
     }
 
-    /// One more thread, if there is room. The first one of a kernel has an interrupt.
+    /// Adds a thread, if there is room. The first thread of a kernel handles an interrupt.
     pub fn add(&mut self, kernel: usize, priority: u8, is_started: bool) {
         let Some(id) = self.states[kernel].create(priority) else { return };
         self.model.create(id, priority);
@@ -54,18 +57,18 @@ impl<K: Variant> Members<K> {
         }
     }
 
-    /// The model's current thread is this kernel's.
+    /// Makes this kernel's current thread the model's.
     pub fn turn_to(&mut self, kernel: usize) {
         self.model.current = self.states[kernel].current();
     }
 
-    /// A kernel takes the step, and nobody looks at letters.
+    /// Lets one kernel take the step, without any kernel reading its inbox.
     pub fn step(&mut self, kernel: usize, step: &Step) {
         self.steps.push((kernel, step.clone()));
         let state = &mut self.states[kernel];
         match step {
             Step::Ipc(ipc, tag, words) => {
-                state.lay(*ipc, *tag, words);
+                state.set_ipc(*ipc, *tag, words);
                 state.ipc();
             }
             Step::Request(request) => state.request(*request),
@@ -76,20 +79,21 @@ impl<K: Variant> Members<K> {
         }
     }
 
-    /// All look until there is nothing to look at.
-    pub fn settle(&mut self) {
+    /// Lets all kernels read their inboxes until these are empty.
+    pub fn read_inboxes(&mut self) {
         for _ in 0..1000 {
-            self.states.iter_mut().for_each(State::look);
-            let rings: u64 = self.states.iter_mut().map(State::take_rings).sum();
-            if rings == 0 {
+            self.states.iter_mut().for_each(State::read_inbox);
+            let wakeups: u64 = self.states.iter_mut().map(State::take_wakeups).sum();
+            if wakeups == 0 {
                 return;
             }
         }
         panic!("{}: the kernels write to each other for ever", K::NAME);
     }
 
-    /// Kernel and model take the step, all kernels look, and nothing may differ then.
-    pub fn play(&mut self, kernel: usize, step: &Step) {
+    /// Lets the kernel and the model take the step and all kernels read their inboxes, and
+    /// compares.
+    pub fn step_and_compare(&mut self, kernel: usize, step: &Step) {
         let me = self.states[kernel].current();
         self.step(kernel, step);
         self.model.taken = match me.map(|me| self.states[kernel].result(me)) {
@@ -100,7 +104,7 @@ impl<K: Variant> Members<K> {
             Step::Expire(now_ns) => _ = self.model.expire(*now_ns, Some(kernel as u8)),
             step => _ = self.model.step(step),
         }
-        self.settle();
+        self.read_inboxes();
         if let (Step::Request(request), Some(me)) = (step, me)
             && *request != Request::End
         {
@@ -135,7 +139,7 @@ impl<K: Variant> Members<K> {
         }
     }
 
-    /// Whoever runs can, and in a strict kernel nobody could who is higher.
+    /// Checks that each running thread can run, and that no higher one can in a strict kernel.
     pub fn check_running(&self) {
         for (kernel, state) in self.states.iter().enumerate() {
             let own = self.model.threads.keys().copied().filter(|id| id.kernel() == kernel as u8);

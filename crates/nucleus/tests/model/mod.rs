@@ -1,11 +1,12 @@
-//! What every kernel has to do, said without queues: a table of threads, and for each operation
-//! which threads may run after it. Where several are as high, any of them may.
+//! The behaviour of every variant, stated without queues: a table of threads, and for each
+//! operation the threads that may run after it. Of several threads with the highest priority any
+//! may run.
 //!
-//! The model does not know lazy from eager queueing, nor one kind of priority queue from another:
-//! those must not be seen.
+//! The model does not tell lazy from eager queueing, nor one kind of priority queue from another,
+//! since users must not be able to.
 //!
-//! Threads of several kernels may be in one model. Then it says what becomes of every thread, but
-//! not who runs: its kernels are asked.
+//! One model may have the threads of several kernels. It then says what becomes of every thread;
+//! the test asks the kernels which thread runs.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -20,23 +21,23 @@ use baton_nucleus::variant::{Inheritance, Switching, Variant};
 use baton_nucleus::{Cause, Ipc, IpcError, Phase, Sender, Source, Tag, ThreadId, Timeout};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What came of an IPC.
+/// The result of an IPC.
 pub type Outcome = Result<Option<Sender>, IpcError>;
 
-/// A thread.
+/// A thread of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Thread {
     pub status: Status,
     base: u8,
     suspended: bool,
-    /// Its last IPC, and what it sends.
+    /// The thread's last IPC, and its message.
     ipc: Ipc,
     pub message: (Tag, Vec<u64>),
-    /// It is blocked in an IPC that asks and waits for the answer.
+    /// The thread is blocked in a call.
     calls: bool,
     pub continues: bool,
     pub outcome: Outcome,
-    /// To its last request.
+    /// The answer to the thread's last request.
     pub answer: Option<Request>,
     deadline_ns: Option<u64>,
     slice_left_ticks: u32,
@@ -46,21 +47,21 @@ pub struct Thread {
     user_word: u64,
 }
 
-/// What may happen to a kernel.
+/// A step of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// The current thread makes an IPC.
     Ipc(Ipc, Tag, Vec<u64>),
-    /// The current thread asks for something else.
+    /// The current thread makes a request.
     Request(Request),
-    /// The current thread, which has sent, looks for what it is to receive.
+    /// The current thread, which has sent, makes its receive phase.
     Continue,
     Interrupt(u8),
     Expire(u64),
     Tick,
 }
 
-/// A kernel as it should be.
+/// The model of one kernel, or of several.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Model {
     switching: Switching,
@@ -72,11 +73,11 @@ pub struct Model {
     /// Senders and their receivers, the oldest first.
     pub senders: Vec<(ThreadId, ThreadId)>,
     pub handlers: BTreeMap<u8, ThreadId>,
-    /// Whose message the kernel has taken in this step, if it was a choice among equals.
+    /// The sender whose message the kernel has taken in this step, if several had equal priorities.
     pub taken: Option<ThreadId>,
 }
 
-/// Who may run next.
+/// The threads that may run next; `None` is none.
 type Choice = BTreeSet<Option<ThreadId>>;
 
 fn only(id: Option<ThreadId>) -> Choice {
@@ -100,7 +101,7 @@ impl Model {
         }
     }
 
-    /// The kernel has named its new thread so.
+    /// Adds a thread under the id that the kernel has given it.
     pub fn create(&mut self, id: ThreadId, priority: u8) {
         let thread = Thread {
             status: Status::Created,
@@ -135,7 +136,7 @@ impl Model {
         self.threads.get(&id).is_some_and(|it| it.status == Status::Ready && !it.suspended)
     }
 
-    /// Whether the current thread has a receive phase before it.
+    /// Whether the current thread's receive phase is still to come.
     pub fn continues(&self) -> bool {
         self.current.is_some_and(|id| self.threads[&id].continues)
     }
@@ -149,14 +150,14 @@ impl Model {
         }
     }
 
-    /// Whether a thread waits, through calls, for one that waits for itself.
+    /// Whether a thread waits, through calls, for a thread that waits for itself.
     pub fn is_deadlocked(&self, id: ThreadId) -> bool {
         let calls = |id: ThreadId| self.partner(id).filter(|_| self.threads[&id].calls);
         let chain = std::iter::successors(calls(id), |&id| calls(id));
         chain.take(self.threads.len() + 1).count() > self.threads.len()
     }
 
-    /// The priority that a thread should run at: its own, or that of whoever calls it.
+    /// The priority at which a thread should run: its own, or the highest of its callers'.
     pub fn priority(&self, id: ThreadId) -> u8 {
         self.lent_priority(id, &mut BTreeSet::new())
     }
@@ -176,7 +177,7 @@ impl Model {
         self.threads.keys().copied().filter(|&id| self.is_runnable(id))
     }
 
-    /// All that are as high as any.
+    /// The threads of the highest priority that can run.
     fn highest(&self) -> Choice {
         let Some(top) = self.runnable().map(|id| self.priority(id)).max() else {
             return only(None);
@@ -184,7 +185,7 @@ impl Model {
         self.runnable().filter(|&id| self.priority(id) == top).map(Some).collect()
     }
 
-    /// Nobody loses the processor to one who is no higher.
+    /// The threads that may run: the current one keeps the processor unless another is higher.
     fn schedule(&self) -> Choice {
         let highest = self.highest();
         if highest.contains(&self.current) { only(self.current) } else { highest }
@@ -204,7 +205,7 @@ impl Model {
         parties.into_iter().filter(|&id| self.priority(id) == top).map(Some).collect()
     }
 
-    /// Does what is asked, and says who may run.
+    /// Takes a step and returns the threads that may run.
     pub fn step(&mut self, step: &Step) -> Choice {
         match step {
             Step::Ipc(ipc, tag, words) => self.ipc(*ipc, *tag, words),
@@ -233,7 +234,7 @@ impl Model {
             return self.fail(me, Phase::Send, Cause::NoPartner);
         }
         if to.kernel() != me.kernel() && !self.waits_for(to, me) {
-            return self.send_abroad(me, to);
+            return self.send_remotely(me, to);
         }
         if self.accepts(to, me) {
             self.transfer(me, to);
@@ -249,9 +250,9 @@ impl Model {
         self.schedule()
     }
 
-    /// Another kernel takes the message: the sender is not the current thread then, and looks for
-    /// what it is to receive as one does whose message was waited with.
-    fn send_abroad(&mut self, me: ThreadId, to: ThreadId) -> Choice {
+    /// Sends to a thread of another kernel. When that kernel takes the message the sender is not
+    /// current, and makes its receive phase as a sender that had to wait does.
+    fn send_remotely(&mut self, me: ThreadId, to: ThreadId) -> Choice {
         let Ipc { send: Some((_, timeout)), receive } = self.threads[&me].ipc else {
             unreachable!()
         };
@@ -269,7 +270,7 @@ impl Model {
         self.schedule()
     }
 
-    /// Whether a thread receives from this one and nobody else.
+    /// Whether a thread receives only from `from`.
     fn waits_for(&self, id: ThreadId, from: ThreadId) -> bool {
         self.accepts(id, from) && self.threads[&id].ipc.receive.map(|it| it.0) != Some(Source::Any)
     }
@@ -302,7 +303,7 @@ impl Model {
         self.thread(to).outcome = Ok(Some(Sender::Thread(from)));
     }
 
-    /// The receive phase of the current thread, which may have woken another one.
+    /// Makes the receive phase of the current thread, which may have woken another one.
     fn receive(&mut self, me: ThreadId, woken: Option<ThreadId>, has_sent: bool) -> Choice {
         let Ipc { send, receive } = self.threads[&me].ipc;
         let Some((from, timeout)) = receive else {
@@ -339,7 +340,8 @@ impl Model {
         }
     }
 
-    /// Sent to one and received from another: L4 lets the higher of those two run.
+    /// The choice after an IPC that has sent to one thread and received from another: L4 lets the
+    /// higher of the two run.
     fn both_woken(&self, woken: ThreadId, sender: ThreadId) -> Choice {
         if self.switching == Switching::Strict {
             return self.schedule();
@@ -362,7 +364,7 @@ impl Model {
             return mine.next();
         }
         if self.inherits {
-            // How old a thread is at a priority that was lent to it is nobody's business.
+            // The age of a thread at a priority that was lent to it does not count.
             let mine: Vec<ThreadId> = mine.collect();
             let top = mine.iter().map(|&id| self.priority(id)).max()?;
             let equals = || mine.iter().copied().filter(|&id| self.priority(id) == top);
@@ -372,7 +374,8 @@ impl Model {
         mine.reduce(|best, it| if self.priority(it) > self.priority(best) { it } else { best })
     }
 
-    /// A thread whose message was taken waits for what it is to receive, or can run.
+    /// Lets a thread whose message was taken wait in its receive phase. Says whether it can run
+    /// instead.
     fn has_sent(&mut self, sender: ThreadId) -> bool {
         let Ipc { send, receive } = self.threads[&sender].ipc;
         self.ready(sender);
@@ -433,7 +436,7 @@ impl Model {
         }
     }
 
-    /// `kernel`: whose clock it is, if not everybody's.
+    /// Ends the waits whose deadline has come: of one kernel, or of all for `None`.
     pub fn expire(&mut self, now_ns: u64, kernel: Option<u8>) -> Choice {
         let is_due = |thread: &Thread| thread.deadline_ns.is_some_and(|at| at <= now_ns);
         let due = self.threads.iter().filter(|&(_, thread)| is_due(thread)).map(|(&id, _)| id);
@@ -485,7 +488,7 @@ impl Model {
     fn perform(&mut self, request: Request) -> (Choice, Request) {
         let threads: BTreeSet<ThreadId> = self.threads.keys().copied().collect();
         let kernel = self.current.map(ThreadId::kernel);
-        // A thread is controlled in its own kernel.
+        // Only threads of the same kernel control a thread.
         let exists = |id: ThreadId| {
             threads.contains(&id) && kernel.is_none_or(|kernel| kernel == id.kernel())
         };
@@ -535,7 +538,8 @@ impl Model {
         (choice, answer)
     }
 
-    /// A thread whose priority changes is the youngest of its new one, unless order is by age.
+    /// Sets a thread's priority. It becomes the youngest of its new priority, unless order is by
+    /// age.
     fn set_priority(&mut self, id: ThreadId, priority: u8) {
         let old = std::mem::replace(&mut self.thread(id).base, priority);
         if self.by_priority && old != priority {

@@ -1,4 +1,4 @@
-//! A kernel's state and the model of it, which take the same steps.
+//! A kernel's state and the model of it, which take equal steps.
 
 use super::{Model, Step};
 use baton_nucleus::Sender;
@@ -16,7 +16,7 @@ pub struct Pair<K: Variant> {
     pub state: State<K>,
     pub model: Model,
     steps: Vec<Step>,
-    /// How often somebody ran while a higher thread could.
+    /// How often a thread ran while a higher one could.
     pub n_inversions: u64,
 }
 
@@ -30,8 +30,8 @@ impl<K: Variant> Drop for Pair<K> {
 }
 
 impl<K: Variant> Pair<K> {
-    /// Threads with these priorities; the first two have an interrupt each. Whether they are
-    /// started is asked for each.
+    /// Threads with these priorities, of which the first two handle an interrupt each. `is_started`
+    /// says whether each is started.
     pub fn new(
         n_threads: usize,
         priorities: impl IntoIterator<Item = u8>,
@@ -54,7 +54,7 @@ impl<K: Variant> Pair<K> {
         pair
     }
 
-    /// One more thread, if there is room.
+    /// Adds a thread, if there is room.
     pub fn add(&mut self, priority: u8, is_started: bool) {
         let Some(id) = self.state.create(priority) else { return };
         self.model.create(id, priority);
@@ -71,13 +71,13 @@ impl<K: Variant> Pair<K> {
         self.model.current = chosen;
     }
 
-    /// Both take the step, and must not differ then.
-    pub fn play(&mut self, step: &Step) {
+    /// Lets both take the step, and compares.
+    pub fn step_and_compare(&mut self, step: &Step) {
         self.steps.push(step.clone());
         let me = self.model.current;
         match step {
             Step::Ipc(ipc, tag, words) => {
-                self.state.lay(*ipc, *tag, words);
+                self.state.set_ipc(*ipc, *tag, words);
                 self.state.ipc();
             }
             Step::Request(request) => self.state.request(*request),
@@ -98,11 +98,11 @@ impl<K: Variant> Pair<K> {
             assert_eq!(Some(utcb.request), self.model.threads[&me].answer);
         }
         self.compare();
-        self.look_for_inversion();
+        self.check_for_inversion();
     }
 
-    /// What a strict kernel promises: nobody runs while a higher thread could.
-    fn look_for_inversion(&mut self) {
+    /// Checks the promise of a strict kernel: no thread runs while a higher one could.
+    fn check_for_inversion(&mut self) {
         let Some(current) = self.model.current else { return };
         let priority = self.model.priority(current);
         let mut ids = self.model.threads.keys().copied();
@@ -116,7 +116,8 @@ impl<K: Variant> Pair<K> {
         assert_eq!(self.state.n_threads(), self.model.threads.len());
         for (&id, thread) in &self.model.threads {
             assert_eq!(self.state.status(id), thread.status, "{id:?}");
-            // Threads that call each other in a circle keep what they were lent until it is broken.
+            // Threads that call each other in a circle keep lent priorities until one of the calls
+            // ends.
             if !self.model.is_deadlocked(id) {
                 let priority = i32::from(self.model.priority(id));
                 assert_eq!(self.state.priority(id), priority, "{id:?}");

@@ -1,11 +1,11 @@
-//! Kernels of a cluster that look at their letters late, at random: what cannot be said of every
-//! step is said of every message, and of how all stand when everybody has looked.
+//! Kernels of a cluster that read their inboxes late, at random. The model cannot follow each step
+//! then. So the test checks all messages, and the state of all threads after all inboxes are read.
 //!
-//! - A message is received once, whole, by whom it was sent to, if its sender was told that it was
-//!   sent; and by nobody else, and not if its sender was told that it was not.
-//! - A notice is received once for each time that it was left, at most.
-//! - Nobody waits for one who waits for just that, or who is not there.
-//! - Nobody has a priority that is neither its own nor a caller's.
+//! - A message is received once, whole, by its destination, if its sender got no error of the send
+//!   phase. Otherwise no thread receives it.
+//! - A notice is received at most once for each time that it was left.
+//! - No thread waits for a partner that waits for that very message, or that does not exist.
+//! - The priority of each thread is its own or a caller's.
 
 use super::history::{self, Random};
 use super::members::Members;
@@ -23,7 +23,7 @@ struct Flight {
     from: ThreadId,
     to: ThreadId,
     words: Vec<u64>,
-    /// What its sender was told.
+    /// The result that the sender got.
     was_sent: Option<bool>,
     was_received: bool,
 }
@@ -32,7 +32,7 @@ struct Flight {
 pub struct Traffic<K: Variant> {
     members: Members<K>,
     flights: BTreeMap<u32, Flight>,
-    /// The IPC that a thread is in, and its message's number.
+    /// The IPC that a thread is in, and the number of its message.
     open: BTreeMap<ThreadId, (u32, Ipc)>,
     notices: BTreeMap<ThreadId, u64>,
 }
@@ -51,15 +51,15 @@ impl<K: Variant> Traffic<K> {
         self.members.model.threads.keys().copied().collect()
     }
 
-    pub fn look(&mut self, kernel: usize) {
-        self.state(kernel).look();
+    pub fn read_inbox(&mut self, kernel: usize) {
+        self.state(kernel).read_inbox();
     }
 
     pub fn expire(&mut self, kernel: usize, now_ns: u64) {
         self.members.step(kernel, &Step::Expire(now_ns));
     }
 
-    /// The current thread of a kernel does something.
+    /// Lets the current thread of a kernel take a step.
     pub fn act(&mut self, kernel: usize, number: u32, now_ns: u64, random: &mut Random) {
         let Some(me) = self.current(kernel) else { return };
         self.reflect();
@@ -80,7 +80,7 @@ impl<K: Variant> Traffic<K> {
         }
     }
 
-    /// Who runs and has nothing to look for; what came of its last IPC is noted.
+    /// The current thread, if its receive phase is done. Records the result of its last IPC.
     fn current(&mut self, kernel: usize) -> Option<ThreadId> {
         while self.state(kernel).continue_current() {}
         let me = self.state(kernel).current()?;
@@ -129,7 +129,7 @@ impl<K: Variant> Traffic<K> {
         }
     }
 
-    /// The model's threads stand as the kernels' do.
+    /// Sets the model's threads to the states of the kernels' threads.
     fn reflect(&mut self) {
         for id in self.ids() {
             let status = self.members.states[usize::from(id.kernel())].status(id);
@@ -141,7 +141,8 @@ impl<K: Variant> Traffic<K> {
         }
     }
 
-    /// Nobody runs in a strict kernel while a higher one could, as far as it has looked.
+    /// Checks that no thread runs in a strict kernel while a higher one could, as far as it has
+    /// read.
     pub fn check_running(&mut self) {
         if K::SWITCHING == Switching::Direct {
             return;
@@ -160,25 +161,26 @@ impl<K: Variant> Traffic<K> {
         }
     }
 
-    /// All look, all deadlines come, and whoever can runs until it has seen what came of its IPC.
+    /// Reads all inboxes, ends all deadlines, and runs every thread until it has the result of its
+    /// IPC.
     pub fn check_end(mut self) {
         const LATE_NS: u64 = 1 << 40;
-        self.members.settle();
+        self.members.read_inboxes();
         for kernel in 0..self.members.states.len() {
             self.expire(kernel, LATE_NS);
         }
-        self.members.settle();
+        self.members.read_inboxes();
         for id in self.ids() {
             self.members.model.threads.get_mut(&id).unwrap().suspended = false;
         }
         for kernel in 0..self.members.states.len() {
-            // Those that others have suspended cannot run, and have nothing to say.
+            // Threads that others have suspended cannot run and report nothing.
             while let Some(me) = self.current(kernel) {
                 self.members.step(kernel, &Step::Request(Request::Suspend(me)));
-                self.members.settle();
+                self.members.read_inboxes();
             }
         }
-        self.members.settle();
+        self.members.read_inboxes();
         self.reflect();
         self.check_flights();
         self.check_waits();
@@ -191,7 +193,7 @@ impl<K: Variant> Traffic<K> {
             let from_status = self.members.states[usize::from(from.kernel())].status(from);
             let sends = self.open.get(&from).is_some_and(|&(it, _)| it == *number)
                 && from_status == Status::Sending;
-            // Somebody who was suspended when its message came has not told us so.
+            // A receiver that was suspended has not reported its message.
             let can_tell = !self.open.contains_key(&to) || was_received;
             match was_sent {
                 Some(true) => assert!(was_received || !can_tell, "{flight:?} is lost"),

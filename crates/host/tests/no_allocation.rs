@@ -1,5 +1,5 @@
-//! A steady call of a hosted service takes no memory, whether the service stays or not, and calls
-//! another one or not.
+//! A steady call of a hosted service allocates no memory, whether the service stays or not, and
+//! whether it calls another service or not.
 mod support;
 
 use baton::Parcel;
@@ -13,7 +13,7 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: the system's allocator does what it promises, and is asked for the same.
+// SAFETY: passes on to the system's allocator, which keeps the promises of the trait.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +60,7 @@ fn main() {
     let client = broker.open();
     for name in ["echo", "stays", "leaves", "passes on"] {
         let handle = support::find(&client, name);
-        // A parcel of so few bytes needs no memory of its own.
+        // A parcel of so few bytes needs no heap memory.
         let parcel = Parcel::from(&[7; 32][..]);
         let call = || drop(handle.call(1, &parcel).unwrap());
         (0..1000).for_each(|_| call());
@@ -68,7 +68,7 @@ fn main() {
         (0..1000).for_each(|_| call());
         let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
         println!("{name}: {allocations} allocations in 1000 calls");
-        // The broker's and the control threads' own, which are few.
+        // The broker and the control threads allocate a little.
         assert!(allocations < 50, "{name}: {allocations} allocations in 1000 calls");
     }
     running.close();

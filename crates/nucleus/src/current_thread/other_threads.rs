@@ -1,20 +1,21 @@
-//! What a thread does with others by address: it grants memory and reaches theirs, and lets them go
-//! on elsewhere.
+//! A thread's effects on other threads by address: it grants memory, copies to and from memory that
+//! others grant, and changes where they go on.
 
-use super::{CurrentThread, Message};
+use super::{CurrentThread, Message, ThreadBody};
 use crate::grant::{Access, CHUNK_BYTES, Grant, GrantError, Part, RawGrant};
-use crate::kernel::Body;
 use crate::message::{Ipc, IpcError};
-use crate::registers::{Registers, Wish};
-use crate::request::Request;
+use crate::request::{Registers, Request, TrustedRequest};
 use crate::tcb::Status;
 use crate::thread_id::{Sender, ThreadId};
 use std::io;
 
 impl CurrentThread {
-    /// Any IPC, with memory that the partner may reach while this thread waits for it and for
-    /// nobody else: in a call, from when the message was received until it is answered, or the call
-    /// is given up.
+    /// Makes an IPC that grants memory to the partner while this thread waits for it and no other
+    /// thread. In a call that is from the receipt of the message until the answer, or until the
+    /// call fails.
+    ///
+    /// # Errors
+    /// The errors of [`CurrentThread::ipc`].
     #[inline]
     pub fn ipc_granting(
         &mut self,
@@ -30,7 +31,10 @@ impl CurrentThread {
         result
     }
 
-    /// Sends a message and receives its answer, and meanwhile the partner may reach this memory.
+    /// Like [`CurrentThread::call`], with memory that the partner may reach until it answers.
+    ///
+    /// # Errors
+    /// The errors of [`CurrentThread::call`].
     #[inline]
     pub fn call_granting(
         &mut self,
@@ -41,11 +45,11 @@ impl CurrentThread {
         self.ipc_granting(Ipc::call(to), grant, message).map(drop)
     }
 
-    /// Copies from the memory that a thread has granted which waits for this one.
+    /// Copies from memory that `owner`, which waits for this thread, has granted.
     ///
     /// # Errors
-    /// `NotGranted` also if that thread gives up between two parts of 4 KiB: the first are copied
-    /// then.
+    /// `NotGranted`: `owner` grants no such memory. It may also stop waiting between two parts of
+    /// 4 KiB: the first ones are copied then. `OutOfBounds`: this thread's mistake.
     pub fn copy_from(
         &mut self,
         owner: ThreadId,
@@ -55,10 +59,10 @@ impl CurrentThread {
         self.copy(owner, Access::Read, offset, to.as_mut_ptr() as usize, to.len())
     }
 
-    /// Copies to the memory that a thread has granted which waits for this one.
+    /// Copies to memory that `owner`, which waits for this thread, has granted.
     ///
     /// # Errors
-    /// As for `copy_from`.
+    /// The errors of [`CurrentThread::copy_from`].
     pub fn copy_to(
         &mut self,
         owner: ThreadId,
@@ -87,8 +91,8 @@ impl CurrentThread {
                 bytes: length as u64,
                 left_bytes: left_bytes as u64,
             };
-            let wish = Wish::Copy { owner, part, local: local + done };
-            if let Wish::Copied(Err(error)) = self.wish(wish) {
+            let request = TrustedRequest::Copy { owner, part, local: local + done };
+            if let TrustedRequest::Copied(Err(error)) = self.trusted_request(request) {
                 return Err(error);
             }
             done += length;
@@ -98,19 +102,19 @@ impl CurrentThread {
         }
     }
 
-    fn wish(&mut self, wish: Wish) -> Wish {
+    fn trusted_request(&mut self, request: TrustedRequest) -> TrustedRequest {
         // SAFETY: as in `more_words`.
-        unsafe { (*self.utcb()).wish = wish };
+        unsafe { (*self.utcb()).trusted_request = request };
         self.request(Request::None);
         // SAFETY: as in `more_words`.
-        unsafe { std::mem::replace(&mut (*self.utcb()).wish, Wish::Nothing) }
+        unsafe { std::mem::replace(&mut (*self.utcb()).trusted_request, TrustedRequest::None) }
     }
 
     /// Where another thread of this kernel goes on when it runs again. `None`: there is no such
-    /// thread, or it is this one.
+    /// thread, or `id` is this thread.
     pub fn registers(&mut self, id: ThreadId) -> Option<Registers> {
         let is_one = id != self.id() && id.slot().index() <= self.entry_points().mask as usize;
-        // SAFETY: one of the kernel's TCBs, which change in kernel code only.
+        // SAFETY: one of the kernel's TCBs, which only kernel code changes.
         let tcb = is_one.then(|| unsafe { &*self.entry_points().tcbs.add(id.slot().index()) })?;
         let is_there = tcb.id == id && tcb.status != Status::Free;
         is_there.then_some(Registers {
@@ -119,47 +123,48 @@ impl CurrentThread {
         })
     }
 
-    /// Another thread of this kernel goes on elsewhere. If it is blocked its IPC is aborted, if it
-    /// has been suspended it stays so, and it is not preemptible. Says where it would have gone on.
-    /// `None`: there is no such thread, it is this one, or what it waits for is just being written
-    /// by another kernel.
+    /// Lets another thread of this kernel go on at `new`, and returns where it would have gone on.
+    /// An IPC in which the thread waits is aborted. The thread stays suspended if it was, and stops
+    /// being preemptible. `None`: nothing was changed. There is no such thread, `id` is this
+    /// thread, or another kernel is just writing the message that the thread waits for.
     ///
     /// # Safety
-    /// The new registers are what this has said of the same thread, which has not run since; or
-    /// there is code that expects message registers and no return address, on a stack that nobody
-    /// else uses. What the thread leaves on a stack that is used again is needed by nobody: it is
-    /// not dropped.
+    /// `new` is the result of an earlier call for this thread, which has not run since. Or its code
+    /// expects message registers and no return address, on a stack that nobody else uses.
+    /// The values on the thread's old stack are not dropped; if `new` uses that stack again, nobody
+    /// needs them.
     pub unsafe fn exchange_registers(&mut self, id: ThreadId, new: Registers) -> Option<Registers> {
-        match self.wish(Wish::Exchange { id: id.raw(), new }) {
-            Wish::Exchanged(old) => old,
+        match self.trusted_request(TrustedRequest::Exchange { id: id.raw(), new }) {
+            TrustedRequest::Exchanged(old) => old,
             _ => None,
         }
     }
 
-    /// Another thread of this kernel does this from now on, on a new stack. If it is blocked its
-    /// IPC is aborted, if it has been suspended or not been started it stays so. Says whether it
-    /// does: not if there is no such thread, it is this one, or what it waits for is just being
-    /// written by another kernel.
+    /// Lets another thread of this kernel run `body` instead, on a new stack. An IPC in which the
+    /// thread waits is aborted; the thread stays suspended, or not started, if it was. The values
+    /// on its old stack are leaked.
     ///
-    /// What is on its old stack is not dropped, and stays there for ever.
+    /// `false`: nothing was changed. There is no such thread, `id` is this thread, or another
+    /// kernel is just writing the message that the thread waits for.
     ///
     /// # Errors
-    /// The system's, if it has no stack for us.
+    /// The system's, if it has no memory for a stack.
     pub fn restart(
         &mut self,
         id: ThreadId,
         body: impl FnOnce(CurrentThread) + 'static,
     ) -> io::Result<bool> {
-        let body: Body = Box::new(body);
-        self.hold(|here| {
-            here.host_state(|host_state| {
+        let body: ThreadBody = Box::new(body);
+        self.hold(|this| {
+            this.host_state(|host_state| {
                 host_state.new_stack().map(|stack| host_state.pool.push(stack))
             })?;
             let body = Box::into_raw(Box::new(body));
-            let wish = Wish::Restart { id: id.raw(), body: body as u64 };
-            let is_restarted = matches!(here.wish(wish), Wish::Exchanged(Some(_)));
+            let request = TrustedRequest::Restart { id: id.raw(), body: body as u64 };
+            let answer = this.trusted_request(request);
+            let is_restarted = matches!(answer, TrustedRequest::Exchanged(Some(_)));
             if !is_restarted {
-                // SAFETY: made above, and given to nobody.
+                // SAFETY: made above, and the kernel has not taken it.
                 drop(unsafe { Box::from_raw(body) });
             }
             Ok(is_restarted)

@@ -3,10 +3,10 @@
 use crate::buffer::N_BUFFERS;
 use crate::cursor::ATTEMPTS;
 use crate::files::boot::Boot;
-use crate::files::layout::{self, ARCHIVED_BYTES, Former, HEADER_BYTES, Header, Place};
+use crate::files::directory::Directory;
+use crate::files::layout::{self, ARCHIVED_BYTES, ArchivedRing, HEADER_BYTES, Header, Place};
 use crate::files::lock;
 use crate::files::opened::Opened;
-use crate::files::place::Directory;
 use crate::memory::read_exactly;
 use crate::moment::Source;
 use crate::read::origin::Origin;
@@ -18,55 +18,56 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::CStr;
 
-/// How to look.
+/// The way in which a reader looks at rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
-    /// For what comes from now on.
+pub(crate) enum LookMode {
+    /// Reads the records that are written from now on.
     Late,
-    /// For everything.
+    /// Reads all records.
     Whole,
-    /// For everything, again and again: a real-time writer that is too fast to be read is left
-    /// alone for a while.
+    /// Reads all records, again and again. It leaves a real-time writer alone for a while that
+    /// writes faster than it reads.
     Sparing,
 }
 
-pub(crate) struct Author {
+pub(crate) struct FileReader {
     opened: Opened,
     pub origin: Origin,
     pub source: Source,
     pub boot: Boot,
-    /// Of another start of the machine, so its clock is not ours.
+    /// Whether the file is of another start of the machine, whose clock means nothing now.
     is_past: bool,
     pub tracks: Vec<Track>,
-    /// Of an archive: whose rings those were that are to be read, by their place in the table.
-    former: Option<HashMap<usize, Formerly>>,
+    /// `Some` for an archive: the former place of each ring that is to be read, by its index in the
+    /// table.
+    former: Option<HashMap<usize, ArchivedTrack>>,
     n_rings: usize,
-    /// Where the last ring ends: none begins before.
+    /// The end of the last ring. No other ring may begin before it.
     end: u64,
-    /// Records without a ring, by buffer: how many there are, and how many of them were told.
+    /// Records that found no ring, by buffer: how many there are, and how many were reported.
     unlogged: [u64; N_BUFFERS],
     told: [u64; N_BUFFERS],
-    /// Whether threads of it write and never ring.
+    /// Whether threads of the process write and wake no follower.
     is_silent: bool,
-    /// Whether they are not to be kept from writing.
+    /// Whether those threads are real-time threads that the reader must not slow down.
     is_spared: bool,
 }
 
-/// Of a ring of an archive.
-pub(crate) struct Formerly {
+/// The former place of an archive's ring.
+pub(crate) struct ArchivedTrack {
     pub origin: Origin,
-    /// Which of its process's rings it was.
+    /// The ring's index in its process's file.
     pub ring: usize,
 }
 
-impl Author {
-    /// Opens the file. `ENODATA`, `EPERM` and `EINVAL` for one that no writer of ours made, or
-    /// could have.
-    pub fn open(directory: &Directory, name: &CStr) -> Result<Author, Errno> {
+impl FileReader {
+    /// Opens a file. `ENODATA`, `EPERM`, `EINVAL`: no writer of this crate has made it, or another
+    /// user could have.
+    pub fn open(directory: &Directory, name: &CStr) -> Result<FileReader, Errno> {
         let opened = Opened::open(directory, name)?;
         let header = read_header(&opened)?;
         let origin = Origin::of(&opened, &header, &name.to_string_lossy());
-        Ok(Author {
+        Ok(FileReader {
             opened,
             origin,
             source: header.source,
@@ -83,7 +84,7 @@ impl Author {
         })
     }
 
-    /// Of an archive: reads what was of files that `is_new`, and nothing else.
+    /// For an archive: selects the rings of former files for which `is_new` returns true.
     pub fn find_former(&mut self, mut is_new: impl FnMut(&str) -> bool) {
         let Some(former) = &mut self.former else { return };
         let n_rings = read_header(&self.opened).map_or(0, |header| header.n_rings);
@@ -91,17 +92,17 @@ impl Author {
             let Ok((_, of)) = read_archived(&self.opened, ring) else { return };
             let origin = Origin::of_former(&self.origin, &of);
             if is_new(&origin.file) {
-                former.insert(ring, Formerly { origin, ring: of.ring as usize });
+                former.insert(ring, ArchivedTrack { origin, ring: of.ring as usize });
             }
         }
     }
 
-    /// Whether it is an archive.
+    /// Whether the file is an archive.
     pub fn is_archive(&self) -> bool {
         self.former.is_some()
     }
 
-    /// A track, whose its records are, and in which of that process's rings they were.
+    /// A track, the process of its records, and the index of its ring in that process's file.
     pub fn track(&mut self, index: usize) -> (&mut Track, &Origin, usize) {
         let track = &mut self.tracks[index];
         let former = self.former.as_ref().and_then(|former| former.get(&track.ring));
@@ -110,28 +111,28 @@ impl Author {
         (track, origin, ring)
     }
 
-    /// Which file it is, by any name.
+    /// The device and inode numbers of the file.
     pub fn identity(&self) -> (u64, u64) {
         (self.opened.stat.st_dev, self.opened.stat.st_ino)
     }
 
-    /// Whether its name is gone, and with it the last way to it.
+    /// Whether the file was unlinked, so that no other reader can find it.
     pub fn is_removed(&self) -> bool {
         rustix::fs::fstat(&self.opened).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
-    /// Whether records may come that nobody rings for.
+    /// Whether records may come for which no follower is woken.
     pub fn has_to_be_watched(&self) -> bool {
         self.is_silent && lock::is_alive(&self.opened)
     }
 
-    /// Looks for rings and counts that are new, and for records on every track that has none. What
-    /// cannot be read is not there.
-    pub fn look(&mut self, wanted: [bool; N_BUFFERS], manner: Manner) {
-        if !self.look_for_rings(wanted, manner) {
+    /// Looks for new rings and counts, and for records on each track that has none left. A file
+    /// that cannot be read counts as empty.
+    pub fn look(&mut self, wanted: [bool; N_BUFFERS], mode: LookMode) {
+        if !self.look_for_rings(wanted, mode) {
             return;
         }
-        self.is_spared = self.is_silent && manner == Manner::Sparing;
+        self.is_spared = self.is_silent && mode == LookMode::Sparing;
         for track in 0..self.tracks.len() {
             let file = self.opened.as_fd();
             if !self.is_spared || self.tracks[track].may_look(file, clock::now_ns()) {
@@ -140,19 +141,19 @@ impl Author {
         }
     }
 
-    /// Looks for rings and counts that are new. Whether the file could be read.
-    fn look_for_rings(&mut self, wanted: [bool; N_BUFFERS], manner: Manner) -> bool {
+    /// Looks for new rings and counts. `false`: the file could not be read.
+    fn look_for_rings(&mut self, wanted: [bool; N_BUFFERS], mode: LookMode) -> bool {
         let Ok(header) = read_header(&self.opened) else { return false };
-        // Pairs with the release store of the number of rings: their entries are there.
+        // Pairs with the release store of the number of rings: their entries are complete.
         fence(Ordering::Acquire);
         self.unlogged = header.unlogged;
         self.is_silent = header.n_silent > 0;
-        if manner == Manner::Late {
+        if mode == LookMode::Late {
             self.told = self.unlogged;
         }
         while self.n_rings < header.n_rings {
             let Ok(place) = self.next_place() else {
-                // None of ours. What was sound before it still is.
+                // An entry that is not sound. Those before it still are.
                 self.n_rings = usize::MAX;
                 break;
             };
@@ -160,7 +161,7 @@ impl Author {
                 self.former.as_ref().is_none_or(|former| former.contains_key(&self.n_rings));
             if wanted[place.buffer as usize] && is_known {
                 let mut track = Track::new(place, self.n_rings);
-                if manner == Manner::Late {
+                if mode == LookMode::Late {
                     track.skip(self.opened.as_fd(), self.source.sample());
                 }
                 self.tracks.push(track);
@@ -170,18 +171,17 @@ impl Author {
         true
     }
 
-    /// Whether a ring is about to overwrite what was written to it behind where its track has come
-    /// to.
+    /// Whether the writer is about to overwrite records that a track has not read.
     pub fn is_about_to_wrap(&mut self, wanted: [bool; N_BUFFERS]) -> bool {
-        self.look_for_rings(wanted, Manner::Whole)
+        self.look_for_rings(wanted, LookMode::Whole)
             && self.tracks.iter().any(|track| track.is_about_to_wrap(self.opened.as_fd()))
     }
 
-    /// Looks at one track, if nothing is left on it.
+    /// Looks at one track, unless it has records left.
     pub fn look_at(&mut self, track: usize) {
         let (source, is_past) = (self.source, self.is_past);
         let now = |track: &Track| if is_past { track.end() } else { source.sample() };
-        // Each copy takes its lines from who writes, so a real-time writer is asked for them once.
+        // Each copy takes cache lines from the writer, so a real-time writer's ring is copied once.
         let attempts = if self.is_spared { 1 } else { ATTEMPTS };
         self.tracks[track].look(self.opened.as_fd(), attempts, now);
     }
@@ -194,7 +194,7 @@ impl Author {
             read_exactly(&self.opened, layout::entry_at(self.n_rings) as u64, &mut bytes)?;
             Place::decode(&bytes).ok_or(Errno::INVAL)?
         };
-        // Rings that share bytes could make more of them than there are.
+        // Rings that overlap could have more bytes than the file.
         if place.offset < self.end {
             return Err(Errno::INVAL);
         }
@@ -202,14 +202,14 @@ impl Author {
         Ok(place)
     }
 
-    /// Records that found no ring since this was last asked, of one buffer.
+    /// The number of records of a buffer that found no ring since the last call.
     pub fn newly_unlogged(&mut self, buffer: usize) -> u64 {
         let told = std::mem::replace(&mut self.told[buffer], self.unlogged[buffer]);
         self.unlogged[buffer].saturating_sub(told)
     }
 }
 
-fn read_archived(opened: &Opened, ring: usize) -> Result<(Place, Former), Errno> {
+fn read_archived(opened: &Opened, ring: usize) -> Result<(Place, ArchivedRing), Errno> {
     let mut bytes = [0; ARCHIVED_BYTES];
     read_exactly(opened, layout::entry_at(ring) as u64, &mut bytes)?;
     Place::decode_archived(&bytes).ok_or(Errno::INVAL)

@@ -1,23 +1,23 @@
-//! The border to C: strings that come over it, and what must not go over it.
+//! The boundary to C: strings of callers, errors, and panics that must not cross it.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// `<errno.h>`, negative, as liblog answers.
+/// The negative EPERM, with which liblog reports it.
 pub const NOT_PERMITTED: c_int = -libc::EPERM;
-/// The same.
+/// The negative EBADF.
 pub const BAD_BUFFER: c_int = -libc::EBADF;
-/// The same.
+/// The negative EINVAL.
 pub const INVALID: c_int = -libc::EINVAL;
 
-/// Runs a function's body; `failed` in place of a panic. `errno` stays as it was, as loggers are
-/// called between a failure and a look at its reason.
+/// Runs the body of a C function, and returns `failed` after a panic. `errno` stays unchanged, as
+/// programs log between a failed call and their look at `errno`.
 pub fn guard<T>(failed: T, body: impl FnOnce() -> T) -> T {
-    // SAFETY: the thread's own errno.
+    // SAFETY: the pointer is to this thread's errno.
     let errno = unsafe { &mut *libc::__errno_location() };
     let before = *errno;
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
-        // A payload's own drop may panic.
+        // The payload's drop may panic once more.
         std::mem::forget(payload);
         failed
     });
@@ -26,19 +26,19 @@ pub fn guard<T>(failed: T, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A string's bytes; `None` if there is no string.
+/// The bytes of a C string; `None` if it is null.
 ///
 /// # Safety
-/// It is null, or a string of C's that is not changed as long as the result is used.
+/// `string` is null, or a C string that does not change while the result is used.
 pub unsafe fn string<'a>(string: *const c_char) -> Option<&'a [u8]> {
     // SAFETY: by this function's contract.
     (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_bytes())
 }
 
-/// So many bytes; none if there is no memory.
+/// The bytes at an address; empty if it is null.
 ///
 /// # Safety
-/// It is null, or memory of so many bytes that is not changed as long as the result is used.
+/// `memory` is null, or `n_bytes` bytes that do not change while the result is used.
 pub unsafe fn bytes<'a>(memory: *const c_char, n_bytes: usize) -> &'a [u8] {
     if memory.is_null() {
         return &[];

@@ -1,8 +1,8 @@
-//! Kernels of a cluster on random histories. Everybody looks after each step: then it is the model
-//! that says what becomes of every thread. Or late, at random: then it is what is true of all
-//! messages (`model::traffic`). With an argument, as many of both for each kernel, or for one of
-//! this name:
-//! `cargo test --release -p baton-nucleus --test between -- 1000000`.
+//! Random histories of several kernels in a cluster. In one kind all kernels read their inboxes
+//! after each step, and the model says what becomes of every thread. In the other they read late,
+//! at random, and the test checks what holds of all messages (`model::traffic`). With arguments:
+//! the number of histories of each kind, and the name of one variant: `cargo test --release -p
+//! baton-nucleus --test cluster_histories -- 1000000`.
 
 mod model;
 
@@ -27,8 +27,8 @@ fn members<K: Variant>(random: &mut Random) -> Members<K> {
     members
 }
 
-/// Everybody looks late.
-fn play_late<K: Variant>(seed: u64) {
+/// A history in which the kernels read their inboxes late.
+fn run_late_history<K: Variant>(seed: u64) {
     let mut random = Random::new(seed);
     let members = members::<K>(&mut random);
     let n_kernels = members.states.len();
@@ -38,7 +38,7 @@ fn play_late<K: Variant>(seed: u64) {
         now_ns += random.below(4) as u64;
         let kernel = random.below(n_kernels);
         match random.below(8) {
-            0 | 1 => traffic.look(kernel),
+            0 | 1 => traffic.read_inbox(kernel),
             2 => traffic.expire(kernel, now_ns),
             _ => traffic.act(kernel, number, now_ns, &mut random),
         }
@@ -47,7 +47,7 @@ fn play_late<K: Variant>(seed: u64) {
     traffic.check_end();
 }
 
-fn play<K: Variant>(seed: u64) {
+fn run_history<K: Variant>(seed: u64) {
     let mut random = Random::new(seed);
     let mut members = members::<K>(&mut random);
     let n_kernels = members.states.len();
@@ -61,19 +61,19 @@ fn play<K: Variant>(seed: u64) {
         let kernel = random.below(n_kernels);
         members.turn_to(kernel);
         let step = match history::step(&members.model, now_ns, number, &mut random) {
-            // Each kernel has its own.
+            // Each kernel has its own interrupt.
             Step::Interrupt(_) => Step::Interrupt(kernel as u8),
             step => step,
         };
-        members.play(kernel, &step);
+        members.step_and_compare(kernel, &step);
     }
 }
 
-fn play_all<K: Variant>(n_histories: u64) {
+fn run_histories<K: Variant>(n_histories: u64) {
     for seed in 0..n_histories {
-        let result = std::panic::catch_unwind(|| play::<K>(seed));
+        let result = std::panic::catch_unwind(|| run_history::<K>(seed));
         assert!(result.is_ok(), "{} fails with seed {seed}", K::NAME);
-        let result = std::panic::catch_unwind(|| play_late::<K>(seed));
+        let result = std::panic::catch_unwind(|| run_late_history::<K>(seed));
         assert!(result.is_ok(), "{} fails with seed {seed}, looking late", K::NAME);
     }
 }
@@ -82,7 +82,7 @@ fn main() {
     let n_histories = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(2000);
     let name = std::env::args().skip(1).find(|argument| argument.parse::<u64>().is_err());
     each_kernel!(K => if name.as_ref().is_none_or(|name| name == K::NAME) {
-        play_all::<K>(n_histories);
+        run_histories::<K>(n_histories);
         println!("{}: {n_histories} histories of several kernels", K::NAME);
     });
 }

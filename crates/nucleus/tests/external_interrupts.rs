@@ -1,4 +1,4 @@
-//! Kernels that other OS threads interrupt, and run in turn.
+//! Kernels that other OS threads interrupt, and kernels that several OS threads run in turn.
 
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::{DirectLazy, StrictPlus, Variant};
@@ -17,7 +17,7 @@ fn a_nudge_interrupts_threads_that_run() {
         let mut kernel = kernel::<K>();
         let come = Arc::new(AtomicU64::new(0));
         let (raised, stop) = (Arc::clone(&come), Arc::new(AtomicBool::new(false)));
-        kernel.listen(move || raised.swap(0, Ordering::Acquire));
+        kernel.set_external_interrupts(move || raised.swap(0, Ordering::Acquire));
         let stopped = Arc::clone(&stop);
         let runs = Arc::new(AtomicBool::new(false));
         let it_runs = Arc::clone(&runs);
@@ -36,20 +36,20 @@ fn a_nudge_interrupts_threads_that_run() {
                 stop.store(true, Ordering::Relaxed);
             })
             .unwrap();
-        let nudge = kernel.nudge();
+        let interrupter = kernel.interrupter();
         let other = thread::spawn(move || {
             while !runs.load(Ordering::Acquire) {
                 thread::yield_now();
             }
             come.store(1 << 7, Ordering::Release);
-            nudge.poke();
-            nudge
+            interrupter.interrupt();
+            interrupter
         });
         let summary = kernel.run();
         assert_eq!((summary.failures.len(), summary.n_left), (0, 0), "{}", K::NAME);
         drop(kernel);
-        // It reaches nobody.
-        other.join().unwrap().poke();
+        // The kernel is gone, and nothing happens.
+        other.join().unwrap().interrupt();
     }
     interrupted_in::<StrictPlus>();
     interrupted_in::<DirectLazy>();
@@ -64,7 +64,7 @@ fn recurse(depth: u64) -> u64 {
 fn os_threads_run_a_kernel_in_turn() {
     let mut kernel = kernel::<StrictPlus>();
     let (sender, receiver) = std::sync::mpsc::channel::<ThreadId>();
-    kernel.listen(|| 1 << 2);
+    kernel.set_external_interrupts(|| 1 << 2);
     kernel
         .spawn(9, move |mut here| {
             here.request(Request::Attach(2));
@@ -72,26 +72,27 @@ fn os_threads_run_a_kernel_in_turn() {
                 here.receive(Source::Interrupt(2), Timeout::Never).unwrap();
                 sender.send(thread::current().id()).unwrap();
                 if turn == 3 {
-                    // On the signal stack of whoever runs it then.
+                    // The overflow is handled on the signal stack of the OS thread that runs the
+                    // kernel.
                     std::hint::black_box(recurse(1 << 30));
                 }
             }
         })
         .unwrap();
-    // SAFETY: the thread has a `Sender`, and no ticks and times.
+    // SAFETY: the thread has only a `Sender`; the kernel has no tick, no timers and no cluster.
     let mut kernel = unsafe { Portable::new(kernel) };
-    // It attaches itself: nobody has taken the first interrupt.
-    kernel.run_on(&SignalStack::lay());
+    // In the first run the thread becomes the handler; it has received no interrupt yet.
+    kernel.run_on(&SignalStack::install());
     for turn in 0..6 {
         let run = move || {
-            kernel.run_on(&SignalStack::lay_for_good());
+            kernel.run_on(&SignalStack::install_for_good());
             kernel
         };
         let runner = thread::spawn(run);
         let id = runner.thread().id();
         kernel = runner.join().unwrap();
         let served: Vec<ThreadId> = receiver.try_iter().collect();
-        // It failed the fourth time.
+        // The thread overflowed its stack in the fourth turn.
         assert_eq!(served, if turn < 4 { vec![id] } else { vec![] }, "{turn}");
     }
 }

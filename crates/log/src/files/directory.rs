@@ -1,7 +1,8 @@
-//! The directory in which the log is: one for the system, or one for each user.
+//! The directory of a log: one for the system, or one for each user.
 //!
-//! Its permissions are the log's: who may write into it may log, who may read it may read the log.
-//! Files in it get the directory's own bits for reading, and with its set-group-id bit, its group.
+//! The directory's permissions are those of the log: a user that may write into it may log, and one
+//! that may read it may read the log. Its files get its bits for reading and, if its set-group-id
+//! bit is set, its group.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, Stat};
@@ -9,17 +10,18 @@ use rustix::io::Errno;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Names the directory, for programs and readers alike.
+/// The variable that names the directory, for writers and readers.
 pub const DIRECTORY_VARIABLE: &str = "BATON_LOG_DIR";
-/// The system's log.
+/// The directory of the system's log.
 pub const SYSTEM_DIRECTORY: &str = "/run/baton/log";
-/// The system's log where /run is on a disk.
+/// The directory of the system's log if /run is on a disk.
 const SYSTEM_DIRECTORY_IN_MEMORY: &str = "/dev/shm/baton/log";
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// `$BATON_LOG_DIR`; for root the system's; else that of `$XDG_RUNTIME_DIR` or the user's own in
-/// /dev/shm, unless only the system's exists and may be written. Whatever is on a disk and not
-/// named by the variable is passed over for /dev/shm.
+/// The directory of this process's log: `$BATON_LOG_DIR`, or else for root the system's. For other
+/// users it is in `$XDG_RUNTIME_DIR` or the user's own in /dev/shm, unless only the system's exists
+/// and may be written. A directory on a disk that the variable does not name is replaced by one in
+/// /dev/shm.
 pub fn directory() -> PathBuf {
     let variable =
         |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -51,13 +53,13 @@ fn may_write(directory: &Path) -> bool {
         .is_ok()
 }
 
-/// Makes the log's directory, for this user alone, if there is none: for who waits for the first
-/// record.
+/// Makes the log's directory for this user alone, if there is none. A reader that waits for the
+/// first record needs it.
 pub fn make_directory(path: &Path) -> Result<(), Errno> {
     Directory::open_to_write(path).map(drop)
 }
 
-/// A directory that the log may be in.
+/// An open directory of a log.
 pub(crate) struct Directory {
     pub path: PathBuf,
     pub file: OwnedFd,
@@ -67,10 +69,10 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Opens it, or makes it for this user alone.
+    /// Opens the directory, or makes it for this user alone.
     ///
-    /// `EPERM` if somebody else could put their files in place of ours: it belongs to another user
-    /// than root or this one, or several may write there and it is not sticky.
+    /// `EPERM`: other users could replace this user's files. The directory belongs to a user other
+    /// than root and this one, or several users may write into it and it is not sticky.
     pub fn open_to_write(path: &Path) -> Result<Directory, Errno> {
         let directory = match Directory::open(path, OFlags::PATH) {
             Err(Errno::NOENT) => {
@@ -87,7 +89,7 @@ impl Directory {
         }
     }
 
-    /// Opens one that is there.
+    /// Opens an existing directory.
     pub fn open_to_read(path: &Path) -> Result<Directory, Errno> {
         Directory::open(path, OFlags::RDONLY)
     }
@@ -100,28 +102,29 @@ impl Directory {
         Ok(Directory { path: path.to_owned(), file, owner, group, mode })
     }
 
-    /// Nobody but its owner may write into it.
+    /// Whether only its owner may write into the directory.
     pub fn is_private(&self) -> bool {
         !self.mode.intersects(Mode::WGRP | Mode::WOTH)
     }
 
-    /// Of a file in it: for its owner to write, and for those to read who may read the directory.
+    /// The permissions of files in the directory: its owner writes, and users that may read the
+    /// directory read.
     pub fn mode_of_files(&self) -> Mode {
         Mode::RUSR | Mode::WUSR | (self.mode & (Mode::RGRP | Mode::ROTH))
     }
 
-    /// The group of the directory, and of those who may read.
+    /// The directory's group, whose members may read.
     pub fn group(&self) -> u32 {
         self.group
     }
 
-    /// Whether this process is its owner's.
+    /// Whether the directory belongs to this process's user.
     pub fn is_ours(&self) -> bool {
         self.owner == rustix::process::geteuid().as_raw()
     }
 
-    /// Puts a short file in place of the one of that name, for everybody to read. Only the
-    /// directory's owner does: `EPERM`.
+    /// Replaces a short file that all readers may read. `EPERM`: only the directory's owner may do
+    /// this.
     pub fn write(&self, name: &str, text: &str) -> Result<(), Errno> {
         if !self.is_ours() {
             return Err(Errno::PERM);
@@ -138,8 +141,8 @@ impl Directory {
         rustix::fs::rename(&aside, self.path.join(name))
     }
 
-    /// Reads a short file that the directory's owner has made. `None` if there is none, or it may
-    /// be of another.
+    /// Reads a short file of the directory's owner. `None`: there is none, or another user may have
+    /// written it.
     pub fn read(&self, name: &str) -> Option<String> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = rustix::fs::openat(&self.file, name, flags, Mode::empty()).ok()?;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            word 0 (kind, slot, length)      1                 2 to 7
-//!  request   FROM_OUTSIDE                     -                 -
+//!  request   FORWARDED                        -                 -
 //!  label:    SHORT                            answer's place    the bytes
 //!  the code  LONG                             answer's place    where the bytes are
 //!            END                              -                 -
@@ -13,17 +13,18 @@
 //!            FAILED: length is the errno      -
 //! ```
 //!
-//! What is longer than a message is copied from its caller, and its answer is moved to it.
+//! Requests that are longer than a message are copied from the caller; long answers are moved to
+//! it.
 //!
-//! **Invariant**: an address is one of the calling thread's frame, which waits for the answer. That
-//! its wait ends before the answer is out of the question: no thread of a host aborts another.
+//! **Invariant**: each address is in the frame of the calling thread, which waits for the answer.
+//! No thread of a host aborts another one's wait.
 
-use crate::call::{Answer, Answered, SHORT_BYTES};
+use crate::answer::{Answer, SHORT_BYTES, Source};
 use baton::{CallError, Parcel};
 use baton_nucleus::{Message, Tag};
 use rustix::io::Errno;
 
-const FROM_OUTSIDE: u64 = 0;
+const FORWARDED: u64 = 0;
 const SHORT: u64 = 1;
 const LONG: u64 = 2;
 const END: u64 = 3;
@@ -34,8 +35,8 @@ const FAILED: u64 = 5;
 pub(crate) const REQUEST_BYTES: usize = 48;
 const _: () = assert!(REQUEST_BYTES == 6 * 8 && SHORT_BYTES == 7 * 8);
 
-/// Where a thread of the kernel wants an answer that is no short one.
-pub(crate) type Place = Option<Parcel>;
+/// The place in the caller's frame for an answer that is too long for registers.
+pub(crate) type AnswerPlace = Option<Parcel>;
 
 fn head(kind: u64, slot: usize, length: usize) -> u64 {
     kind | (slot as u64) << 8 | (length as u64) << 16
@@ -67,17 +68,17 @@ fn get<const N: usize>(words: &[u64]) -> [u8; N] {
     bytes
 }
 
-/// To a service: the slot's errand is for it.
-pub(crate) fn from_outside(slot: usize) -> Message {
-    message(0, &[head(FROM_OUTSIDE, slot, 0)])
+/// A forwarder's message to a service: the pending call of this slot is for the service.
+pub(crate) fn forwarded(slot: usize) -> Message {
+    message(0, &[head(FORWARDED, slot, 0)])
 }
 
-/// To anybody: it is over.
+/// The dispatcher's message to any thread: it has to end.
 pub(crate) fn end() -> Message {
     message(0, &[head(END, 0, 0)])
 }
 
-/// To whoever waits for it: go on.
+/// The dispatcher's message to a waiting thread: it has to go on.
 pub(crate) fn go_on() -> Message {
     message(0, &[])
 }
@@ -87,8 +88,8 @@ pub(crate) fn is_end(message: &Message) -> bool {
     message.tag.length() > 0 && message.words[0] & 0xff == END
 }
 
-/// To a service, from another one: made for the slot's errand.
-pub(crate) fn ask(slot: usize, code: u32, data: &[u8], place: *mut Place) -> Message {
+/// A service's message to another service, on behalf of the pending call of this slot.
+pub(crate) fn request(slot: usize, code: u32, data: &[u8], place: *mut AnswerPlace) -> Message {
     let length = data.len();
     let mut words = [0; 8];
     words[1] = place as u64;
@@ -102,14 +103,14 @@ pub(crate) fn ask(slot: usize, code: u32, data: &[u8], place: *mut Place) -> Mes
     message(code, &words)
 }
 
-/// What a service is to do.
-pub(crate) enum Asking<'a> {
-    FromOutside,
-    Inside { data: &'a [u8], code: u32, place: *mut Place },
+/// A message that a service has received.
+pub(crate) enum ServiceMessage<'a> {
+    Forwarded,
+    Request { data: &'a [u8], code: u32, place: *mut AnswerPlace },
     End,
 }
 
-/// Memory of requests, which a service uses time and again.
+/// Memory for requests, which a service uses again and again.
 pub(crate) struct Memory {
     short: [u8; REQUEST_BYTES],
     long: Vec<u8>,
@@ -121,38 +122,38 @@ impl Memory {
     }
 }
 
-/// For which slot's errand a request is made.
+/// The slot of the pending call to which a request belongs.
 pub(crate) fn slot(message: &Message) -> usize {
     (message.words[0] >> 8 & 0xff) as usize
 }
 
 /// Reads a request that a service has received.
-pub(crate) fn read<'a>(message: &Message, memory: &'a mut Memory) -> Asking<'a> {
+pub(crate) fn read<'a>(message: &Message, memory: &'a mut Memory) -> ServiceMessage<'a> {
     let (head, code, place) =
-        (message.words[0], message.tag.label(), message.words[1] as *mut Place);
+        (message.words[0], message.tag.label(), message.words[1] as *mut AnswerPlace);
     match head & 0xff {
         SHORT => {
             memory.short = get(&message.words[2..]);
-            Asking::Inside { data: &memory.short[..length(head)], code, place }
+            ServiceMessage::Request { data: &memory.short[..length(head)], code, place }
         }
         LONG => {
-            // SAFETY: these are the bytes of `ask`, whose caller waits: the invariant.
+            // SAFETY: these are the bytes of `request`, whose caller waits (the invariant).
             let data =
                 unsafe { std::slice::from_raw_parts(message.words[2] as *const u8, length(head)) };
             memory.long.clear();
             memory.long.extend_from_slice(data);
-            Asking::Inside { data: &memory.long, code, place }
+            ServiceMessage::Request { data: &memory.long, code, place }
         }
-        END => Asking::End,
-        _ => Asking::FromOutside,
+        END => ServiceMessage::End,
+        _ => ServiceMessage::Forwarded,
     }
 }
 
-/// A service's answer, to another one.
+/// A service's answer to another service.
 ///
 /// # Safety
-/// The place is that of the request that is answered, which has not been answered yet.
-pub(crate) unsafe fn answer(answer: Result<Parcel, Errno>, place: *mut Place) -> Message {
+/// `place` is that of the request, which has not been answered yet.
+pub(crate) unsafe fn answer(answer: Result<Parcel, Errno>, place: *mut AnswerPlace) -> Message {
     match answer {
         Err(errno) => message(0, &[head(FAILED, 0, errno.raw_os_error() as usize)]),
         Ok(parcel) if !parcel.has_objects() && parcel.data().len() <= SHORT_BYTES => {
@@ -162,27 +163,27 @@ pub(crate) unsafe fn answer(answer: Result<Parcel, Errno>, place: *mut Place) ->
             message(0, &words)
         }
         Ok(parcel) => {
-            // SAFETY: the caller waits: the invariant.
+            // SAFETY: the caller waits (the invariant).
             unsafe { *place = Some(parcel) };
             placed()
         }
     }
 }
 
-/// The answer lies where it was wanted.
+/// The answer whose parcel is in its place already.
 pub(crate) fn placed() -> Message {
     message(0, &[head(PLACED, 0, 0)])
 }
 
-/// Reads the answer to [`ask`].
-pub(crate) fn answered<'t>(message: &Message, place: Place) -> Result<Answer<'t>, CallError> {
+/// Reads the answer to [`request`].
+pub(crate) fn answered<'t>(message: &Message, place: AnswerPlace) -> Result<Answer<'t>, CallError> {
     let head = message.words[0];
     match (head & 0xff, place) {
         (SHORT, _) => {
             let bytes = get(&message.words[1..]);
-            Ok(Answer(Answered::Short { bytes, length: length(head) }))
+            Ok(Answer(Source::Short { bytes, length: length(head) }))
         }
-        (PLACED, Some(parcel)) => Ok(Answer(Answered::Parcel(parcel))),
+        (PLACED, Some(parcel)) => Ok(Answer(Source::Parcel(parcel))),
         _ => Err(CallError::Refused(Errno::from_raw_os_error(length(head) as i32))),
     }
 }
@@ -196,16 +197,16 @@ mod tests {
         for bytes in [0, 1, 7, 8, 47, 48, 49, 55, 56, 57, 4000] {
             let data: Vec<u8> = (0..bytes).map(|byte| byte as u8).collect();
             let mut place = None;
-            let asked = ask(127, 77, &data, &raw mut place);
+            let asked = request(127, 77, &data, &raw mut place);
             assert_eq!((slot(&asked), is_end(&asked)), (127, false));
             let mut memory = Memory::new();
-            let Asking::Inside { data: read, code: 77, place: where_to } =
+            let ServiceMessage::Request { data: read, code: 77, place: where_to } =
                 read(&asked, &mut memory)
             else {
                 panic!("{bytes} bytes")
             };
             assert_eq!(read, data);
-            // SAFETY: the place above, which is there.
+            // SAFETY: `place` is the variable above.
             let answer = unsafe { answer(Ok(Parcel::from(&data[..])), where_to) };
             assert_eq!(answered(&answer, place).unwrap().data(), data);
         }
@@ -214,7 +215,7 @@ mod tests {
     #[test]
     fn an_errno_is_an_answer() {
         let mut place = None;
-        // SAFETY: the place is there.
+        // SAFETY: `place` is the variable above.
         let answer = unsafe { answer(Err(Errno::PERM), &raw mut place) };
         let failed = answered(&answer, place).map(drop);
         assert_eq!(failed, Err(CallError::Refused(Errno::PERM)));
