@@ -51,7 +51,7 @@ pub fn run(data: &[u8]) {
             }
             2 if !living.is_empty() => {
                 let gone = living.remove(input.below(living.len()));
-                broker.gone(gone, &mut Vec::new());
+                broker.remove_process(gone, &mut Vec::new());
             }
             _ if !living.is_empty() => {
                 let from = input.pick(&living);
@@ -62,7 +62,7 @@ pub fn run(data: &[u8]) {
         }
     }
     for process in living {
-        broker.gone(process, &mut Vec::new());
+        broker.remove_process(process, &mut Vec::new());
     }
     assert!(broker.is_empty(), "all are gone, and left {broker:?}");
 }
@@ -75,7 +75,7 @@ fn newcomer(pid: u32, uid: u32) -> Newcomer {
 fn ask_one(broker: &mut State, request: Request) {
     let identity = broker.admit(newcomer(1, 1000), "binder", 4).expect("room");
     broker.request(identity.process, request, &mut Vec::new());
-    broker.gone(identity.process, &mut Vec::new());
+    broker.remove_process(identity.process, &mut Vec::new());
 }
 
 fn serve(broker: &mut State, living: &mut Vec<ProcessId>, from: ProcessId, request: Request) {
@@ -91,7 +91,7 @@ fn serve(broker: &mut State, living: &mut Vec<ProcessId>, from: ProcessId, reque
             }
             Effect::Disconnect { process, .. } => {
                 assert_eq!(process, from, "one process ends another's connection");
-                broker.gone(process, &mut Vec::new());
+                broker.remove_process(process, &mut Vec::new());
                 living.retain(|other| *other != process);
             }
             Effect::OpenChannel { client, server, .. } => {

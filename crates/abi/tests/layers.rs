@@ -83,7 +83,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("driver/src/engine/effects.rs", "closes descriptors that it has installed, by number"),
     ("driver/src/channel/socket.rs", "duplicates the program's descriptors, by number"),
     ("broker/src/rank.rs", "threads' priorities and a process's limits, which rustix lacks"),
-    ("broker/src/memory.rs", "asks the allocator to give memory back"),
+    ("broker/src/trim.rs", "asks the allocator to give memory back"),
     ("broker/src/peer.rs", "asks for socket options and SIOCOUTQ, which rustix lacks"),
     ("conformance/src/", "speaks the raw interface, and maps what its processes share"),
     ("preload/src/", "stands in for functions of the C library"),

@@ -155,7 +155,7 @@ impl History {
         }
         match self.dice.roll(120) {
             0 => return self.restart(),
-            1 | 2 if !self.core.state.is_settled() => return self.settle(),
+            1 | 2 if !self.core.state.is_rejoin_over() => return self.settle(),
             _ => {}
         }
         let here: Vec<ProcessId> =
@@ -181,7 +181,7 @@ impl History {
         }
         // Nor does a user take the places of its own processes that are to come back.
         let of_user = self.engines.values().filter(|it| it.uid == uid).count();
-        if !self.core.state.is_settled() && of_user >= limits().user.processes as usize {
+        if !self.core.state.is_rejoin_over() && of_user >= limits().user.processes as usize {
             return;
         }
         self.pids += 1;
@@ -245,7 +245,7 @@ impl History {
                 let Some(target) = self.dice.pick(&peers) else { return };
                 let ticket = TicketId(first_of(self.era) + 1);
                 // Where an end is not back yet, there is no channel for this broker.
-                if self.core.state.is_settled() && self.is_honest_pair(who, target) {
+                if self.core.state.is_rejoin_over() && self.is_honest_pair(who, target) {
                     self.ask(who, Request::CancelTicket { target, ticket });
                 }
             }
@@ -376,7 +376,7 @@ impl History {
         let thread = Thread { pid: self.engines[&who].pid, tid, started: 1 };
         let mut out = Vec::new();
         match dice.roll(4) {
-            0 => self.core.state.set_spare(who, thread, tid),
+            0 => self.core.state.set_standby_looper(who, thread, tid),
             1 => {
                 if self.core.state.rank_of_lane(who, place).is_ok() {
                     self.promote(place, thread, &mut out);
@@ -443,7 +443,9 @@ impl History {
                 Effect::SetFrozen { process, frozen } => {
                     self.engines.get_mut(&process).expect("it is alive").frozen = frozen;
                 }
-                Effect::Promote { place, thread, .. } => self.promote(place, thread, &mut more),
+                Effect::Promote { lane: place, thread, .. } => {
+                    self.promote(place, thread, &mut more)
+                }
                 Effect::SetRank { thread, rank: None } => {
                     assert!(self.promoted.remove(&thread.tid), "demoted twice");
                 }
@@ -464,7 +466,7 @@ impl History {
     }
 
     fn hear(&mut self, to: ProcessId, event: Event) {
-        let is_settled = self.core.state.is_settled();
+        let is_settled = self.core.state.is_rejoin_over();
         if let Event::Dead { process } = event {
             // Or never was: a liar said so, and passed on a handle to its node.
             assert!(!self.engines.contains_key(&process), "{process:?} is alive");
@@ -571,7 +573,7 @@ impl History {
                 effect => self.carry_out(vec![effect], None),
             }
         }
-        let is_settled = self.core.state.is_settled();
+        let is_settled = self.core.state.is_rejoin_over();
         assert!(!is_settled || told.is_superset(&concerned), "{concerned:?} must know");
     }
 
@@ -695,13 +697,13 @@ impl History {
             concerned.extend(self.concerned_by(*process).map(|id| (id, *process)));
         }
         late.into_iter().for_each(|process| self.bury(process));
-        self.core.state.settle(&mut self.core.effects);
+        self.core.state.end_rejoin(&mut self.core.effects);
         let mut told = BTreeSet::new();
         for effect in self.core.effects() {
             match effect {
                 Effect::Disconnect { process, .. } => {
                     assert!(joining.contains(&process), "{process:?} was in time");
-                    self.core.state.gone(process, &mut Vec::new());
+                    self.core.state.remove_process(process, &mut Vec::new());
                 }
                 Effect::Event { to, event: Event::Dead { process } } => {
                     assert!(told.insert((to, process)), "told twice");
@@ -748,7 +750,7 @@ impl History {
         assert!(shown.keys().eq(here.iter()), "who is here");
         self.check_shares(&shown);
         self.check_loopers(&shown);
-        if self.core.state.is_settled() {
+        if self.core.state.is_rejoin_over() {
             self.check_truth(&shown);
             if self.counts.steps.is_multiple_of(16) {
                 self.check_promises();

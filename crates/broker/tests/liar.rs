@@ -101,7 +101,7 @@ fn take_over(before: &Truth, liar: ProcessId, dice: &mut Dice) -> Core {
         // Only one of them is the manager.
         core.ask(process, Request::Rejoin { manages: vec![(NodeId(1), 0)] });
     }
-    core.state.settle(&mut core.effects);
+    core.state.end_rejoin(&mut core.effects);
     let disconnected = |effect: &Effect| matches!(effect, Effect::Disconnect { .. });
     assert!(!core.effects().iter().any(disconnected), "a lie that was not plausible");
     core

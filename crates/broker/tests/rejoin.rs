@@ -45,7 +45,7 @@ fn rejoin(core: &mut Core, process: ProcessId, claims: &[Claim]) {
 }
 
 fn settle(core: &mut Core) {
-    core.state.settle(&mut core.effects);
+    core.state.end_rejoin(&mut core.effects);
 }
 
 fn held(node: u64, strong: bool, holder: ProcessId) -> Claim {
@@ -197,7 +197,7 @@ fn whoever_does_not_come_back_is_dead() {
     ];
     assert_eq!(core.events(), expect);
     assert_eq!(readmit(&mut core, OWNING), Err(Errno::TIME));
-    assert!(core.state.is_settled());
+    assert!(core.state.is_rejoin_over());
     assert_eq!(core.ask(HOLDING, Request::OpenChannel { target: OWNING }), refused(Errno::SRCH));
     core.gone(HOLDING);
     core.gone(THIRD);

@@ -60,7 +60,7 @@ impl Core {
     }
 
     pub fn gone(&mut self, process: ProcessId) {
-        self.state.gone(process, &mut self.effects);
+        self.state.remove_process(process, &mut self.effects);
     }
 
     /// What has come out since the last look.

@@ -1,8 +1,8 @@
-//! An engine's front page in the broker's hands, and its tally page.
+//! The broker's mapping of one engine's status page and tally page.
 //!
-//! The engine made it, has mapped it for writing, and then gave it to the broker. The broker maps
-//! it too and seals it: from then on it can be mapped only for reading, so that it may be handed
-//! to the engine's clients. It can neither shrink nor grow, so that no access faults.
+//! The engine creates the status page, maps it for writing and passes it to the broker. The broker
+//! maps the page too and then seals it: later mappings are read-only. So the broker can hand the
+//! page to the engine's clients. The page can neither shrink nor grow, so that no access faults.
 
 use baton_abi::control::EngineReport;
 use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES, front, tally};
@@ -13,44 +13,49 @@ use rustix::fs::SealFlags;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
-/// More two-way transactions than any engine can have received: 64 lanes a channel, and a channel
-/// costs its client two descriptors of at most a million.
+/// Upper bound of the two-way transactions that an engine can have received. A channel has 64 lanes
+/// and costs its client two descriptors, of at most a million.
 const MAX_OUTSTANDING: u32 = 1 << 25;
 
-pub(crate) struct Front {
+/// Both pages of one engine. The engine writes most words, so the broker treats every value as an
+/// allegation.
+pub(crate) struct StatusPages {
     file: OwnedFd,
     page: Mapping<FRONT_BYTES>,
     tally: Mapping<TALLY_BYTES>,
-    /// Who writes `FROZEN`.
+    /// Whether broker or engine writes `FROZEN`.
     writer: Writer,
     frozen: bool,
 }
 
+/// The party that writes the word `FROZEN`.
 enum Writer {
     Broker,
-    /// Another broker had sealed the page: the engine does, when it hears of it.
+    /// A previous broker sealed the page, so this broker cannot write it. The engine writes the
+    /// word when it receives [`Event::Frozen`](baton_abi::control::Event::Frozen).
     Engine,
 }
 
-impl Front {
-    /// Checks, maps and seals. An error is the engine's fault: `EINVAL` for a file that is not a
-    /// memfd of whole pages that can neither shrink nor grow, `EPERM` for one that it has sealed
-    /// against writing or against the seals that are needed.
-    pub fn adopt([file, tally]: [OwnedFd; 2]) -> Result<Front, Errno> {
+impl StatusPages {
+    /// Checks, maps and seals the pages of a new engine. An error is the engine's fault. `EINVAL`:
+    /// a file that is no memfd of whole pages with seals against shrinking and growing. `EPERM`: a
+    /// file whose seals forbid writing or further seals.
+    pub fn map([file, tally]: [OwnedFd; 2]) -> Result<StatusPages, Errno> {
         check(&file, SealFlags::SHRINK | SealFlags::GROW)?;
         let page = Mapping::<FRONT_BYTES>::new(&file, Access::ReadWrite)?;
         let tally = map_tally(tally)?;
         mapping::forbid_new_writers(&file)?;
-        Ok(Front { file, page, tally, writer: Writer::Broker, frozen: false })
+        Ok(StatusPages { file, page, tally, writer: Writer::Broker, frozen: false })
     }
 
-    /// The same of a page that another broker has sealed. `EINVAL` if it is not.
-    pub fn readopt([file, tally]: [OwnedFd; 2]) -> Result<Front, Errno> {
+    /// Maps the pages of an engine that a previous broker admitted. `EINVAL` if the status page is
+    /// not sealed as [`StatusPages::map`] seals it.
+    pub fn map_sealed([file, tally]: [OwnedFd; 2]) -> Result<StatusPages, Errno> {
         check(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE)?;
         let page = Mapping::<FRONT_BYTES>::new(&file, Access::Read)?;
         let frozen = page.word(front::FROZEN).load(Ordering::SeqCst) != 0;
         let tally = map_tally(tally)?;
-        Ok(Front { file, page, tally, writer: Writer::Engine, frozen })
+        Ok(StatusPages { file, page, tally, writer: Writer::Engine, frozen })
     }
 
     pub fn is_frozen(&self) -> bool {
@@ -61,7 +66,8 @@ impl Front {
         self.file.as_fd()
     }
 
-    /// Pairs with the loads of clients and of the engine itself before they post or take.
+    /// Stores `FROZEN`. The store pairs with the loads of clients before they send and of the
+    /// engine before it receives.
     pub fn set_frozen(&mut self, frozen: bool) {
         self.frozen = frozen;
         if let Writer::Broker = self.writer {
@@ -69,22 +75,24 @@ impl Front {
         }
     }
 
-    /// One more event is on its way to the engine. Release pairs with the engine's acquire: whoever
-    /// sees the count finds the event in its socket, if there was room.
+    /// Counts one more event for the engine. Release pairs with the engine's acquire: an engine
+    /// that sees the count finds the event in its socket, if the socket had room.
     pub fn count_event(&self) {
         self.tally.word(tally::EVENTS).fetch_add(1, Ordering::Release);
     }
 
-    /// The spare looper has a lane, and been told of it. Who else sleeps there is the engine's
-    /// business.
-    pub fn wake_spare(&self) {
+    /// Wakes the standby looper, which has been given a lane and an event about it. Other threads
+    /// that sleep on this word are the engine's own concern.
+    pub fn wake_standby_looper(&self) {
         let word = self.tally.word(tally::LANES);
         // Release pairs with the engine's acquire, as in `count_event`.
         word.fetch_add(1, Ordering::Release);
         futex::wake(word, 1);
     }
 
-    /// An allegation, but for its size. Not zero while it is frozen and clients cannot see so.
+    /// Two-way transactions that the engine has received and not answered. The engine may lie,
+    /// within `MAX_OUTSTANDING`. The result is at least 1 while the engine is frozen and clients
+    /// cannot see so yet.
     pub fn outstanding(&self) -> u32 {
         let unseen = self.frozen && self.word(front::FROZEN) == 0;
         let open = slots().map(|slot| self.word(slot + front::SLOT_OPEN).min(1)).sum::<u32>();
@@ -92,13 +100,14 @@ impl Front {
         counted.clamp(u32::from(unseen), MAX_OUTSTANDING)
     }
 
+    /// Transactions that the engine has received, as the engine counts them.
     fn transactions(&self) -> u64 {
         let count = |at| self.page.double_word(at).load(Ordering::Relaxed);
         let of_threads = slots().map(|slot| count(slot + front::SLOT_TRANSACTIONS));
         of_threads.fold(count(front::TRANSACTIONS), u64::wrapping_add)
     }
 
-    /// What the engine says of itself.
+    /// The engine's own figures for a report.
     pub fn report(&self) -> EngineReport {
         EngineReport {
             threads: self.word(front::THREADS),
@@ -113,13 +122,14 @@ impl Front {
     }
 
     fn word(&self, at: usize) -> u32 {
-        // SeqCst for OUTSTANDING: whoever froze the engine must not miss a transaction that was
-        // taken before it saw FROZEN. The others are only shown.
+        // SeqCst matters for OUTSTANDING: the broker that froze the engine must see every
+        // transaction that the engine took before it saw FROZEN. The other words only appear in
+        // reports.
         self.page.word(at).load(Ordering::SeqCst)
     }
 }
 
-/// Where each thread's slot begins.
+/// Offsets of the threads' slots in the status page.
 fn slots() -> impl Iterator<Item = usize> {
     (0..front::SLOTS as u8).map(front::slot_at)
 }
@@ -129,10 +139,12 @@ fn map_tally(file: OwnedFd) -> Result<Mapping<TALLY_BYTES>, Errno> {
     Mapping::<TALLY_BYTES>::new(&file, Access::ReadWrite)
 }
 
+/// Checks that a file has the wanted seals and consists of ordinary pages.
 fn check(file: &OwnedFd, wanted: SealFlags) -> Result<(), Errno> {
     let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| Errno::INVAL)?;
     let status = rustix::fs::fstat(file)?;
-    // A file of huge pages could fault for want of one, and is not unmapped by the page.
+    // An access to a file of huge pages could fault for want of one. Also, single pages of such a
+    // file cannot be unmapped.
     let pages = status.st_blksize as usize == rustix::param::page_size();
     if seals.contains(wanted) && pages { Ok(()) } else { Err(Errno::INVAL) }
 }
