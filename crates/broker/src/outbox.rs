@@ -13,9 +13,9 @@
 
 use crate::ledger::Ledger;
 use crate::packet::{self, Sent};
-use crate::peer;
 use baton_abi::control::{self, Event, ProcessId};
 use baton_abi::quota::Standing;
+use baton_shm::socket::unread_bytes;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
@@ -191,7 +191,7 @@ impl Outbox {
     /// Stops counting the engine's unread descriptors if it has read all of them.
     pub fn recount_unread(&mut self, reader: Reader, ledger: &mut Ledger) {
         let is_read = |bytes| bytes < LEAST_PACKET_BYTES;
-        if self.unread > 0 && peer::unread_bytes(&self.socket).is_ok_and(is_read) {
+        if self.unread > 0 && unread_bytes(&self.socket).is_ok_and(is_read) {
             ledger.unread.give_back(reader.user, self.unread);
             self.unread = 0;
         }

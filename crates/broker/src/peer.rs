@@ -1,6 +1,6 @@
 //! Identifies the process at the other end of a connected socket.
 
-#![expect(unsafe_code, reason = "socket options and SIOCOUTQ, which rustix lacks")]
+#![expect(unsafe_code, reason = "socket options, which rustix lacks")]
 
 use crate::shortage::is_shortage;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -89,14 +89,6 @@ pub(crate) fn pidfd(
 fn has_ended(pidfd: &OwnedFd) -> Result<bool, Errno> {
     let mut waits = [PollFd::new(pidfd, PollFlags::IN)];
     Ok(rustix::event::poll(&mut waits, Some(&Timespec::default()))? > 0)
-}
-
-/// Bytes that the other end of a socket was sent and has not read, as the kernel counts them.
-pub(crate) fn unread_bytes(socket: impl AsFd) -> Result<u32, Errno> {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: SIOCOUTQ writes one int, which lives through the call.
-    let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    if result == 0 { Ok(bytes.cast_unsigned()) } else { Err(last_error()) }
 }
 
 /// The user ids of a process: real, effective, saved and of file accesses. `None` if /proc does not

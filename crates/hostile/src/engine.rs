@@ -128,7 +128,7 @@ pub fn observe(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// The file of a front page. The errors are the system's.
-pub fn front_page() -> Result<OwnedFd, Errno> {
+pub fn status_page() -> Result<OwnedFd, Errno> {
     mapping::create("front", FRONT_BYTES)
 }
 
@@ -256,7 +256,7 @@ impl BareEngine {
     pub fn open_on(requests: OwnedFd, context: &str) -> Result<BareEngine, Errno> {
         let channels = CHANNELS;
         let hello = Request::Hello { version: VERSION, context: context.to_owned(), channels };
-        let file = front_page()?;
+        let file = status_page()?;
         let front = Arc::new(Mapping::new(&file, Access::ReadWrite)?);
         BareEngine::greet_with(requests, &hello, front, [file, tally_page()?])
     }

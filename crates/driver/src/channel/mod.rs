@@ -362,11 +362,11 @@ impl Channel {
 
     /// The header's page, the server's front page and the bell's stay in memory.
     pub fn keep_words(&self) -> Result<(), Errno> {
-        self.head.view().keep(0, RING_AT)?;
+        self.head.view().lock_in_memory(0, RING_AT)?;
         self.front
             .as_ref()
-            .map_or(Ok(()), |front| mapping::keep_at(front.address(), FRONT_BYTES))?;
-        self.bell.get().map_or(Ok(()), |bell| bell.view().keep(0, BELL_BYTES))
+            .map_or(Ok(()), |front| mapping::lock_in_memory_at(front.address(), FRONT_BYTES))?;
+        self.bell.get().map_or(Ok(()), |bell| bell.view().lock_in_memory(0, BELL_BYTES))
     }
 
     /// The lane's request area holds a request.

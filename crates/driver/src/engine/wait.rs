@@ -277,7 +277,7 @@ impl Engine {
         let slept = match only {
             Some(bell) => {
                 let slept = self.sleep_on(&[bell.announce(Sleep::Alone)], active, any_work);
-                bell.rise(Sleep::Alone);
+                bell.withdraw(Sleep::Alone);
                 slept.map(|(outcome, _)| outcome)
             }
             None => self.sleep_on_several(active, recent, any_work),
@@ -304,7 +304,7 @@ impl Engine {
             words.push((&self.any_work, any_work));
         }
         let slept = self.sleep_on(&words, active, any_work);
-        bells().for_each(|bell| bell.rise(sleep));
+        bells().for_each(|bell| bell.withdraw(sleep));
         let (outcome, woken) = slept?;
         if let Some((channel, _)) = woken.and_then(|nth| recent.get(nth))
             && !channel.has_news()
@@ -325,7 +325,7 @@ impl Engine {
         active: &[Arc<Channel>],
         any_work: u32,
     ) -> Option<(Wait, Option<usize>)> {
-        bell::look_again();
+        bell::fence_before_check();
         // The process's own work is announced after it is there: here, or by the words changed.
         let news = self.any_work.load(Ordering::SeqCst) != any_work
             || active.iter().any(|channel| channel.has_news());

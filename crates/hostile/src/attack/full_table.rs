@@ -34,7 +34,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let engine = attacker.engine()?;
     let manager = engine.manager()?;
     let channel = engine.channel_to(manager)?;
-    let file = engine::front_page()?;
+    let file = engine::status_page()?;
     let many = [file.as_fd(); MAX_DESCRIPTORS];
     attacker.ready();
     let late = Instant::now() + AT_MOST;

@@ -39,7 +39,7 @@ pub const ATTACK: Attack = Attack {
 fn attack(attacker: &Attacker) -> io::Result<()> {
     let engine = attacker.engine()?;
     let manager = engine.manager()?;
-    let file = engine::front_page()?;
+    let file = engine::status_page()?;
     let many = [file.as_fd(); MAX_DESCRIPTORS];
     attacker.ready();
     let late = Instant::now() + AT_MOST;
