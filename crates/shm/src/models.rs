@@ -375,7 +375,7 @@ impl Bells {
             if !over {
                 futex::wait_any(&words);
             }
-            on.iter().for_each(|&stranger| self.own_bell(stranger).rise(sleep));
+            on.iter().for_each(|&stranger| self.own_bell(stranger).withdraw(sleep));
             self.elsewhere.fetch_sub(1, Ordering::SeqCst);
             if over {
                 return;
@@ -473,7 +473,7 @@ fn a_sleeper_that_replaces_another_is_not_overlooked() {
         let other = loom::thread::spawn(move || {
             leaving.elsewhere.fetch_add(1, Ordering::SeqCst);
             leaving.own_bell(0).announce(Sleep::Among);
-            leaving.own_bell(0).rise(Sleep::Among);
+            leaving.own_bell(0).withdraw(Sleep::Among);
             leaving.elsewhere.fetch_sub(1, Ordering::SeqCst);
         });
         let stranger = loom::thread::spawn(move || theirs.post(0));
@@ -678,7 +678,7 @@ fn a_raised_flag_reaches_its_thread_whatever_a_peer_writes() {
         assert_eq!(news.load(Ordering::Relaxed), 1);
         keeper.join().unwrap();
         stranger.join().unwrap();
-        assert!(flag.is_waiting() && !EventFlag::default().is_here());
+        assert!(flag.is_waiting() && !EventFlag::default().is_waiting());
     });
 }
 
