@@ -20,9 +20,9 @@ use std::fmt::Write;
 pub struct Decoder<'a> {
     /// What is known so far, and grows.
     pub world: &'a mut World,
-    /// Whose.
+    /// The process.
     pub process: usize,
-    /// Whose.
+    /// The thread.
     pub thread: usize,
 }
 

@@ -231,7 +231,8 @@ macro_rules! redirected {
             // SAFETY: the caller's arguments, the path replaced by another C string at most.
             unsafe {
                 let dir = directory(&[$($before)?]);
-                call_with_placeholder(dir, path, &|path| real::$name($($before,)? path $(, $after)*)).0
+                let call = |path| real::$name($($before,)? path $(, $after)*);
+                call_with_placeholder(dir, path, &call).0
             }
         }
     )*};

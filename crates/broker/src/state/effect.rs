@@ -27,7 +27,7 @@ pub enum Effect {
     SetFrozen {
         /// The process.
         process: ProcessId,
-        /// What.
+        /// Whether the process is frozen.
         frozen: bool,
     },
     /// Give a standby looper, which becomes the looper of a lane, the lane's rank, unless the
@@ -43,9 +43,9 @@ pub enum Effect {
     },
     /// Change or remove the rank that a thread got from a caller.
     SetRank {
-        /// Which.
+        /// The thread.
         thread: Thread,
-        /// What.
+        /// The new rank; `None` removes it.
         rank: Option<Rank>,
     },
     /// Close a process's connections, then call [`super::State::remove_process`] for it.
