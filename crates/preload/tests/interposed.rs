@@ -57,6 +57,7 @@ fn duplicates_share_a_device_until_the_last_is_closed() {
     assert_eq!(reused.as_raw_fd(), number);
     assert_eq!(version(through_libc, &reused), Err(libc::ENOTTY));
     // The number is closed unseen, and `open` returns it again for another file.
+    // SAFETY: closed once, here, by the C library's own call; its owner is forgotten.
     unsafe { libc::fclose(libc::fdopen(other.as_raw_fd(), c"r".as_ptr())) };
     let number = other.as_raw_fd();
     std::mem::forget(other);

@@ -1,9 +1,7 @@
-//! One-way calls by the typed API, as fast as they go.
+//! Clients of the typed API send one-way calls as fast as they can.
 
-use super::{Attack, Load, Play, Whose, strangers};
-use crate::attacker::{Attacker, CONTEXT};
+use super::*;
 use baton_driver::process::{Parcel, Process};
-use std::io;
 
 const NAME: &str = "one_way_flood";
 
@@ -21,8 +19,8 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let parcel = Parcel::from(&[7; 256][..]);
     attacker.ready();
     attacker.holding("");
-    while attacker.goes_on() {
-        // That there is no room is what it wants.
+    while attacker.must_continue() {
+        // A refusal for lack of room is the purpose of the attack.
         if process.one_way(&manager, 1, &parcel).is_ok() {
             attacker.count(1);
         }
