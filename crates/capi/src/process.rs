@@ -1,4 +1,4 @@
-//! Opening a context, objects, calls, serving, deaths.
+//! Contexts, objects, calls, serving, deaths.
 
 use crate::parcel::baton_parcel;
 use crate::received::baton_received;
@@ -11,12 +11,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-/// An opened context: one party that calls and is called.
+/// An opened context, through which this process calls others and is called.
 pub struct baton_process {
     pub(crate) process: Arc<Process>,
 }
 
-/// A name for an object that this process serves.
+/// An object that this process serves.
 pub struct baton_object {
     pub(crate) object: Object,
     pub(crate) process: Arc<Process>,
@@ -29,10 +29,10 @@ pub struct baton_handle {
 }
 
 /// Serves one transaction: fills `reply` and returns 0, or returns a negative errno, which the
-/// caller gets in place of the reply. Of a one-way transaction both are dropped.
+/// caller gets in place of the reply. For a one-way transaction both are discarded.
 ///
-/// It runs on whichever thread serves, on several at a time. `request` and `reply` are valid until
-/// it returns, and are not to be freed. It must return: no longjmp, no exception.
+/// Runs on any serving thread, possibly on several at a time. `request` and `reply` are valid until
+/// the function returns, and must not be freed. The function must return: no longjmp, no exception.
 pub type baton_handler = Option<
     unsafe extern "C" fn(
         request: *const baton_received,
@@ -41,15 +41,15 @@ pub type baton_handler = Option<
     ) -> c_int,
 >;
 
-/// Told once of a death, on a thread that serves. It must return: no longjmp, no exception.
+/// Runs once after a death, on a serving thread. Must return: no longjmp, no exception.
 pub type baton_recipient = Option<unsafe extern "C" fn(user: *mut c_void)>;
 
-/// `EBADF` in a child of fork.
-fn here(process: &Process) -> Result<(), Errno> {
+/// Checks that this process opened the context. `EBADF` in a child of fork.
+fn check_not_inherited(process: &Process) -> Result<(), Errno> {
     if process.is_inherited() { Err(Errno::BADF) } else { Ok(()) }
 }
 
-/// The C program's own pointer.
+/// The C program's own pointer, passed to its functions.
 struct User(*mut c_void);
 
 impl User {
@@ -58,7 +58,7 @@ impl User {
     }
 }
 
-// SAFETY: it is only passed back to functions that the header says run on any thread.
+// SAFETY: the pointer is only passed to functions that the header allows to run on any thread.
 unsafe impl Send for User {}
 // SAFETY: as above, on several threads at a time.
 unsafe impl Sync for User {}
@@ -102,10 +102,10 @@ pub unsafe extern "C" fn baton_open(
     })
 }
 
-/// Ends the process's part: calls under way are `-EPIPE`, new ones `-EBADF`, threads that serve
-/// return, others see it die. Everything stays valid until it is freed. May be called from a
-/// handler. A child of fork does not have what its parent has opened: `-EBADF` from whatever it
-/// does with that, but for freeing it.
+/// Ends the process's part: its calls in progress return `-EPIPE`, new ones `-EBADF`, serving
+/// threads return, and other processes see it die. All values stay valid until they are freed. A
+/// handler may call this. In a child of fork every function except those that free returns `-EBADF`
+/// for its parent's values.
 ///
 /// # Safety
 /// `process` is null or from `baton_open`.
@@ -114,14 +114,14 @@ pub unsafe extern "C" fn baton_shut_down(process: *const baton_process) -> c_int
     guard(|| {
         // SAFETY: by this function's contract.
         let process = unsafe { &given(process)?.process };
-        here(process)?;
+        check_not_inherited(process)?;
         process.close();
         Ok(0)
     })
 }
 
-/// Shuts down and frees. Objects, handles and what was received are freed on their own, before or
-/// after.
+/// Shuts the process down and frees it. Objects, handles and received data are freed separately,
+/// before or after.
 ///
 /// # Safety
 /// `process` is null or from `baton_open`, and used by nobody from now on.
@@ -134,8 +134,8 @@ pub unsafe extern "C" fn baton_close(process: *mut baton_process) {
     }
 }
 
-/// Adds an object that `handler` serves. It lives as long as the process, whether or not the name
-/// `*out` is freed; `user` must stay valid as long.
+/// Adds an object that `handler` serves. The object lives as long as the process, even if `*out` is
+/// freed. `user` must stay valid as long.
 ///
 /// # Safety
 /// `process` is null or from `baton_open`, `out` is valid, and `handler` is what its type says.
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn baton_add_object(
         // SAFETY: by this function's contract.
         let (process, out) = unsafe { (&given(process)?.process, given_mut(out)?) };
         let handler = handler.ok_or(Errno::INVAL)?;
-        here(process)?;
+        check_not_inherited(process)?;
         let user = User(user);
         // Weak: the process owns its objects.
         let owner: Weak<Process> = Arc::downgrade(process);
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn baton_add_object(
     })
 }
 
-/// Frees the name of an object. The object stays.
+/// Frees the value of an object. The object itself stays.
 ///
 /// # Safety
 /// `object` is null or from this library, and used by nobody from now on.
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn baton_object_free(object: *mut baton_object) {
     unsafe { take_back(object) }
 }
 
-/// Makes an object the one that others reach by `baton_context_manager`.
+/// Makes an object the context manager, which others reach by `baton_context_manager`.
 ///
 /// # Safety
 /// `object` is null or from this library.
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn baton_handle_clone(
     guard(|| {
         // SAFETY: by this function's contract.
         let (from, out) = unsafe { (given(handle)?, given_mut(out)?) };
-        here(&from.process)?;
+        check_not_inherited(&from.process)?;
         let (handle, process) = (from.handle.clone(), Arc::clone(&from.process));
         Ok(give(out, baton_handle { handle, process }))
     })
@@ -239,8 +239,9 @@ pub unsafe extern "C" fn baton_handle_free(handle: *mut baton_handle) {
     unsafe { take_back(handle) }
 }
 
-/// A two-way transaction: returns when it has been answered, with the reply in `*out`. Meanwhile
-/// this thread serves what the call causes back into this process. Signals do not end it.
+/// Makes a two-way transaction and waits for the reply, which goes to `*out`. Meanwhile this thread
+/// serves the nested calls that the call causes in this process. Signals do not end the wait.
+/// `-EPIPE` if the target dies.
 ///
 /// # Safety
 /// `handle` and `parcel` are null or from this library, `out` is valid.
@@ -263,7 +264,8 @@ pub unsafe extern "C" fn baton_call(
     })
 }
 
-/// A one-way transaction: returns when the target has it or will have it, without an answer.
+/// Makes a one-way transaction. Returns once the target has it or is certain to get it; there is no
+/// reply.
 ///
 /// # Safety
 /// `handle` and `parcel` are null or from this library.
@@ -281,22 +283,23 @@ pub unsafe extern "C" fn baton_one_way(
     })
 }
 
-/// Serves on this thread, beside all others that serve, until the process is shut down: `-EBADF`.
+/// Serves transactions on this thread, beside other serving threads, until the process is shut
+/// down. Then returns `-EBADF`.
 ///
 /// # Safety
 /// `process` is null or from `baton_open`, and valid when this begins.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baton_serve(process: *const baton_process) -> c_int {
     guard(|| {
-        // SAFETY: by this function's contract. A count of our own: `baton_close` may free the
-        // pointer while this thread waits.
+        // SAFETY: by this function's contract. The count keeps the process, as `baton_close` may
+        // free the pointer while this thread waits.
         let process = Arc::clone(&unsafe { given(process)? }.process);
         Err(process.serve())
     })
 }
 
-/// Calls `recipient` once when the handle's owner is dead; soon, if it is already. Forgotten if
-/// this process frees its last handle to the object before.
+/// Calls `recipient` once after the death of the handle's owner, or soon if it is already dead. The
+/// request ends if this process frees its last handle to the object before.
 ///
 /// # Safety
 /// `handle` is null or from this library, `recipient` is what its type says, and `user` stays
@@ -311,7 +314,7 @@ pub unsafe extern "C" fn baton_link_to_death(
         // SAFETY: by this function's contract.
         let to = unsafe { given(handle)? };
         let recipient = recipient.ok_or(Errno::INVAL)?;
-        here(&to.process)?;
+        check_not_inherited(&to.process)?;
         let user = User(user);
         to.process.link_to_death(&to.handle, move || {
             guard_or((), || {
