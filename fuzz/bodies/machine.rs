@@ -3,7 +3,7 @@
 use baton_abi::control::{
     Event, Granted, NodeId, ProcessId, Reply, Request, VERSION, decode, encode,
 };
-use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES, front};
+use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES, status};
 use baton_abi::uapi::*;
 use baton_broker::{Config, Running, limits::Limits};
 use baton_driver::device::Device;
@@ -146,11 +146,11 @@ pub struct Hostile {
 
 impl Hostile {
     pub fn join(context: &str) -> Hostile {
-        let front = baton_shm::mapping::create("front", FRONT_BYTES).expect("a page");
+        let front = baton_shm::mapping::create("front", STATUS_BYTES).expect("a page");
         // Large enough a receive buffer, as far as anybody can tell.
-        let page = Mapping::<FRONT_BYTES>::new(&front, Access::ReadWrite).expect("a page");
-        page.word(front::BUFFER_BYTES).store(1 << 20, Ordering::Release);
-        page.word(front::ONE_WAY_FREE).store(1 << 19, Ordering::Release);
+        let page = Mapping::<STATUS_BYTES>::new(&front, Access::ReadWrite).expect("a page");
+        page.word(status::BUFFER_BYTES).store(1 << 20, Ordering::Release);
+        page.word(status::ONE_WAY_FREE).store(1 << 19, Ordering::Release);
         let connection = dial();
         let hello =
             Request::Hello { version: VERSION, context: context.to_owned(), channels: 4096 };

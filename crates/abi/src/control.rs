@@ -149,7 +149,7 @@ pub enum End {
 /// A request of an engine or an observer to the broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// First message of a new engine. Carries two descriptors: the engine's [`crate::lane::front`]
+    /// First message of a new engine. Carries two descriptors: the engine's [`crate::lane::status`]
     /// page and its [`crate::lane::tally`] page. Reply: [`Reply::Welcome`] with one descriptor, the
     /// event socket.
     Hello {

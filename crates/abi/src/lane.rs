@@ -52,7 +52,7 @@ pub const TO_FROZEN: i32 = 1;
 /// Most descriptors in one transaction: the limit of one SCM_RIGHTS message.
 pub const MAX_FDS: usize = 253;
 /// Size of a status page's file.
-pub const FRONT_BYTES: usize = 8192;
+pub const STATUS_BYTES: usize = 8192;
 /// Size of a tally page's file.
 pub const TALLY_BYTES: usize = 4096;
 /// Size of a bell page's file.
@@ -107,7 +107,7 @@ pub mod bell {
 }
 
 /// Offsets of the words in a status page.
-pub mod front {
+pub mod status {
     /// u32: number of loopers that sleep or are about to.
     pub const SLEEPERS: usize = 4;
     /// u32, [`Attendance`](super::Attendance): what a client has to do after a post.
@@ -165,7 +165,7 @@ pub mod tally {
     pub const LANES: usize = 64;
 }
 
-/// Values of [`front::ATTENDANCE`].
+/// Values of [`status::ATTENDANCE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Attendance {

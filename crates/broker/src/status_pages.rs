@@ -5,7 +5,7 @@
 //! page to the engine's clients. The page can neither shrink nor grow, so that no access faults.
 
 use baton_abi::control::EngineReport;
-use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES, front, tally};
+use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES, status, tally};
 use baton_shm::futex;
 use baton_shm::mapping::{self, Access, Mapping};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,7 +21,7 @@ const MAX_OUTSTANDING: u32 = 1 << 25;
 /// allegation.
 pub(crate) struct StatusPages {
     file: OwnedFd,
-    page: Mapping<FRONT_BYTES>,
+    page: Mapping<STATUS_BYTES>,
     tally: Mapping<TALLY_BYTES>,
     /// Whether broker or engine writes `FROZEN`.
     writer: Writer,
@@ -42,7 +42,7 @@ impl StatusPages {
     /// file whose seals forbid writing or further seals.
     pub fn map([file, tally]: [OwnedFd; 2]) -> Result<StatusPages, Errno> {
         check(&file, SealFlags::SHRINK | SealFlags::GROW)?;
-        let page = Mapping::<FRONT_BYTES>::new(&file, Access::ReadWrite)?;
+        let page = Mapping::<STATUS_BYTES>::new(&file, Access::ReadWrite)?;
         let tally = map_tally(tally)?;
         mapping::forbid_new_writers(&file)?;
         Ok(StatusPages { file, page, tally, writer: Writer::Broker, frozen: false })
@@ -52,8 +52,8 @@ impl StatusPages {
     /// not sealed as [`StatusPages::map`] seals it.
     pub fn map_sealed([file, tally]: [OwnedFd; 2]) -> Result<StatusPages, Errno> {
         check(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE)?;
-        let page = Mapping::<FRONT_BYTES>::new(&file, Access::Read)?;
-        let frozen = page.word(front::FROZEN).load(Ordering::SeqCst) != 0;
+        let page = Mapping::<STATUS_BYTES>::new(&file, Access::Read)?;
+        let frozen = page.word(status::FROZEN).load(Ordering::SeqCst) != 0;
         let tally = map_tally(tally)?;
         Ok(StatusPages { file, page, tally, writer: Writer::Engine, frozen })
     }
@@ -71,7 +71,7 @@ impl StatusPages {
     pub fn set_frozen(&mut self, frozen: bool) {
         self.frozen = frozen;
         if let Writer::Broker = self.writer {
-            self.page.word(front::FROZEN).store(u32::from(frozen), Ordering::SeqCst);
+            self.page.word(status::FROZEN).store(u32::from(frozen), Ordering::SeqCst);
         }
     }
 
@@ -94,28 +94,28 @@ impl StatusPages {
     /// within `MAX_OUTSTANDING`. The result is at least 1 while the engine is frozen and clients
     /// cannot see so yet.
     pub fn outstanding(&self) -> u32 {
-        let unseen = self.frozen && self.word(front::FROZEN) == 0;
-        let open = slots().map(|slot| self.word(slot + front::SLOT_OPEN).min(1)).sum::<u32>();
-        let counted = self.word(front::OUTSTANDING).saturating_add(open);
+        let unseen = self.frozen && self.word(status::FROZEN) == 0;
+        let open = slots().map(|slot| self.word(slot + status::SLOT_OPEN).min(1)).sum::<u32>();
+        let counted = self.word(status::OUTSTANDING).saturating_add(open);
         counted.clamp(u32::from(unseen), MAX_OUTSTANDING)
     }
 
     /// Transactions that the engine has received, as the engine counts them.
     fn transactions(&self) -> u64 {
         let count = |at| self.page.double_word(at).load(Ordering::Relaxed);
-        let of_threads = slots().map(|slot| count(slot + front::SLOT_TRANSACTIONS));
-        of_threads.fold(count(front::TRANSACTIONS), u64::wrapping_add)
+        let of_threads = slots().map(|slot| count(slot + status::SLOT_TRANSACTIONS));
+        of_threads.fold(count(status::TRANSACTIONS), u64::wrapping_add)
     }
 
     /// The engine's own figures for a report.
     pub fn report(&self) -> EngineReport {
         EngineReport {
-            threads: self.word(front::THREADS),
-            loopers: self.word(front::LOOPERS),
-            lanes: self.word(front::LANES),
-            buffer_bytes: self.word(front::BUFFER_BYTES),
-            buffer_used_bytes: self.word(front::BUFFER_USED),
-            buffers: self.word(front::BUFFERS),
+            threads: self.word(status::THREADS),
+            loopers: self.word(status::LOOPERS),
+            lanes: self.word(status::LANES),
+            buffer_bytes: self.word(status::BUFFER_BYTES),
+            buffer_used_bytes: self.word(status::BUFFER_USED),
+            buffers: self.word(status::BUFFERS),
             outstanding: self.outstanding(),
             transactions: self.transactions(),
         }
@@ -131,7 +131,7 @@ impl StatusPages {
 
 /// Offsets of the threads' slots in the status page.
 fn slots() -> impl Iterator<Item = usize> {
-    (0..front::SLOTS as u8).map(front::slot_at)
+    (0..status::SLOTS as u8).map(status::slot_at)
 }
 
 fn map_tally(file: OwnedFd) -> Result<Mapping<TALLY_BYTES>, Errno> {

@@ -3,7 +3,7 @@
 mod test_engine;
 
 use baton_abi::control::*;
-use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES};
+use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES};
 use baton_broker::limits::Limits;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -37,13 +37,13 @@ fn a_status_page_that_could_hurt_the_broker_is_refused() {
     let broker = Running::start(Config::at(directory.socket())).unwrap();
     let both = SealFlags::SHRINK | SealFlags::GROW;
     let cases = [
-        (memfd(FRONT_BYTES, SealFlags::empty()), Errno::INVAL),
-        (memfd(FRONT_BYTES, SealFlags::SHRINK), Errno::INVAL),
-        (memfd(FRONT_BYTES, SealFlags::GROW), Errno::INVAL),
+        (memfd(STATUS_BYTES, SealFlags::empty()), Errno::INVAL),
+        (memfd(STATUS_BYTES, SealFlags::SHRINK), Errno::INVAL),
+        (memfd(STATUS_BYTES, SealFlags::GROW), Errno::INVAL),
         (memfd(TALLY_BYTES - 1, both), Errno::INVAL),
         (memfd(0, both), Errno::INVAL),
-        (memfd(FRONT_BYTES, both | SealFlags::WRITE), Errno::PERM),
-        (memfd(FRONT_BYTES, both | SealFlags::FUTURE_WRITE), Errno::PERM),
+        (memfd(STATUS_BYTES, both | SealFlags::WRITE), Errno::PERM),
+        (memfd(STATUS_BYTES, both | SealFlags::FUTURE_WRITE), Errno::PERM),
         (std::fs::File::open("/dev/zero").unwrap().into(), Errno::INVAL),
         (rustix::pipe::pipe().unwrap().0, Errno::INVAL),
     ];
@@ -54,12 +54,12 @@ fn a_status_page_that_could_hurt_the_broker_is_refused() {
         assert_refused(&broker, hello(), &[front.as_fd(), file.as_fd()], errno);
     }
     // The broker must be able to seal the status page; the tally page stays writable.
-    let no_seals = memfd(FRONT_BYTES, both | SealFlags::SEAL);
+    let no_seals = memfd(STATUS_BYTES, both | SealFlags::SEAL);
     assert_refused(&broker, hello(), &[no_seals.as_fd(), tally.as_fd()], Errno::PERM);
     assert_refused(&broker, hello(), &[], Errno::INVAL);
     // A larger file is also accepted.
     let socket = connect(broker.socket()).unwrap();
-    let larger = memfd(2 * FRONT_BYTES, both);
+    let larger = memfd(2 * STATUS_BYTES, both);
     assert!(matches!(
         greet(&socket, &hello(), &[larger.as_fd(), tally.as_fd()]),
         Some((Reply::Welcome { .. }, _))

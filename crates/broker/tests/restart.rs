@@ -4,7 +4,7 @@ mod test_engine;
 
 use baton_abi::claim::Claim;
 use baton_abi::control::*;
-use baton_abi::lane::front;
+use baton_abi::lane::status;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -181,9 +181,9 @@ fn a_freeze_is_complete_only_once_the_engine_has_seen_it() {
     assert_eq!(outstanding(client.ask(freeze.clone())), 2);
     let told = Event::Frozen { process: manager.id(), frozen: true };
     assert_eq!(manager.event(), told);
-    manager.front.word(front::FROZEN).store(1, Ordering::SeqCst);
+    manager.status_page.word(status::FROZEN).store(1, Ordering::SeqCst);
     assert_eq!(outstanding(client.ask(freeze.clone())), 1);
-    client.front.word(front::FROZEN).store(1, Ordering::SeqCst);
+    client.status_page.word(status::FROZEN).store(1, Ordering::SeqCst);
     assert_eq!(outstanding(client.ask(freeze)), 0);
 }
 

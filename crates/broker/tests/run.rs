@@ -3,7 +3,7 @@
 mod test_engine;
 
 use baton_abi::control::*;
-use baton_abi::lane::{CHANNEL_BYTES, FRONT_BYTES, front};
+use baton_abi::lane::{CHANNEL_BYTES, STATUS_BYTES, status};
 use baton_shm::mapping::{Access, Mapping};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -79,10 +79,10 @@ fn a_channel_is_shared_memory_a_socket_and_the_servers_status_page() {
     assert_eq!(receive(socket).unwrap().0, b"hello");
 
     // The status page belongs to the server; the client can only read it.
-    manager.front.word(front::SLEEPERS).store(9, Ordering::SeqCst);
-    let seen = Mapping::<FRONT_BYTES>::new(page, Access::Read).unwrap();
-    assert_eq!(seen.word(front::SLEEPERS).load(Ordering::SeqCst), 9);
-    assert_eq!(Mapping::<FRONT_BYTES>::new(page, Access::ReadWrite).unwrap_err(), Errno::PERM);
+    manager.status_page.word(status::SLEEPERS).store(9, Ordering::SeqCst);
+    let seen = Mapping::<STATUS_BYTES>::new(page, Access::Read).unwrap();
+    assert_eq!(seen.word(status::SLEEPERS).load(Ordering::SeqCst), 9);
+    assert_eq!(Mapping::<STATUS_BYTES>::new(page, Access::ReadWrite).unwrap_err(), Errno::PERM);
     assert!(rustix::io::pwrite(page, &[1], 0).is_err());
     for descriptor in at_server.iter().chain(&at_client) {
         let flags = rustix::io::fcntl_getfd(descriptor).unwrap();
@@ -188,7 +188,7 @@ fn freezing_sets_the_status_page_and_counts_open_transactions() {
     let other = TestEngine::open(broker.socket(), "binder").unwrap();
     let elsewhere = TestEngine::open(broker.socket(), "hwbinder").unwrap();
     let open = |fake: &TestEngine, count| {
-        fake.front.word(front::OUTSTANDING).store(count, Ordering::SeqCst)
+        fake.status_page.word(status::OUTSTANDING).store(count, Ordering::SeqCst)
     };
     open(&manager, 2);
     open(&other, 3);
@@ -198,7 +198,7 @@ fn freezing_sets_the_status_page_and_counts_open_transactions() {
     let expect = |outstanding| {
         Some(Reply::Freeze { outstanding, two_way_received: false, one_way_received: false })
     };
-    let frozen = |fake: &TestEngine| fake.front.word(front::FROZEN).load(Ordering::SeqCst);
+    let frozen = |fake: &TestEngine| fake.status_page.word(status::FROZEN).load(Ordering::SeqCst);
     assert_eq!(client.ask(freeze(true)), expect(5));
     assert_eq!([&manager, &other, &elsewhere].map(frozen), [1, 1, 0]);
     let told = |process| Event::Frozen { process, frozen: true };
@@ -221,8 +221,8 @@ fn an_observer_may_only_ask_for_reports() {
     let directory = Directory::new();
     let broker = broker(&directory);
     let (manager, client) = manager_and_client(broker.socket());
-    manager.front.word(front::LOOPERS).store(4, Ordering::SeqCst);
-    manager.front.double_word(front::TRANSACTIONS).store(1 << 40, Ordering::SeqCst);
+    manager.status_page.word(status::LOOPERS).store(4, Ordering::SeqCst);
+    manager.status_page.double_word(status::TRANSACTIONS).store(1 << 40, Ordering::SeqCst);
     let observer = observe(broker.socket());
     let Some(Reply::Report { page: report, .. }) = ask(&observer, &REPORT) else { panic!() };
     let binder = &report.contexts[0];

@@ -6,7 +6,7 @@
 
 use baton_abi::control::*;
 use baton_abi::lane::{
-    AREA_BYTES, FRONT_BYTES, Kind, LANES_AT, Message, TALLY_BYTES, area_at, header,
+    AREA_BYTES, Kind, LANES_AT, Message, STATUS_BYTES, TALLY_BYTES, area_at, header,
 };
 use baton_abi::uapi::TF_ACCEPT_FDS;
 use baton_shm::mailbox::Mailbox;
@@ -129,7 +129,7 @@ pub fn observe(path: &Path) -> Result<OwnedFd, Errno> {
 
 /// Creates the file of a status page. Errors are the system's.
 pub fn status_page() -> Result<OwnedFd, Errno> {
-    mapping::create("front", FRONT_BYTES)
+    mapping::create("status", STATUS_BYTES)
 }
 
 /// Creates the file of a tally page. Errors are the system's.
@@ -146,7 +146,7 @@ pub struct BareEngine {
     /// The broker's identity of this engine.
     pub identity: Identity,
     /// The engine's status page.
-    pub front: Arc<Mapping<FRONT_BYTES>>,
+    pub status_page: Arc<Mapping<STATUS_BYTES>>,
     /// The files of the engine's status page and tally page.
     pub pages: [OwnedFd; 2],
     /// The broker's era.
@@ -164,7 +164,7 @@ pub struct BareChannel {
     /// The socket for doorbells and descriptors.
     pub socket: OwnedFd,
     /// The server's status page.
-    pub front: OwnedFd,
+    pub status_page: OwnedFd,
 }
 
 /// A call to write into a lane. A ticket belongs to the objects at the offsets.
@@ -258,8 +258,8 @@ impl BareEngine {
         let channels = CHANNELS;
         let hello = Request::Hello { version: VERSION, context: context.to_owned(), channels };
         let file = status_page()?;
-        let front = Arc::new(Mapping::new(&file, Access::ReadWrite)?);
-        BareEngine::greet_with(requests, &hello, front, [file, tally_page()?])
+        let mapped = Arc::new(Mapping::new(&file, Access::ReadWrite)?);
+        BareEngine::greet_with(requests, &hello, mapped, [file, tally_page()?])
     }
 
     /// Reconnects this engine to the next broker, without its claims.
@@ -272,7 +272,7 @@ impl BareEngine {
         let resume = Request::Resume { version: VERSION, credential, channels: CHANNELS };
         let copy = |file: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(file, 0);
         let pages = [copy(&self.pages[0])?, copy(&self.pages[1])?];
-        BareEngine::greet_with(connect(path)?, &resume, Arc::clone(&self.front), pages)
+        BareEngine::greet_with(connect(path)?, &resume, Arc::clone(&self.status_page), pages)
     }
 
     /// Shuts down the engine's connection, even if other processes share the sockets.
@@ -285,7 +285,7 @@ impl BareEngine {
     fn greet_with(
         requests: OwnedFd,
         greeting: &Request,
-        front: Arc<Mapping<FRONT_BYTES>>,
+        status_page: Arc<Mapping<STATUS_BYTES>>,
         pages: [OwnedFd; 2],
     ) -> Result<BareEngine, Errno> {
         let carried = pages.each_ref().map(AsFd::as_fd);
@@ -294,7 +294,7 @@ impl BareEngine {
             Reply::Welcome { identity, era, credential, .. } => {
                 let events = descriptors.pop().ok_or(Errno::PROTO)?;
                 sockopt::set_socket_timeout(&events, sockopt::Timeout::Recv, Some(PATIENCE))?;
-                Ok(BareEngine { requests, events, identity, front, pages, era, credential })
+                Ok(BareEngine { requests, events, identity, status_page, pages, era, credential })
             }
             Reply::Refused { errno } => Err(Errno::from_raw_os_error(errno)),
             _ => Err(Errno::PROTO),
@@ -375,7 +375,12 @@ impl BareEngine {
             if let Event::Channel { channel: id, end: End::Client, .. } = event {
                 let mut descriptors = descriptors.into_iter();
                 let mut next = || descriptors.next().ok_or(Errno::PROTO);
-                return Ok(BareChannel { id, memory: next()?, socket: next()?, front: next()? });
+                return Ok(BareChannel {
+                    id,
+                    memory: next()?,
+                    socket: next()?,
+                    status_page: next()?,
+                });
             }
         }
     }

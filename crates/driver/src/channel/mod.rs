@@ -55,8 +55,8 @@ pub struct Channel {
     /// Header and ring.
     head: Mapping<LANES_AT>,
     lanes: [OnceLock<Mapping<LANE_BYTES>>; LANES],
-    /// The server's front page, at the client's end.
-    front: Option<Mapping<FRONT_BYTES>>,
+    /// The server's status page, at the client's end.
+    front: Option<Mapping<STATUS_BYTES>>,
     /// Where the server's loopers sleep. Nothing until the client's end has heard of it, or if
     /// there were no descriptors for it: then the doorbell does.
     bell: OnceLock<Mapping<BELL_BYTES>>,
@@ -161,7 +161,7 @@ pub struct Ends {
 }
 
 impl Channel {
-    /// Takes over what the broker sent: memory, socket and, at the client's end, the front page.
+    /// Takes over what the broker sent: memory, socket and, at the client's end, the status page.
     /// `account` is the peer's user's; `EDQUOT` if that has as many channels as it may.
     pub fn new(
         id: ChannelId,
@@ -179,7 +179,7 @@ impl Channel {
         let front = match end {
             End::Client => {
                 let page = fds.next().ok_or(Errno::PROTO)?;
-                Some(Mapping::<FRONT_BYTES>::new(page, Access::Read)?)
+                Some(Mapping::<STATUS_BYTES>::new(page, Access::Read)?)
             }
             End::Server => None,
         };
@@ -360,12 +360,12 @@ impl Channel {
         used.any(|lane| self.lane(lane).is_ok_and(|areas| !areas.inbox().is_empty()))
     }
 
-    /// The header's page, the server's front page and the bell's stay in memory.
+    /// The header's page, the server's status page and the bell's stay in memory.
     pub fn keep_words(&self) -> Result<(), Errno> {
         self.head.view().lock_in_memory(0, RING_AT)?;
         self.front
             .as_ref()
-            .map_or(Ok(()), |front| mapping::lock_in_memory_at(front.address(), FRONT_BYTES))?;
+            .map_or(Ok(()), |front| mapping::lock_in_memory_at(front.address(), STATUS_BYTES))?;
         self.bell.get().map_or(Ok(()), |bell| bell.view().lock_in_memory(0, BELL_BYTES))
     }
 

@@ -7,7 +7,7 @@
 use super::Engine;
 use super::fast::INLINE_BYTES;
 use crate::channel::Channel;
-use baton_abi::lane::{AREA_BYTES, FRONT_BYTES, RING_AT, TALLY_BYTES};
+use baton_abi::lane::{AREA_BYTES, RING_AT, STATUS_BYTES, TALLY_BYTES};
 use baton_shm::mapping;
 use baton_shm::sync::Ordering;
 use rustix::io::Errno;
@@ -63,7 +63,7 @@ impl Engine {
         if bytes == 0 || self.mlock.is_settled.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        self.front.view().lock_in_memory(0, FRONT_BYTES)?;
+        self.front.view().lock_in_memory(0, STATUS_BYTES)?;
         self.tally.view().lock_in_memory(0, TALLY_BYTES)?;
         self.memory.view().lock_in_memory(0, bytes.next_multiple_of(PAGE_BYTES))?;
         let program_map = self.program_map.load(Ordering::Acquire);

@@ -85,11 +85,11 @@ pub struct Engine {
     muted: Lock<mute::AllMuted>,
     /// Held while a channel is opened.
     opening: Lock<()>,
-    front: Arc<Mapping<FRONT_BYTES>>,
+    front: Arc<Mapping<STATUS_BYTES>>,
     tally: Mapping<TALLY_BYTES>,
     /// What the state was like when it was shown last.
     shown: [AtomicU64; 2],
-    /// What of the state's stands in the front page beside the fast path's.
+    /// What of the state's stands in the status page beside the fast path's.
     published_outstanding: AtomicU32,
     published_received: AtomicU64,
     /// The receive buffer, as the engine writes it.
@@ -181,9 +181,9 @@ impl Engine {
         settings: Settings,
     ) -> Result<Arc<Engine>, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
-        let page = mapping::create("baton-front", FRONT_BYTES).map_err(system("memfd_create"))?;
+        let page = mapping::create("baton-front", STATUS_BYTES).map_err(system("memfd_create"))?;
         let front =
-            Mapping::<FRONT_BYTES>::new(&page, Access::ReadWrite).map_err(system("mmap"))?;
+            Mapping::<STATUS_BYTES>::new(&page, Access::ReadWrite).map_err(system("mmap"))?;
         let tally_page =
             mapping::create("baton-tally", TALLY_BYTES).map_err(system("memfd_create"))?;
         let tally =

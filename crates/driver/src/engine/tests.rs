@@ -8,7 +8,7 @@ use crate::send::Outgoing;
 use crate::thread::is_running;
 use crate::thread_end::remember;
 use baton_abi::control::ChannelId;
-use baton_abi::lane::{Kind, MAX_PAYLOAD_BYTES, Message, front};
+use baton_abi::lane::{Kind, MAX_PAYLOAD_BYTES, Message, status};
 use baton_abi::uapi::TF_ONE_WAY;
 use baton_broker::{Config, Running};
 use baton_shm::bell::Sleep;
@@ -299,7 +299,7 @@ fn callers_are_told_whether_lanes_get_loopers() {
         let mut state = server.lock();
         change(&mut state);
         server.unlock(state);
-        assert_eq!(channel.front_word(front::LANE_LOOPERS), told, "{name}");
+        assert_eq!(channel.status_word(status::LANE_LOOPERS), told, "{name}");
     }
     client.close();
     server.close();

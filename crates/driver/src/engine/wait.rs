@@ -7,7 +7,7 @@ use super::spin::{Spun, may_spin};
 use super::wait_policy::{WaitMode, WaitPolicy};
 use crate::channel::{Channel, Lane, Placed, RECENT_REQUESTS};
 use crate::clock::{now_ns, stamp};
-use baton_abi::lane::front;
+use baton_abi::lane::status;
 use baton_shm::bell::{self, OwnBell, Sleep};
 use baton_shm::futex::{self, MAX_WORDS, Wait};
 use baton_shm::lock::Guard;
@@ -268,7 +268,7 @@ impl Engine {
     /// bell alone, which costs the kernel least.
     #[inline]
     fn sleep_as_looper(&self, active: &[Arc<Channel>], recent: &[&Channel], any_work: u32) -> Wait {
-        let asleep = self.front.word(front::SLEEPERS);
+        let asleep = self.front.word(status::SLEEPERS);
         asleep.fetch_add(1, Ordering::SeqCst);
         let only = match active {
             [channel] => channel.own_bell(),

@@ -22,7 +22,7 @@
 
 use crate::buffer::N_BUFFERS;
 use crate::cursor::Bounds;
-use crate::files::layout::{self, BOUNDS_AT, FRONT_BYTES, Former, HEADER_BYTES, Header, Place};
+use crate::files::layout::{self, BOUNDS_AT, Former, HEADER_BYTES, Header, Place, STATUS_BYTES};
 use crate::files::lock;
 use crate::files::place::Directory;
 use crate::files::{file, fork};
@@ -170,7 +170,7 @@ fn fill(directory: &Directory, file: &OwnedFd, taken: &[Taken]) -> Result<(), Er
     front[..HEADER_BYTES].copy_from_slice(&header.encode());
     let mut bytes = Vec::new();
     for (number, ring) in rings().enumerate() {
-        let place = Place { offset: (FRONT_BYTES + bytes.len()) as u64, ..ring.place };
+        let place = Place { offset: (STATUS_BYTES + bytes.len()) as u64, ..ring.place };
         let entry = &mut front[layout::entry_at(number)..];
         let encoded = place.encode_archived(&ring.former);
         entry[..encoded.len()].copy_from_slice(&encoded);
@@ -178,7 +178,7 @@ fn fill(directory: &Directory, file: &OwnedFd, taken: &[Taken]) -> Result<(), Er
         entry[BOUNDS_AT + 8..][..8].copy_from_slice(&ring.bounds.head.to_ne_bytes());
         bytes.extend_from_slice(&ring.bytes);
     }
-    write_all(file, FRONT_BYTES as u64, &bytes)?;
+    write_all(file, STATUS_BYTES as u64, &bytes)?;
     write_all(file, 0, &front)?;
     file::share(directory, file)?;
     // Among the dead's files it is as old as the youngest that it is of.

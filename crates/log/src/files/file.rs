@@ -4,8 +4,8 @@ use crate::buffer::{Buffer, N_BUFFERS};
 use crate::files::boot::Boot;
 use crate::files::fork;
 use crate::files::layout::{
-    self, BELL_AT, BOUNDS_AT, FRONT_BYTES, Header, MAX_RINGS, N_RINGS_AT, N_SILENT_AT, PAGE_BYTES,
-    Place, UNLOGGED_AT,
+    self, BELL_AT, BOUNDS_AT, Header, MAX_RINGS, N_RINGS_AT, N_SILENT_AT, PAGE_BYTES, Place,
+    STATUS_BYTES, UNLOGGED_AT,
 };
 use crate::files::lock;
 use crate::files::place::Directory;
@@ -84,8 +84,8 @@ impl File {
         // Of a system that does not know this lock the process is not vouched for; the log works.
         let _ = lock::hold_process(&file);
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, PAGE_BYTES as u64)?;
-        rustix::fs::ftruncate(&file, FRONT_BYTES as u64)?;
-        let front = Own::once(&file, 0, FRONT_BYTES)?;
+        rustix::fs::ftruncate(&file, STATUS_BYTES as u64)?;
+        let front = Own::once(&file, 0, STATUS_BYTES)?;
         let header = Header {
             source,
             process,
@@ -98,7 +98,7 @@ impl File {
         front.write(0, &header.encode());
         share(directory, &file)?;
         fork::remember(file.as_raw_fd());
-        let rings = Mutex::new(Rings { n: 0, end: FRONT_BYTES as u64 });
+        let rings = Mutex::new(Rings { n: 0, end: STATUS_BYTES as u64 });
         Ok(File { file, front: Arc::new(front), rings })
     }
 

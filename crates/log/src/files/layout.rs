@@ -22,7 +22,7 @@ pub(crate) const MAX_RINGS: usize = 1024;
 pub(crate) const RING_ENTRY_BYTES: usize = 128;
 pub(crate) const TABLE_AT: usize = PAGE_BYTES;
 /// Header and table: what the process maps beside its rings.
-pub(crate) const FRONT_BYTES: usize = TABLE_AT + MAX_RINGS * RING_ENTRY_BYTES;
+pub(crate) const STATUS_BYTES: usize = TABLE_AT + MAX_RINGS * RING_ENTRY_BYTES;
 /// The least that a ring may have.
 pub const MIN_RING_BYTES: usize = 64 * 1024;
 /// The most that a ring may have.
@@ -181,7 +181,7 @@ impl Place {
             capacity: double_word(bytes, CAPACITY_AT),
         };
         let sound = is_ring_size(usize::try_from(place.capacity).ok()?)
-            && place.offset >= FRONT_BYTES as u64
+            && place.offset >= STATUS_BYTES as u64
             && place.offset < 1 << 62;
         sound.then_some(place)
     }
@@ -212,7 +212,7 @@ impl Place {
         };
         let sound = place.capacity.is_multiple_of(8)
             && (8..=MAX_RING_BYTES as u64).contains(&place.capacity)
-            && (FRONT_BYTES as u64..1 << 62).contains(&place.offset)
+            && (STATUS_BYTES as u64..1 << 62).contains(&place.offset)
             && former.process > 0
             && former.ring < MAX_RINGS as u32;
         sound.then_some((place, former))
@@ -224,7 +224,7 @@ pub fn is_ring_size(bytes: usize) -> bool {
     bytes.is_power_of_two() && (MIN_RING_BYTES..=MAX_RING_BYTES).contains(&bytes)
 }
 
-const _: () = assert!(FRONT_BYTES.is_multiple_of(PAGE_BYTES) && HEADER_BYTES <= PAGE_BYTES);
+const _: () = assert!(STATUS_BYTES.is_multiple_of(PAGE_BYTES) && HEADER_BYTES <= PAGE_BYTES);
 const _: () = assert!(ARCHIVED_BYTES <= BOUNDS_AT);
 const _: () = assert!(BOUNDS_AT.is_multiple_of(64) && BOUNDS_AT + 16 <= RING_ENTRY_BYTES);
 // However large records are, there is a boundary between the tail and the head: none lies further
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn rings_lie_behind_the_table_and_have_sound_sizes() {
-        let sound = Place { buffer: Buffer::Crash, offset: FRONT_BYTES as u64, capacity: 65536 };
+        let sound = Place { buffer: Buffer::Crash, offset: STATUS_BYTES as u64, capacity: 65536 };
         assert_eq!(Place::decode(&sound.encode()), Some(sound));
         for place in [
             Place { offset: 0, ..sound },
@@ -283,7 +283,7 @@ mod tests {
     fn an_archives_rings_have_any_length_and_say_whose_they_were() {
         let former =
             Former { process: 17, number: 0x1f, ring: 3, name: *b"sensors\0\0\0\0\0\0\0\0\0" };
-        let sound = Place { buffer: Buffer::Crash, offset: FRONT_BYTES as u64 + 8, capacity: 136 };
+        let sound = Place { buffer: Buffer::Crash, offset: STATUS_BYTES as u64 + 8, capacity: 136 };
         let check = |place: Place, former: Former, is_sound: bool| {
             let decoded = Place::decode_archived(&place.encode_archived(&former));
             assert_eq!(decoded, is_sound.then_some((place, former)), "{place:?} {former:?}");

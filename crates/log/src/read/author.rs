@@ -75,7 +75,7 @@ impl Author {
             tracks: Vec::new(),
             former: header.is_archive().then(HashMap::new),
             n_rings: 0,
-            end: layout::FRONT_BYTES as u64,
+            end: layout::STATUS_BYTES as u64,
             unlogged: [0; N_BUFFERS],
             told: [0; N_BUFFERS],
             is_silent: false,

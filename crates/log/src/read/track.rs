@@ -244,7 +244,7 @@ fn date_all(dated: &mut [Dated], from: Sample, to: Sample, last: Moment, now: Sa
 mod tests {
     use super::*;
     use crate::buffer::{Buffer, Priority};
-    use crate::files::layout::FRONT_BYTES;
+    use crate::files::layout::STATUS_BYTES;
     use crate::memory::Memory;
     use crate::record::{HEADER_BYTES, Kind, MAX_TEXT_BYTES, record_bytes};
     use crate::ring::{Entry, Ring};
@@ -254,7 +254,7 @@ mod tests {
     use std::sync::Arc;
 
     const PLACE: Place =
-        Place { buffer: Buffer::Main, offset: FRONT_BYTES as u64, capacity: 65536 };
+        Place { buffer: Buffer::Main, offset: STATUS_BYTES as u64, capacity: 65536 };
 
     fn ring() -> (OwnedFd, Ring) {
         ring_at(PLACE)
@@ -263,7 +263,7 @@ mod tests {
     fn ring_at(place: Place) -> (OwnedFd, Ring) {
         let file = rustix::fs::memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&file, place.offset + place.capacity).unwrap();
-        let front = Arc::new(Own::once(&file, 0, FRONT_BYTES).unwrap());
+        let front = Arc::new(Own::once(&file, 0, STATUS_BYTES).unwrap());
         let bytes = Circle::map(&file, place.offset, place.capacity as usize).unwrap();
         let memory = Memory::new(&front, layout::entry_at(0) + BOUNDS_AT, bytes);
         (file, Ring::new(memory))
