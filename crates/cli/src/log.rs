@@ -8,7 +8,7 @@ use clap::Args;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
-/// What is to be logged.
+/// Options of `baton log`.
 #[derive(Args, Debug)]
 pub struct LogArgs {
     /// V, D, I, W, E or F
@@ -43,7 +43,7 @@ fn buffer(name: &str) -> Result<Buffer, String> {
     found.ok_or_else(|| "one of main, system, radio and crash".to_owned())
 }
 
-/// Logs the words, or standard input.
+/// Logs the given text, or standard input.
 pub fn log(args: &LogArgs) -> Result<(), Failure> {
     let directory = args.log_directory.clone().unwrap_or_else(baton_log::directory);
     let logger = Options::new().directory(&directory).open();

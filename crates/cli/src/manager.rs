@@ -1,4 +1,4 @@
-//! The service manager of a context, at handle 0, in the protocol of its release of Android.
+//! The service manager of a context, at handle 0, in the protocol of its Android release.
 //!
 //! | release | a request begins with | list | check | a reply begins with |
 //! |---|---|---|---|---|
@@ -7,11 +7,11 @@
 //! | 11 to 14 | policy, work source, mark, descriptor | 4: all | 2 | a status |
 //! | 16 | policy, work source, mark, descriptor | 6: all | 4: a union | a status |
 //!
-//! Which one a manager speaks is found out by questions to which each other one answers with a
-//! status of the transport and nothing else: numbers change from release to release, and a request
-//! with the wrong one may do something else. One for a list has a number where others expect a
-//! string, so that they find the request malformed; one for a check asks for a name, and comes
-//! last, when the manager has refused both lists.
+//! The protocol is found by trying requests that every other protocol refuses with a status of the
+//! transport: codes change between releases, and a request with a wrong code may do something else.
+//! A list request has a number where the other protocols expect a string, so they find it
+//! malformed. A check request asks for a name, and comes last, when the manager has refused both
+//! list requests.
 //!
 //! Source: `IServiceManager.aidl` of Android 11 to 16; `service_manager.c` of Android 9 and 10.
 
@@ -27,16 +27,16 @@ const OLD_LIST: u32 = 4;
 const OLD_CHECK: u32 = 2;
 /// DUMP_FLAG_PRIORITY_ALL.
 const EVERY_PRIORITY: i32 = 15;
-/// The caller's strict-mode policy: none.
+/// The caller's strict-mode policy: no policy.
 const STRICT_MODE: i32 = i32::MIN;
-/// Nobody else's work.
+/// The caller works for itself.
 const NO_WORK_SOURCE: i32 = -1;
-/// Flag of a reply that is a status of the transport, in place of data.
+/// Flag of a reply that contains a transport status in place of data.
 const TF_STATUS_CODE: u32 = 0x08;
-/// More services than this are no list: a manager that names one after the other might never end.
+/// Most services in a list. A manager that names them one by one might never end.
 const MOST_SERVICES: i32 = 1 << 16;
 
-/// What a manager speaks.
+/// The protocol of a service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     /// Up to Android 9.
@@ -68,25 +68,25 @@ impl Protocol {
 
 /// The service manager of a context.
 pub struct Manager {
-    /// The caller.
+    /// This process, as the caller.
     pub process: Process,
     handle: Handle,
     context: String,
     protocol: Protocol,
 }
 
-/// What the service manager says of a name.
+/// The service manager's answer about a name.
 pub enum Found {
-    /// There is one.
+    /// The service exists.
     Service(Handle),
-    /// To be reached in a way that is no Binder call.
+    /// The service exists, but is not reached by Binder calls.
     Elsewhere,
-    /// There is none.
+    /// The service does not exist.
     Nothing,
 }
 
 impl Manager {
-    /// The manager of a context, and what it speaks.
+    /// Finds the manager of a context and its protocol.
     pub fn find(context: &str, socket: &Path, tried: &str) -> Result<Manager, Failure> {
         let process =
             Process::open(context, socket).map_err(|error| Failure::open(tried, socket, &error))?;
@@ -110,7 +110,7 @@ impl Manager {
             }
             let answered = manager.call(tried, code, &request)?.map(|answer| answer.data().len());
             match answered {
-                // No protocol's answer is empty.
+                // No protocol has empty replies.
                 Ok(0) => return Err(misunderstood(tried, "nothing")),
                 Ok(_) => return Ok(manager),
                 Err(_) => {}
@@ -119,12 +119,12 @@ impl Manager {
         Err(misunderstood(tried, "a status to each protocol"))
     }
 
-    /// The beginning of a request, in the form of the manager's release.
+    /// The header of a request in the manager's protocol.
     pub fn request(&self, descriptor: &str) -> Parcel {
         self.protocol.request(descriptor)
     }
 
-    /// The manager's answer, or a status in its place.
+    /// Calls the manager. Returns its reply, or a status in its place.
     fn call(
         &self,
         tried: &str,
@@ -150,7 +150,7 @@ impl Manager {
             .map_err(|status| misunderstood(tried, &format!("status {status}")))
     }
 
-    /// The services' names.
+    /// The names of all services.
     pub fn names(&self, tried: &str) -> Result<Vec<String>, Failure> {
         let code = match self.protocol {
             Protocol::Union => LIST,
@@ -165,7 +165,7 @@ impl Manager {
         reader.strings().ok_or_else(|| misunderstood(tried, "a reply of another form"))
     }
 
-    /// The manager names one at a time, by its place, and answers with a status behind the last.
+    /// Asks for names one by one, by index, until the manager replies with a status.
     fn names_one_by_one(&self, tried: &str) -> Result<Vec<String>, Failure> {
         let mut names = Vec::new();
         for place in 0..MOST_SERVICES {
@@ -179,7 +179,7 @@ impl Manager {
         Ok(names)
     }
 
-    /// What the manager knows of a name.
+    /// Looks a name up.
     pub fn check(&self, tried: &str, name: &str) -> Result<Found, Failure> {
         let mut request = self.request(MANAGER);
         request.write_string(name);
@@ -199,7 +199,7 @@ impl Manager {
         Ok(answer.handle(0).map_or(Found::Nothing, Found::Service))
     }
 
-    /// A service that must be there.
+    /// Looks up a service that has to exist.
     pub fn service(&self, tried: &str, name: &str) -> Result<Handle, Failure> {
         match self.check(tried, name)? {
             Found::Service(handle) => Ok(handle),
@@ -211,14 +211,14 @@ impl Manager {
         }
     }
 
-    /// The descriptor of the interface that an object has.
+    /// The interface descriptor of an object.
     pub fn interface(&self, handle: &Handle) -> Option<String> {
         let answer = self.process.call(handle, INTERFACE, &Parcel::new()).ok()?;
         Reader::new(answer.data()).string()
     }
 }
 
-/// The status that an answer is, in place of data.
+/// The status of a reply that contains one in place of data.
 pub fn transport_status(answer: &Received<'_>) -> Option<i32> {
     let is_status = answer.flags() & TF_STATUS_CODE != 0;
     is_status.then(|| Reader::new(answer.data()).i32().unwrap_or(0)).filter(|status| *status != 0)
