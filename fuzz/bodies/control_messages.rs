@@ -1,11 +1,11 @@
-//! The broker against processes that ask for anything, and packets that are anything.
+//! Fuzzes the broker with arbitrary requests of processes, and with arbitrary packets.
 
 use super::input::Input;
 use baton_abi::control::*;
 use baton_broker::limits::{Limits, Rights, Usage};
 use baton_broker::state::{Effect, Newcomer, State};
 
-/// Few of everything, so that limits are met.
+/// Small limits, so that runs reach them.
 const LIMITS: Limits = Limits {
     process: Usage { processes: 1, handles: 12, nodes: 12, channels: 6 },
     user: Usage { processes: 6, handles: 40, nodes: 40, channels: 20 },

@@ -81,7 +81,7 @@ pub fn compare(kernel: &Played, baton: &Played, kernel_driver: &str) -> Verdict 
     verdict
 }
 
-/// The rules that explain a step's differences. `None` if they do not.
+/// The rules that explain a step's differences, if they do.
 fn compare_step(
     kernel: &Played,
     baton: &Played,

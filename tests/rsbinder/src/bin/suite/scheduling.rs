@@ -1,4 +1,5 @@
-//! A caller at a real-time priority is served at it, by a looper of the service's usual pool.
+//! A caller at a real-time priority is served at that priority, by a looper of the service's usual
+//! pool.
 
 use std::process::Command;
 
