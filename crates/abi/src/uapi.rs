@@ -2,7 +2,7 @@
 //! `linux/android/binder.h` and `binderfs.h`. Names of constants are the header's.
 use bytemuck::{Pod, Zeroable};
 
-/// What BINDER_VERSION answers.
+/// The answer of BINDER_VERSION.
 pub const PROTOCOL_VERSION: i32 = 8;
 
 const NONE: u32 = 0;

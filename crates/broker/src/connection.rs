@@ -37,7 +37,7 @@ pub(crate) struct UnsentReply {
     pub n_full: u32,
 }
 
-/// What the greeting made of a connection.
+/// The role of a connection, which its greeting decides.
 pub(crate) enum Role {
     /// No greeting has come yet.
     Ungreeted,

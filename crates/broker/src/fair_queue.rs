@@ -48,7 +48,7 @@ impl FairQueue {
     /// Takes out the connection that is served next.
     pub fn next(&mut self) -> Option<ConnectionId> {
         if self.waiting.is_empty() {
-            // Nobody waits, so no debt has to be repaid.
+            // No connection waits, so no debt has to be repaid.
             self.users.clear();
             self.round.clear();
             return None;

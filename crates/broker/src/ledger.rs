@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// moment. At limits a fourth of all.
 const OWN_DESCRIPTORS: u64 = 64;
 
-/// What each user has of the shared amounts.
+/// The parts of the shared amounts that each user has.
 pub(crate) struct Ledger {
     /// Descriptors that the broker holds, by the user for whom it holds them.
     pub descriptors: Quota,

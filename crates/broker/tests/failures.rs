@@ -109,7 +109,7 @@ fn run_broker(path: &str) {
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
     };
     assert!(notifications >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: standard input is open, and the other descriptor is new and nobody else's.
+    // SAFETY: standard input is open, and the other descriptor is new and used by no other code.
     let (control, notifications) = unsafe {
         use rustix::fd::{BorrowedFd, FromRawFd};
         (BorrowedFd::borrow_raw(0), OwnedFd::from_raw_fd(notifications as RawFd))
@@ -167,7 +167,7 @@ impl Broker {
         std::fs::read_dir(path).unwrap().count()
     }
 
-    /// How many descriptors it may have.
+    /// Sets the limit of the broker's descriptors.
     fn limit_descriptors(&self, most: u64) {
         let pid = self.child.id().cast_signed();
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -224,7 +224,7 @@ fn inject(notifications: &OwnedFd, mut rng: Rng, rate: &AtomicU64, failed: &Atom
     }
 }
 
-/// What the one request that suffers from a failure may be refused with.
+/// Errors with which the request that meets a failure may be refused.
 const REFUSALS: [Errno; 7] = [
     Errno::MFILE,
     Errno::NFILE,
@@ -300,7 +300,8 @@ impl Run<'_> {
                 let engine = self.engines.get_mut(&who).expect("it is alive");
                 engine.fake.tell(Request::Release { handle, strong, grants });
                 engine.record.return_grants(handle, strong, grants);
-                // It has no answer: others would ask for their barriers before it is served.
+                // The request has no reply: other engines would ask for their barriers before it is
+                // served.
                 engine.hear_all();
             }
             13 => {
@@ -325,7 +326,7 @@ impl Run<'_> {
 
     fn open(&mut self) {
         let uid = self.rng.pick(&self.users).expect("there is one");
-        // Who comes waits until all works that it takes: a matter of patience.
+        // Opening waits until all of its calls succeed, so it only takes longer.
         self.broker.limit_descriptors(1 << 20);
         self.broker.fail_once_in(8 + self.rng.below(24));
         match as_user(uid, || TestEngine::open(self.path, "binder")) {
@@ -364,11 +365,12 @@ impl Run<'_> {
         }
     }
 
-    /// A process ends. Whoever had to do with it hears so.
+    /// Ends a process, and waits for the events of related engines.
     fn close(&mut self, who: ProcessId) {
         drop(self.engines.remove(&who));
         for engine in self.engines.values_mut() {
-            // Whoever had its handles or channels hears of the death, others of what it let go.
+            // Engines with handles or channels to the process get the death, its other owners the
+            // end of its holdings.
             let told = engine.record.must_learn_death_of(who);
             while told && !engine.record.deaths.contains(&who) || engine.record.is_held_by(who) {
                 engine.hear();
@@ -376,7 +378,7 @@ impl Run<'_> {
         }
     }
 
-    /// Everybody's events are there, in order, and tell one story.
+    /// Checks that all events have come in order and agree.
     fn check(&mut self) {
         self.engines.values_mut().for_each(Engine::hear_all);
         for (id, engine) in &self.engines {
@@ -462,7 +464,7 @@ fn play(n_steps: u64, seed: u64) {
     all.into_iter().for_each(|who| run.close(who));
     let (manager, client) = manager_and_client(&path);
     drop((manager, client));
-    // Everything is closed when the broker has heard of it, which takes it some turns.
+    // The broker closes everything once it has learned of the deaths, which takes some rounds.
     let observer = observe(&path);
     let with_observer = at_first + 2;
     let mut rounds = 0;
@@ -471,7 +473,7 @@ fn play(n_steps: u64, seed: u64) {
         rounds += 1;
         assert!(rounds < 100_000, "{} descriptors, not {with_observer}", broker.descriptors());
     }
-    // Where there is no room for what comes with a greeting, the greeting is refused.
+    // Without room for the descriptors of a greeting, the broker refuses the greeting.
     let late = connect(&path).unwrap();
     while broker.descriptors() != with_observer + 2 {
         assert!(ask(&observer, &REPORT).is_some());

@@ -86,7 +86,7 @@ int baton_shut_down(const baton_process *process);
 // before or after.
 //
 // Requires:
-// `process` is null or from `baton_open`, and used by nobody from now on.
+// `process` is null or from `baton_open`, and not used afterwards.
 void baton_close(baton_process *process);
 
 // Adds an object that `handler` serves. The object lives as long as the process, even if `*out` is
@@ -102,7 +102,7 @@ int baton_add_object(const baton_process *process,
 // Frees the value of an object. The object itself stays.
 //
 // Requires:
-// `object` is null or from this library, and used by nobody from now on.
+// `object` is null or from this library, and not used afterwards.
 void baton_object_free(baton_object *object);
 
 // Makes an object the context manager, which others reach by `baton_context_manager`.
@@ -127,7 +127,7 @@ int baton_handle_clone(const baton_handle *handle, baton_handle **out);
 // Releases the reference and frees the handle.
 //
 // Requires:
-// `handle` is null or from this library, and used by nobody from now on.
+// `handle` is null or from this library, and not used afterwards.
 void baton_handle_free(baton_handle *handle);
 
 // Makes a two-way transaction and waits for the reply, which goes to `*out`. Meanwhile this thread
@@ -169,7 +169,7 @@ baton_parcel *baton_parcel_new(void);
 // Frees a parcel with its descriptors and references.
 //
 // Requires:
-// `parcel` is null or from `baton_parcel_new`, and used by nobody from now on.
+// `parcel` is null or from `baton_parcel_new`, and not used afterwards.
 void baton_parcel_free(baton_parcel *parcel);
 
 // Appends bytes.
@@ -253,7 +253,7 @@ int baton_received_fd(const baton_received *received, size_t index);
 // handler returns.
 //
 // Requires:
-// `received` is null or from `baton_call`, and used by nobody from now on.
+// `received` is null or from `baton_call`, and not used afterwards.
 void baton_received_free(baton_received *received);
 
 #ifdef __cplusplus

@@ -47,7 +47,7 @@ pub extern "C" fn baton_parcel_new() -> *mut baton_parcel {
 /// Frees a parcel with its descriptors and references.
 ///
 /// # Safety
-/// `parcel` is null or from `baton_parcel_new`, and used by nobody from now on.
+/// `parcel` is null or from `baton_parcel_new`, and not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baton_parcel_free(parcel: *mut baton_parcel) {
     // SAFETY: by this function's contract.

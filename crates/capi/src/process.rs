@@ -124,7 +124,7 @@ pub unsafe extern "C" fn baton_shut_down(process: *const baton_process) -> c_int
 /// before or after.
 ///
 /// # Safety
-/// `process` is null or from `baton_open`, and used by nobody from now on.
+/// `process` is null or from `baton_open`, and not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baton_close(process: *mut baton_process) {
     // SAFETY: by this function's contract.
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn baton_add_object(
 /// Frees the value of an object. The object itself stays.
 ///
 /// # Safety
-/// `object` is null or from this library, and used by nobody from now on.
+/// `object` is null or from this library, and not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baton_object_free(object: *mut baton_object) {
     // SAFETY: by this function's contract.
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn baton_handle_clone(
 /// Releases the reference and frees the handle.
 ///
 /// # Safety
-/// `handle` is null or from this library, and used by nobody from now on.
+/// `handle` is null or from this library, and not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baton_handle_free(handle: *mut baton_handle) {
     // SAFETY: by this function's contract.

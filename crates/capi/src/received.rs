@@ -183,7 +183,7 @@ pub unsafe extern "C" fn baton_received_fd(received: *const baton_received, inde
 /// handler returns.
 ///
 /// # Safety
-/// `received` is null or from `baton_call`, and used by nobody from now on.
+/// `received` is null or from `baton_call`, and not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baton_received_free(received: *mut baton_received) {
     // SAFETY: by this function's contract.

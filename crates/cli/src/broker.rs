@@ -36,8 +36,8 @@ pub struct BrokerArgs {
     /// have; 0 for none; may be given again
     #[arg(long = "real-time-limit", value_name = "UID:PRIORITY", value_parser = real_time_limit)]
     real_time_limits: Vec<(u32, u32)>,
-    /// Who may have how much and manage what: a file, or a directory of *.toml. Else, of root's
-    /// broker, /etc/baton
+    /// Limits of users and managers of contexts: a file, or a directory of *.toml. Default for
+    /// root's broker: /etc/baton
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
     /// This is the process that --background started

@@ -43,7 +43,7 @@ pub struct HostArgs {
         value_parser = clap::value_parser!(u32).range(16..=65536)
     )]
     stack: u32,
-    /// What is hosted
+    /// Services to host
     #[arg(required = true, value_name = "[NAME=]SERVICE")]
     services: Vec<String>,
 }

@@ -14,7 +14,7 @@ pub struct LogArgs {
     /// V, D, I, W, E or F
     #[arg(short, long, default_value = "I", value_parser = priority)]
     priority: Priority,
-    /// Who says it
+    /// The entries' tag
     #[arg(short, long, default_value = "log")]
     tag: String,
     /// main, system, radio or crash
@@ -27,7 +27,7 @@ pub struct LogArgs {
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = "/dev/log",
           conflicts_with_all = ["priority", "tag", "buffer", "words"])]
     syslog: Option<PathBuf>,
-    /// What is said; without it, each line of standard input
+    /// The text; without it, each line of standard input
     #[arg(value_name = "TEXT")]
     words: Vec<String>,
 }

@@ -18,13 +18,13 @@ transactions in it, CALLS those received so far and those not yet answered. STAT
 context manager), frozen. Shown are the processes of your own user, and all to root and the \
 broker's user. The columns from LANES on are what the process says of itself.")]
 pub struct PsArgs {
-    /// Everything, as one JSON document
+    /// Print everything as one JSON document
     #[arg(long)]
     json: bool,
     /// Every node and handle, too
     #[arg(short, long)]
     verbose: bool,
-    /// What each user has of what the broker shares out, and could take now; docs/limits.md
+    /// Show each user's part of the shared amounts, and what it may still take; docs/limits.md
     #[arg(long, conflicts_with = "verbose")]
     accounts: bool,
 }

@@ -35,10 +35,10 @@ pub enum RtCommand {
 /// Paths of the machine's files.
 #[derive(Args)]
 pub struct PathsArgs {
-    /// Where sysfs is mounted
+    /// Mount point of sysfs
     #[arg(long, value_name = "DIR", default_value_os_t = Paths::default().sysfs)]
     sysfs: PathBuf,
-    /// Where the record of the frequency lock is: one for all who share the processors
+    /// Directory of the frequency lock's record: one for all who share the processors
     #[arg(long, value_name = "DIR", default_value_os_t = Paths::default().state)]
     state: PathBuf,
 }
@@ -77,7 +77,7 @@ pub struct RunArgs {
     /// Do not kill the program when memory runs out
     #[arg(long)]
     oom_protect: bool,
-    /// How late timers may come, in nanoseconds; of real-time threads the kernel allows none anyway
+    /// Timer slack in nanoseconds; real-time threads have none anyway
     #[arg(long, value_name = "NS")]
     timer_slack: Option<NonZeroU64>,
     /// Run on these processors only: 0,2-3
@@ -103,7 +103,7 @@ fn cpus(text: &str) -> Result<Cpus, &'static str> {
 /// Options of `baton rt status`.
 #[derive(Args)]
 pub struct StatusArgs {
-    /// As one JSON document
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
     #[command(flatten)]

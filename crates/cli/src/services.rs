@@ -59,7 +59,7 @@ pub struct CallArgs {
     /// The method's number, or four letters such as _PNG
     #[arg(value_parser = parse_code)]
     code: u32,
-    /// What is passed
+    /// Arguments of the call
     #[arg(allow_hyphen_values = true, trailing_var_arg = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
 }

@@ -31,7 +31,7 @@ pub struct CompareArgs {
     /// The kernels to compare with; both if none is named
     #[arg(long = "kernel", value_parser = ["generic", "rt"])]
     kernels: Vec<String>,
-    /// How many differences with each kernel to shrink and show
+    /// Number of differences with each kernel to shrink and show
     #[arg(long, default_value_t = 3)]
     show: usize,
     /// Seconds that the shrinking of one difference may take

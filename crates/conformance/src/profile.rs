@@ -64,13 +64,13 @@ pub struct Profile {
     pub map_bytes: [&'static [u32]; 2],
     /// The kinds of steps and their frequencies.
     pub weights: &'static [(Kind, u32)],
-    /// What parcels have in them.
+    /// The kind of contents of parcels.
     pub cargo: Cargo,
     /// One in `wrong` choices is wrong on purpose; 0: none.
     pub wrong: u64,
 }
 
-/// What parcels have in them.
+/// The kind of contents of parcels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cargo {
     /// Few bytes.

@@ -21,7 +21,7 @@ pub struct Step {
 pub enum Act {
     /// The process starts, with threads and without an open device.
     Start {
-        /// How many.
+        /// Number of threads.
         threads: u8,
     },
     /// Opens the device.
@@ -81,7 +81,7 @@ fn is_zero(value: &u32) -> bool {
     *value == 0
 }
 
-/// Which buffer of an exchange has a bad address.
+/// The buffer of an exchange that has a bad address.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum BadBuffer {
     /// `write_buffer`.
@@ -101,7 +101,7 @@ pub enum Command {
         code: u32,
         /// `TF_*`.
         flags: u32,
-        /// What it carries.
+        /// Contents of the transaction.
         parcel: Parcel,
     },
     /// `BC_REPLY` or `BC_REPLY_SG`.
@@ -110,7 +110,7 @@ pub enum Command {
         code: u32,
         /// `TF_*`.
         flags: u32,
-        /// What it carries.
+        /// Contents of the transaction.
         parcel: Parcel,
     },
     /// `BC_FREE_BUFFER`.
@@ -173,7 +173,7 @@ pub enum FileName {
     Number(i32),
 }
 
-/// What a transaction carries.
+/// The contents of a transaction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Parcel {
     /// Parts, in the order of the data.
@@ -181,7 +181,7 @@ pub struct Parcel {
     /// `Some` for the `_SG` form: the excess of `buffers_size` over the buffers' size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scatter: Option<i64>,
-    /// What is wrong with it.
+    /// Defect of the parcel, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quirk: Option<Quirk>,
 }
@@ -213,14 +213,14 @@ pub enum Item {
     File(FileName),
     /// A scattered buffer.
     Buffer {
-        /// What lies in it.
+        /// Content of the buffer.
         content: Content,
         /// Index of the parent among the objects, and offset of the pointer in the parent.
         parent: Option<(u64, u64)>,
     },
     /// Descriptors in a buffer.
     Array {
-        /// How many.
+        /// Number of descriptors.
         n_files: u64,
         /// Index of the buffer among the objects.
         parent: u64,

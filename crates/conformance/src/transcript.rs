@@ -27,7 +27,7 @@ pub struct PlayArgs {
     /// The first seed of each
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// How many seeds of each
+    /// Number of seeds of each
     #[arg(long, default_value_t = 1)]
     seeds: u64,
     /// Steps of a random scenario

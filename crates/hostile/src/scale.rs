@@ -1,6 +1,6 @@
-//! How large an attack is.
+//! The size of an attack.
 
-/// How large an attack is.
+/// The size of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scale {
     /// Large enough to reveal a defect: a few seconds.

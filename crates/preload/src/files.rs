@@ -118,7 +118,7 @@ fn insert_open(file: rustix::fd::OwnedFd, flags: c_int, open: Open) -> Result<c_
     }
     let fd = file.into_raw_fd();
     if !table::insert(fd, Arc::new(open)) {
-        // SAFETY: the descriptor is this function's own and nobody else has seen it.
+        // SAFETY: the descriptor is this function's own, and no other code has seen it.
         unsafe { real::close(fd) };
         return Err(Errno::MFILE);
     }
@@ -228,8 +228,7 @@ fopens! { fopen fopen64 }
 
 /// Interposes the C library's function of this name.
 ///
-/// # Safety
-/// As the C library's: nobody else may be using the descriptor as their own.
+/// That of the C library: no other code may use the descriptor as its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     // The entry goes first: once the descriptor is closed, another thread may get the same number.

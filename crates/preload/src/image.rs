@@ -64,7 +64,7 @@ impl fmt::Display for Unsupported {
     }
 }
 
-/// How Baton serves the running program.
+/// The way in which Baton serves the running program.
 pub enum Support {
     /// System calls from this code are trapped.
     Watched(Range<usize>),

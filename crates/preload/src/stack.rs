@@ -109,7 +109,7 @@ impl StackHeader {
         unsafe { rustix::mm::mprotect(low, BYTES, protection) }.ok()?;
         let header = low.cast::<StackHeader>();
         let (process, thread) = (rustix::process::getpid(), rustix::thread::gettid());
-        // SAFETY: aligned, mapped and long enough; nobody else knows of it.
+        // SAFETY: aligned, mapped and long enough; no other code knows it.
         unsafe {
             header.write(StackHeader {
                 magic: MAGIC,

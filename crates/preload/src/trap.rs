@@ -311,9 +311,9 @@ struct MovedCall {
     arguments: [c_long; 6],
     result: c_long,
     header: &'static StackHeader,
-    /// What of our stack was in use before.
+    /// Upper end of the previous call on Baton's stack.
     used_before: usize,
-    /// Where the frame was, and is to be when the signal returns.
+    /// Addresses of the signal's frame, where it has to be when the signal returns.
     frame: Range<usize>,
     /// A copy of it, if it is on the program's alternate stack.
     copy: Option<*const u8>,

@@ -47,7 +47,7 @@ pub enum Error {
         what: String,
         /// The missing right.
         needs: String,
-        /// How to get the right.
+        /// Advice on getting the right.
         advice: &'static str,
     },
     /// The file with the record of the frequency lock is damaged.

@@ -204,7 +204,7 @@ fn a_message_to_a_dedicated_reader_is_taken_or_told_of() {
         let outbox = word.clone();
         let post = loom::thread::spawn(move || Mailbox::new(&outbox).post());
         let inbox = Mailbox::new(&word);
-        // What was there before has been told of, and is the others'.
+        // The writer has told other threads of an earlier message, which is theirs.
         let dedicated = inbox.dedicate();
         let found = dedicated && inbox.end_dedicated();
         if found {

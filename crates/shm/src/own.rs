@@ -106,7 +106,7 @@ impl Own {
     #[inline]
     pub fn write(&self, offset: usize, from: &[u8]) {
         let to = self.at(offset, from.len());
-        // SAFETY: `to` is in bounds; a slice of ours never overlaps a map that nobody borrows.
+        // SAFETY: `to` is in bounds; a slice of ours never overlaps a mapping, which no code borrows.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
     }
 }

@@ -17,7 +17,7 @@ use baton_abi::quota::{Quota, STRANGER, Standing};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What each user has of the amounts for all.
+/// The parts of the amounts for all that each user has.
 #[derive(Clone, Debug)]
 pub(super) struct Accounts {
     all: [Quota; Resource::ALL.len()],

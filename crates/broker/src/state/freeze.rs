@@ -79,8 +79,8 @@ impl State {
         self.frozen_info(from, pid)
     }
 
-    /// What the processes with a pid received while frozen. `outstanding` stays 0: the runner reads
-    /// the value from the status pages.
+    /// The transactions that the processes with a pid received while frozen. `outstanding` stays 0:
+    /// the runner reads the value from the status pages.
     pub(super) fn frozen_info(&self, from: ProcessId, pid: u32) -> Result<Reply, Errno> {
         let targets = self.with_pid(from, pid);
         if targets.is_empty() {

@@ -21,7 +21,7 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// How the process holds the node through this handle.
+    /// The strength with which the process holds the node through this handle.
     pub fn holding(&self) -> Option<Strength> {
         match (self.strong_grants, self.grants) {
             (0, 0) => None,

@@ -51,7 +51,7 @@ impl Node {
         self.holders.keys().copied()
     }
 
-    /// How a process holds the node.
+    /// The strength with which a process holds the node.
     pub fn held_by(&self, holder: ProcessId) -> Option<Strength> {
         self.holders.get(&holder).copied()
     }

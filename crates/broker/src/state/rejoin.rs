@@ -100,8 +100,8 @@ struct Claims {
 
 impl Claims {
     /// Checks claims. `None` if they contradict each other, or name an id that no previous broker
-    /// can have given. Nobody knows any more who gave a handle, so it counts against `giver`, the
-    /// holder's own user.
+    /// can have given. The giver of a handle is no longer known, so the handle counts against
+    /// `giver`, the holder's own user.
     fn check(
         of: ProcessId,
         giver: u32,

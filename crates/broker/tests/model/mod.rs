@@ -65,7 +65,7 @@ pub struct NodeRecord {
     pub holders: BTreeMap<ProcessId, Strength>,
 }
 
-/// Everything that one engine knows.
+/// The whole knowledge of one engine.
 #[derive(Clone, Debug, Default)]
 pub struct EngineRecord {
     pub handles: BTreeMap<u32, Held>,

@@ -134,7 +134,7 @@ pub struct LogcatArgs {
         conflicts_with_all = ["clear", "size", "set_size", "buffer_size", "statistics"]
     )]
     pub last: bool,
-    /// Where else -L looks: a file with entries in binary
+    /// Another source for -L: a file with entries in binary
     #[arg(long, value_name = "FILE", requires = "last")]
     pub last_file: Option<PathBuf>,
     /// Names and descriptions of binary events [default: /etc/event-log-tags, else

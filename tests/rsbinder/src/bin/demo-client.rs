@@ -19,7 +19,7 @@ use rsbinder::{
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-/// How long the service may live on before the client gives up.
+/// Time that the service may live on before the client gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Records the service's reports while it works.
