@@ -693,6 +693,7 @@ pub struct EngineReport {
 
 /// Encodes a message as one packet.
 ///
+/// # Panics
 /// Never panics: the messages contain no maps and no type that cannot be written.
 pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     postcard::to_stdvec(message).expect("control messages always encode")

@@ -91,6 +91,7 @@ impl Quota {
 
     /// Gives back part of what a user has.
     ///
+    /// # Panics
     /// Panics if the user has less: the caller's accounts are wrong.
     pub fn give_back(&mut self, user: u32, amount: u64) {
         if amount == 0 {

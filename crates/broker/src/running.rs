@@ -50,6 +50,7 @@ impl Running {
     /// Waits until the broker ends by itself, and returns its result. Returns `Ok` at a second
     /// call.
     ///
+    /// # Panics
     /// Panics if the broker's thread panicked.
     pub fn join(&mut self) -> Result<(), RunError> {
         self.thread.take().map_or(Ok(()), |thread| thread.join().expect("a broker does not panic"))

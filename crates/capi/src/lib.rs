@@ -37,6 +37,7 @@ fn guard_or<T>(failed: T, body: impl FnOnce() -> T) -> T {
 
 /// The value that a pointer points to; `EINVAL` if the pointer is null.
 ///
+/// # Safety
 /// The pointer is null or valid, and not written to as long as the result is used.
 unsafe fn given<'a, T>(pointer: *const T) -> Result<&'a T, Errno> {
     // SAFETY: by this function's contract.
@@ -45,6 +46,7 @@ unsafe fn given<'a, T>(pointer: *const T) -> Result<&'a T, Errno> {
 
 /// Like [`given`], for a value that is changed.
 ///
+/// # Safety
 /// The pointer is null or valid, and no other code uses it as long as the result is used.
 unsafe fn given_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T, Errno> {
     // SAFETY: by this function's contract.
@@ -59,6 +61,7 @@ fn give<T>(out: &mut *mut T, value: T) -> c_int {
 
 /// Takes back and drops a value that [`give`] passed on.
 ///
+/// # Safety
 /// The pointer is null or comes from [`give`], and is used only once.
 unsafe fn take_back<T>(pointer: *mut T) {
     if !pointer.is_null() {

@@ -174,6 +174,7 @@ impl Crew {
     /// Waits until all actors are still. Returns the results that have come, with their threads. A
     /// thread without a result sleeps in the driver.
     ///
+    /// # Errors
     /// Some thread is awake for too long; results so far are lost.
     pub fn await_stillness(&mut self) -> Result<Vec<(usize, usize, i64)>, Stuck> {
         let until = Instant::now() + PATIENCE;

@@ -45,6 +45,7 @@ impl<'a> Stage<'a> {
 
     /// Carries out a step and waits until all actors are still.
     ///
+    /// # Errors
     /// The actors do not become still.
     pub fn play(&mut self, step: &Step) -> Result<Record, Stuck> {
         if !self.is_possible(step) {

@@ -55,6 +55,7 @@ impl Side {
 
     /// Prepares the side.
     ///
+    /// # Errors
     /// The side cannot run; the reason is on standard error.
     pub fn prepare(self, parts: &Parts) -> io::Result<()> {
         let Side::Kernel(kernel) = self else { return Ok(()) };
@@ -69,6 +70,7 @@ impl Side {
 
     /// Plays scenarios on this side. `played` is called after each.
     ///
+    /// # Errors
     /// The run failed; its own messages are on standard error.
     pub fn run(self, parts: &Parts, play: &Play, played: &dyn Fn()) -> io::Result<Run> {
         let directory = tempfile::tempdir()?;

@@ -14,6 +14,7 @@ pub fn is_binder(request: c_ulong) -> bool {
 
 /// Handles a Binder request. `None` if the descriptor is not in the table.
 ///
+/// # Safety
 /// The argument is what the request takes. Devices check theirs and answer `EFAULT`.
 pub unsafe fn binder_ioctl(
     fd: c_int,

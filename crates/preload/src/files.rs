@@ -228,6 +228,7 @@ fopens! { fopen fopen64 }
 
 /// Interposes the C library's function of this name.
 ///
+/// # Safety
 /// That of the C library: no other code may use the descriptor as its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {

@@ -109,6 +109,7 @@ fn segment(base: usize, header: &Header) -> (*const c_void, usize) {
 
 /// Whether memory contains these bytes.
 ///
+/// # Safety
 /// The memory is readable.
 unsafe fn contains_bytes((start, bytes): (*const c_void, usize), needle: &[u8]) -> bool {
     // SAFETY: by this function's contract.

@@ -83,6 +83,7 @@ fn is_set(header: &StackHeader) -> bool {
 
 /// Whether an alternate stack is one of Baton's.
 ///
+/// # Safety
 /// The kernel reported the stack as a thread's alternate stack.
 pub unsafe fn is_own(stack: &stack_t) -> bool {
     let header = stack.ss_sp.cast::<StackHeader>();
@@ -291,6 +292,7 @@ struct Start<T> {
 
 /// The first function of a new thread.
 ///
+/// # Safety
 /// `start` is a boxed [`Start`] that no other code has.
 unsafe extern "C-unwind" fn start<T>(start: *mut c_void) -> T {
     // SAFETY: by this function's contract. Nothing is left to be dropped here while the routine

@@ -35,6 +35,7 @@ pub unsafe extern "C" fn call_on(
 /// Calls `function(argument)` on the stack that ends at `top`. Then calls `back(argument)` on the
 /// stack that `function` returned, and returns from the signal whose frame `back` returned.
 ///
+/// # Safety
 /// As for [`call_on`], for both functions. The frame is the kernel's, of a signal.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]

@@ -324,6 +324,7 @@ struct MovedCall {
 /// Runs the call on Baton's stack and returns from the signal. Returns to the caller only if that
 /// stack has no room.
 ///
+/// # Safety
 /// The arguments are those of the program's own system call. `info` and `context` belong to the
 /// frame of its signal.
 #[inline(never)]
@@ -375,6 +376,7 @@ unsafe fn call_on_own_stack(
 /// Makes the call. Returns the stack pointer at which [`restore_frame`] runs: below the frame's
 /// place.
 ///
+/// # Safety
 /// `call` is a complete [`MovedCall`], and this runs on Baton's stack.
 unsafe extern "C" fn run_moved_call(call: *mut c_void) -> usize {
     // SAFETY: by this function's contract.
@@ -388,6 +390,7 @@ unsafe extern "C" fn run_moved_call(call: *mut c_void) -> usize {
 
 /// Puts the frame back with the result in it. Returns the stack pointer that `rt_sigreturn` needs.
 ///
+/// # Safety
 /// [`run_moved_call`] has run `call`, and this runs below the frame's place.
 unsafe extern "C" fn restore_frame(call: *mut c_void) -> usize {
     // SAFETY: by this function's contract.

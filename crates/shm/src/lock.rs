@@ -63,6 +63,7 @@ impl<T> Lock<T> {
 
     /// Takes the lock, and waits while another thread holds it.
     ///
+    /// # Panics
     /// Panics if the calling thread already holds the lock and is a real-time thread or holds
     /// another lock, or if the holder has ended.
     #[inline]

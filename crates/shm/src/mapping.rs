@@ -124,6 +124,7 @@ impl<const BYTES: usize> Mapping<BYTES> {
 
     /// The part of `PART` bytes from `offset` on.
     ///
+    /// # Panics
     /// Panics if the part ends outside of the mapping.
     #[inline]
     pub fn part_at<const PART: usize>(&self, offset: usize) -> Part<'_, PART> {
@@ -151,6 +152,7 @@ impl<const BYTES: usize> Mapping<BYTES> {
 
 /// Copies the first and the last `PART` bytes, which may overlap.
 ///
+/// # Safety
 /// `from` and `to` are valid for `bytes` bytes and do not overlap. `bytes` is at least `PART` and
 /// at most twice as much.
 #[inline(always)]
@@ -247,6 +249,7 @@ impl<'a> View<'a> {
 
     /// A slice of a file's bytes that no process writes.
     ///
+    /// # Safety
     /// No mapping of the file is written in this range as long as the slice lives.
     pub unsafe fn bytes_at(self, offset: usize, bytes: usize) -> &'a [u8] {
         // SAFETY: in bounds and mapped; unchanging by the caller's promise.
@@ -262,6 +265,7 @@ impl<'a> View<'a> {
 
     /// Copies bytes from an address of this process into the mapping.
     ///
+    /// # Safety
     /// `bytes` bytes from `from` on are mapped and readable.
     pub unsafe fn write_from(self, offset: usize, from: *const u8, bytes: usize) {
         let to = self.at(offset, bytes);

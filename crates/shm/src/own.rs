@@ -85,6 +85,7 @@ impl Own {
 
     /// The atomic word at `offset`.
     ///
+    /// # Panics
     /// Panics, like every method here, if the range is outside of the mapping or unaligned: the
     /// caller's bug.
     #[inline]
@@ -144,6 +145,7 @@ impl Circle {
     /// Copies three slices in a row to a position, modulo the capacity. The first two are short and
     /// are copied without a call.
     ///
+    /// # Panics
     /// Panics if the slices together exceed [`Circle::MOST_AT_ONCE`].
     #[inline]
     pub fn write_in_a_row<const N: usize>(
@@ -169,6 +171,7 @@ impl Circle {
 
 /// Copies up to 32 bytes without a call, as two words that may overlap.
 ///
+/// # Safety
 /// `to` has room for the bytes, which do not overlap `from`.
 #[inline]
 unsafe fn copy_short(from: &[u8], to: *mut u8) {

@@ -91,6 +91,7 @@ impl ReservedSlot {
 
     /// Takes over the slot. Called by the keeper.
     ///
+    /// # Panics
     /// Panics if the slot was taken over before.
     pub fn take_over(&self) -> SlotState {
         match self.word.swap(TAKEN_OVER, Ordering::SeqCst) {

@@ -11,6 +11,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// Types for which all zero bytes are a valid value that owns nothing.
 ///
+/// # Safety
 /// All zero bytes must be a valid value, and values must need no drop.
 pub unsafe trait Zero {}
 
