@@ -188,10 +188,9 @@ fn file_names_a_device(file: &OwnedFd) -> bool {
         let Ok(read @ 1..) = rustix::io::pread(file, &mut buffer[kept..], at) else { return false };
         let filled = kept + read;
         // SAFETY: the buffer is memory.
-        if NAMES
-            .iter()
-            .any(|name| unsafe { contains_bytes((buffer.as_ptr().cast(), filled), name) })
-        {
+        let contains =
+            |name: &&[u8]| unsafe { contains_bytes((buffer.as_ptr().cast(), filled), name) };
+        if NAMES.iter().any(contains) {
             return true;
         }
         // A name may begin at the end of this part.
