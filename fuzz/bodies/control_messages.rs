@@ -2,6 +2,7 @@
 
 use super::input::Input;
 use baton_abi::control::*;
+use baton_abi::sched_priority::SchedPriority;
 use baton_broker::limits::{Limits, Rights, Usage};
 use baton_broker::state::{Effect, Newcomer, State};
 
@@ -46,8 +47,8 @@ pub fn run(data: &[u8]) {
             }
             3 if !living.is_empty() => {
                 let place = (ChannelId(input.small()), input.below(4) as u32);
-                let rank = Rank { policy: Policy::Fifo, priority: 1 + input.below(99) as u32 };
-                let _ = broker.grant_lane(input.pick(&living), place, rank, &mut Vec::new());
+                let priority = SchedPriority::fifo(1 + input.below(99) as u8);
+                let _ = broker.grant_lane(input.pick(&living), place, priority, &mut Vec::new());
             }
             2 if !living.is_empty() => {
                 let gone = living.remove(input.below(living.len()));
@@ -97,7 +98,7 @@ fn serve(broker: &mut State, living: &mut Vec<ProcessId>, from: ProcessId, reque
             Effect::OpenChannel { client, server, .. } => {
                 assert!(living.contains(&client) && living.contains(&server));
             }
-            Effect::SetFrozen { .. } | Effect::Promote { .. } | Effect::SetRank { .. } => {}
+            Effect::SetFrozen { .. } | Effect::Promote { .. } | Effect::SetPriority { .. } => {}
         }
     }
 }

@@ -18,10 +18,11 @@
 //! al., "Distributed garbage collection for network objects", 1993).
 
 use crate::claim::Claim;
+use crate::sched_priority::SchedPriority;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of this protocol and of [`crate::lane`]. Broker and engine must have the same.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// Largest packet, in bytes, of either side.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction. Its ticket then fits one packet.
@@ -49,24 +50,6 @@ pub struct ChannelId(pub u64);
 /// The id of the references that one transaction carries. Zero means none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TicketId(pub u64);
-
-/// Scheduling policies that a real-time looper can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Policy {
-    /// SCHED_FIFO.
-    Fifo,
-    /// SCHED_RR.
-    RoundRobin,
-}
-
-/// A scheduling policy, and a priority from 1 to 99.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rank {
-    /// The scheduling policy.
-    pub policy: Policy,
-    /// `sched_priority`.
-    pub priority: u32,
-}
 
 /// The strength of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -324,9 +307,9 @@ pub enum Request {
         /// Number of the lane in the channel.
         lane: u32,
     },
-    /// A thread of the asker serves a lane of an [`Event::RealTimeLane`] and wants the lane's rank.
+    /// A thread of the asker serves a lane of an [`Event::RealTimeLane`] and wants the lane's priority.
     /// `ESRCH` if there is no such lane or thread, `EPERM` if the kernel does not let the broker
-    /// set the rank. Reply: [`Reply::Done`].
+    /// set the priority. Reply: [`Reply::Done`].
     RealTimeLooper {
         /// The channel, of which the process is the server.
         channel: ChannelId,
@@ -336,13 +319,13 @@ pub enum Request {
         tid: u32,
     },
     /// A thread of the asker is its standby looper, in place of any other: it becomes the looper of
-    /// the next real-time caller's lane. It gets the lane's rank, and then [`Event::RealTimeLane`]
+    /// the next real-time caller's lane. It gets the lane's priority, and then [`Event::RealTimeLane`]
     /// names it. `ESRCH` if there is no such thread. Reply: [`Reply::Done`].
     StandbyLooper {
         /// Thread id in the asker's pid namespace.
         tid: u32,
     },
-    /// The looper of a lane stops serving it and loses the lane's rank. The lane stays a real-time
+    /// The looper of a lane stops serving it and loses the lane's priority. The lane stays a real-time
     /// caller's. No reply.
     LeaveRealTime {
         /// The channel, of which the process is the server.
@@ -504,8 +487,8 @@ pub enum Event {
         channel: ChannelId,
         /// Number of the lane in the channel.
         lane: u32,
-        /// The rank of the lane's looper.
-        rank: Rank,
+        /// The scheduling priority of the lane's looper.
+        priority: SchedPriority,
         /// Thread id of the looper, if it is a [`Request::StandbyLooper`], else 0. The broker wakes
         /// that thread by [`crate::lane::tally::LANES`].
         looper: u32,
@@ -655,8 +638,8 @@ pub struct LaneReport {
     pub lane: u32,
     /// The caller's process.
     pub client: u64,
-    /// The rank of the lane's looper.
-    pub rank: Rank,
+    /// The scheduling priority of the lane's looper.
+    pub priority: SchedPriority,
     /// The looper, if there is one.
     pub looper: Option<LooperReport>,
 }

@@ -7,6 +7,7 @@
 //! - [`lane`]: the memory that two engines share.
 //! - [`place`]: the path of the broker's socket.
 //! - [`quota`]: how users share an amount, in the broker and in an engine.
+//! - [`sched_priority`]: a scheduling policy and priority.
 //!
 //! This crate does no I/O. Every type that is read from foreign bytes is valid for any bit pattern;
 //! the reader checks the value.
@@ -17,4 +18,5 @@ pub mod control;
 pub mod lane;
 pub mod place;
 pub mod quota;
+pub mod sched_priority;
 pub mod uapi;

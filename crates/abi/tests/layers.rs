@@ -18,18 +18,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Broker and driver share only bytes.
     ("baton-driver", &["baton-abi", "baton-shm", "baton-state"]),
     ("baton-broker", &["baton-abi", "baton-shm"]),
-    ("baton-rt", &[]),
-    // Independent of Binder, because programs log without Binder too.
+    // The typed API: the one who knows what the driver is made of.
+    ("baton", &["baton-abi", "baton-driver", "baton-shm", "baton-state"]),
+    ("baton-rt", &["baton-abi"]),
+    // Knows no Binder: programs log whether they use Baton otherwise or not.
     ("baton-log", &["baton-shm"]),
     ("baton-nucleus", &[]),
-    ("baton-host", &["baton-abi", "baton-driver", "baton-nucleus", "baton-shm"]),
+    ("baton-host", &["baton", "baton-abi", "baton-nucleus", "baton-shm"]),
     ("baton-preload", &["baton-abi", "baton-driver", "baton-log"]),
-    ("baton-capi", &["baton-driver"]),
+    ("baton-capi", &["baton"]),
     ("baton-logcat", &["baton-log"]),
     ("baton-liblog", &["baton-log", "baton-logcat"]),
     (
         "baton-cli",
         &[
+            "baton",
             "baton-abi",
             "baton-broker",
             "baton-driver",
@@ -41,11 +44,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("baton-conformance", &["baton-abi"]),
-    // Attackers use the wire format, honest parties the typed API, both with a broker.
-    ("baton-hostile", &["baton-abi", "baton-shm", "baton-broker", "baton-driver", "baton-bench"]),
+    // Attackers speak the wire format, honest parties the typed API, both to a broker.
+    (
+        "baton-hostile",
+        &["baton", "baton-abi", "baton-shm", "baton-broker", "baton-driver", "baton-bench"],
+    ),
     (
         "baton-bench",
         &[
+            "baton",
             "baton-abi",
             "baton-shm",
             "baton-broker",
@@ -79,11 +86,14 @@ const UNSAFE: &[(&str, &str)] = &[
     ("driver/src/thread.rs", "signal masks, and what a child of fork does"),
     ("driver/src/token.rs", "a test that forks"),
     ("driver/src/device/tests.rs", "a test at a real-time priority"),
-    ("driver/src/process/received.rs", "lends the receive buffer, and descriptors named in it"),
+    ("baton/src/received.rs", "lends the receive buffer, and descriptors named in it"),
     ("driver/src/engine/fast/own_lane.rs", "uses a channel that nobody keeps for it"),
     ("driver/src/engine/effects.rs", "closes descriptors that it has installed, by number"),
     ("driver/src/channel/socket.rs", "duplicates the program's descriptors, by number"),
-    ("broker/src/rank.rs", "threads' priorities and a process's limits, which rustix lacks"),
+    (
+        "broker/src/client_thread.rs",
+        "threads' priorities and a process's limits, which rustix lacks",
+    ),
     ("broker/src/trim.rs", "asks the allocator to give memory back"),
     ("broker/src/peer.rs", "asks for socket options, which rustix lacks"),
     ("conformance/src/", "speaks the raw interface, and maps what its processes share"),
@@ -286,13 +296,26 @@ fn only_listed_files_contain_unsafe() {
     assert_eq!(strays, [""; 0], "files with unsafe that is not theirs to use");
 }
 
-/// A real-time thread may wait for any lock of its process's driver: see ADR 0021.
+/// What the driver shows to the typed API is nobody else's.
+#[test]
+fn the_typed_apis_lower_layer_is_used_by_it_alone() {
+    let users: BTreeSet<String> = sources()
+        .into_iter()
+        .filter(|(_, text)| code(text).iter().any(|line| line.contains("baton_driver::typed")))
+        .filter_map(|(name, _)| Some(name.split_once('/')?.0.to_owned()))
+        .collect();
+    assert_eq!(users, BTreeSet::from(["baton".to_owned()]));
+}
+
+/// A real-time thread may meet any lock of its process's driver: see ADR 0021.
 #[test]
 fn the_driver_uses_only_locks_that_inherit_priority() {
     let may_not = |line: &String| ["Mutex", "RwLock", "Condvar"].iter().any(|w| has_word(line, w));
     let strays: Vec<String> = sources()
         .into_iter()
-        .filter(|(name, _)| ["driver/src/", "state/src/"].iter().any(|of| name.starts_with(of)))
+        .filter(|(name, _)| {
+            ["driver/src/", "state/src/", "baton/src/"].iter().any(|of| name.starts_with(of))
+        })
         .filter(|(_, text)| code(text).iter().any(may_not))
         .map(|(name, _)| name)
         .collect();

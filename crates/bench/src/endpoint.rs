@@ -15,7 +15,8 @@ use crate::server_pool;
 use crate::service::{Service, now_ns};
 use crate::system::{Accept, Client, System};
 use crate::systems::typed;
-use baton_rt::{Priority, memory};
+use baton_rt::schedule::set_priority;
+use baton_rt::{SchedPriority, memory};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -40,9 +41,9 @@ pub struct EndpointArgs {
     /// What the server does
     #[arg(long, default_value = "echo")]
     pub service: Service,
-    /// Priority of all its threads, whose memory stays in place then
+    /// SchedPriority of all its threads, whose memory stays in place then
     #[arg(long)]
-    pub priority: Option<Priority>,
+    pub priority: Option<SchedPriority>,
     /// How many clients the server has
     #[arg(long, default_value_t = 1)]
     pub clients: usize,
@@ -121,10 +122,10 @@ pub fn play(args: &EndpointArgs) -> ExitCode {
 }
 
 /// Before there are threads: those to come inherit it.
-fn hurry(priority: Priority) -> io::Result<()> {
+fn hurry(priority: SchedPriority) -> io::Result<()> {
     // Where it may not be had, pages come late, and that shows.
     let _ = memory::Locked::new().map(std::mem::forget);
-    priority.set(None).map_err(io::Error::other)
+    set_priority(priority, None).map_err(io::Error::other)
 }
 
 /// Has this process killed when the one that started it ends; a party may spin, and would not see

@@ -17,7 +17,7 @@ use crate::service::{Service, now_ns};
 use crate::stage::{Setting, Stage};
 use crate::systems::typed::{self, Owner};
 use crate::table;
-use baton_driver::process::{Handle, Parcel, Process};
+use baton::{Handle, Parcel, Process};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io;
@@ -117,7 +117,6 @@ impl Drawing {
 
 /// Two programs of one process, with memory between them on pages of one size.
 struct Mail {
-    process: Process,
     object: Handle,
     shared: Arc<Mutex<Memory>>,
     request: Vec<u8>,
@@ -140,10 +139,10 @@ impl Mail {
         let copy = Mutex::new(Memory::new(MOST_BYTES, pages)?);
         let server = Process::open(typed::CONTEXT, broker).map_err(typed::opened)?;
         let theirs = Arc::clone(&shared);
-        let object = server.add_object(move |request| receive(request.data(), &theirs, &copy));
+        let object = server.object(move |request| receive(request.data(), &theirs, &copy)).add();
         let owner = typed::serve(server, object, 1)?;
-        let (process, object) = typed::reach(broker, typed::CONTEXT)?;
-        Ok(Mail { process, object, shared, request: vec![0; MOST_BYTES], _owner: owner })
+        let (_, object) = typed::reach(broker, typed::CONTEXT)?;
+        Ok(Mail { object, shared, request: vec![0; MOST_BYTES], _owner: owner })
     }
 
     fn send(&mut self, bytes: usize, number: u32) -> io::Result<u64> {
@@ -155,7 +154,7 @@ impl Mail {
             shared.bytes()[..bytes].copy_from_slice(request);
         }
         let length = (bytes as u32).to_ne_bytes();
-        let reply = self.process.call(&self.object, READ, &Parcel::from(&length[..]));
+        let reply = self.object.call(READ, &Parcel::from(&length[..]));
         let reply = reply.map_err(typed::failed)?;
         let time_ns = now_ns() - start_ns;
         match Service::Number.read(number, request, reply.data()) {

@@ -5,7 +5,7 @@ use crate::endpoint::{Measured, Order, Side};
 use crate::processors::{Placement, Processors};
 use crate::service::Service;
 use crate::system::System;
-use baton_rt::Priority;
+use baton_rt::SchedPriority;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ pub struct Place<'a> {
     /// What both have in their environment beside this program's.
     pub environment: &'a [(&'a str, &'a str)],
     /// The priority of both; `None` for that of this process.
-    pub priority: Option<Priority>,
+    pub priority: Option<SchedPriority>,
 }
 
 /// What a pair is to measure, at once.

@@ -4,7 +4,7 @@
 //! It starts this very program again for each end of a system; hence a `main` of its own.
 
 use baton_bench::Bench;
-use baton_rt::Priority;
+use baton_rt::SchedPriority;
 use baton_rt::schedule::Prioritized;
 use clap::Parser;
 use serde_json::{Value, json};
@@ -296,7 +296,7 @@ fn pages_of_two_sizes_are_measured_or_refused() {
 }
 
 fn real_time_callers_are_served() {
-    if Prioritized::new(Priority::Fifo(30)).is_err() {
+    if Prioritized::new(SchedPriority::fifo(30)).is_err() {
         println!("skipped: real_time_callers_are_served (no real-time priority here)");
         return;
     }

@@ -71,12 +71,14 @@ impl Broker {
                             engine.pages.set_frozen(frozen);
                         }
                     }
-                    Effect::Promote { lane, thread, rank } => {
+                    Effect::Promote { lane, thread, priority } => {
                         let mut more = Vec::new();
-                        let _ = self.promote(lane, thread, rank, &mut more);
+                        let _ = self.promote(lane, thread, priority, &mut more);
                         work.extend(more);
                     }
-                    Effect::SetRank { thread, rank } => Broker::set_rank(thread, rank),
+                    Effect::SetPriority { thread, priority } => {
+                        Broker::set_priority(thread, priority)
+                    }
                     Effect::Disconnect { process, why } => {
                         to_close.push_back((process, why.into()));
                     }

@@ -15,6 +15,7 @@
 pub mod limits;
 pub mod state;
 
+mod client_thread;
 mod clock;
 mod close;
 mod connection;
@@ -28,7 +29,6 @@ mod packet;
 mod peer;
 mod policy;
 mod poll;
-mod rank;
 mod real_time;
 mod requests;
 mod restart_state;

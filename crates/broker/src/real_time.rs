@@ -1,11 +1,12 @@
 //! Real-time callers: priorities that the kernel reports for them, and priorities that the broker
 //! sets for their loopers.
 
+use crate::client_thread;
 use crate::poll::ConnectionId;
-use crate::rank;
 use crate::run::Broker;
 use crate::state::{Effect, LaneId, Thread};
-use baton_abi::control::{ProcessId, Rank, Reply};
+use baton_abi::control::{ProcessId, Reply};
+use baton_abi::sched_priority::SchedPriority;
 use rustix::io::Errno;
 use std::time::Instant;
 
@@ -19,31 +20,31 @@ impl Broker {
         tid: u32,
     ) -> Result<Reply, Errno> {
         self.state.server_of_lane(process, lane)?;
-        let rank = self.rank_of_caller(id, tid)?;
+        let priority = self.priority_of_caller(id, tid)?;
         let mut effects = Vec::new();
-        self.state.grant_lane(process, lane, rank, &mut effects)?;
+        self.state.grant_lane(process, lane, priority, &mut effects)?;
         self.carry_out(self.connections[&id].credentials.uid, effects, None);
         Ok(Reply::Done)
     }
 
-    /// The rank at which thread `tid` is served: its own, up to the limit of its user. `EPERM` if
+    /// The priority at which thread `tid` is served: its own, up to the limit of its user. `EPERM` if
     /// the limit is 0, `EAGAIN` if its engine asks too often.
-    fn rank_of_caller(&mut self, id: ConnectionId, tid: u32) -> Result<Rank, Errno> {
+    fn priority_of_caller(&mut self, id: ConnectionId, tid: u32) -> Result<SchedPriority, Errno> {
         let connection = self.connections.get_mut(&id).expect("just read from");
         let (pid, uid) = (connection.credentials.pid, connection.credentials.uid);
         let engine = connection.engine().expect("only engines ask");
         engine.lane_requests.admit(Instant::now()).ok_or(Errno::AGAIN)?;
-        let rank = rank::of(rank::find(pid, tid)?)?;
+        let priority = client_thread::priority(client_thread::find(pid, tid)?)?;
         let limit = self.real_time_limits.get(&uid).copied();
         let limit =
             limit.or_else(|| self.policy.real_time_limit(&self.connections[&id].credentials));
-        match rank.priority.min(limit.unwrap_or_else(|| rank::limit(pid, uid))) {
+        match limit.unwrap_or_else(|| client_thread::priority_limit(pid, uid)) {
             0 => Err(Errno::PERM),
-            priority => Ok(Rank { priority, ..rank }),
+            limit => Ok(priority.at_most(u8::try_from(limit).unwrap_or(u8::MAX))),
         }
     }
 
-    /// Gives thread `tid` of the asker, which serves a real-time caller's lane, the rank of that
+    /// Gives thread `tid` of the asker, which serves a real-time caller's lane, the priority of that
     /// lane.
     pub fn promote_looper(
         &mut self,
@@ -52,27 +53,27 @@ impl Broker {
         lane: LaneId,
         tid: u32,
     ) -> Result<Reply, Errno> {
-        let rank = self.state.rank_of_lane(process, lane)?;
-        let thread = rank::find(self.connections[&id].credentials.pid, tid)?;
+        let priority = self.state.priority_of_lane(process, lane)?;
+        let thread = client_thread::find(self.connections[&id].credentials.pid, tid)?;
         let mut effects = Vec::new();
-        let promoted = self.promote(lane, thread, rank, &mut effects);
+        let promoted = self.promote(lane, thread, priority, &mut effects);
         self.carry_out(self.connections[&id].credentials.uid, effects, None);
         promoted.map(|()| Reply::Done)
     }
 
-    /// Makes a thread the looper of a lane and sets its rank. If the kernel refuses, the thread is
-    /// the looper without the rank.
+    /// Makes a thread the looper of a lane and sets its priority. If the kernel refuses, the thread is
+    /// the looper without the priority.
     pub fn promote(
         &mut self,
         lane: LaneId,
         thread: Thread,
-        rank: Rank,
+        priority: SchedPriority,
         out: &mut Vec<Effect>,
     ) -> Result<(), Errno> {
-        let promoted = rank::set(thread, Some(rank));
+        let promoted = client_thread::set_priority(thread, Some(priority));
         self.state.set_looper(lane, thread, promoted.is_ok(), out);
         if let Err(errno) = promoted {
-            self.warn_of_rank(errno);
+            self.warn_of_priority(errno);
         }
         promoted
     }
@@ -84,22 +85,22 @@ impl Broker {
         process: ProcessId,
         tid: u32,
     ) -> Result<Reply, Errno> {
-        let thread = rank::find(self.connections[&id].credentials.pid, tid)?;
+        let thread = client_thread::find(self.connections[&id].credentials.pid, tid)?;
         self.state.set_standby_looper(process, thread, tid);
         Ok(Reply::Done)
     }
 
-    fn warn_of_rank(&mut self, errno: Errno) {
-        if !std::mem::replace(&mut self.warned_of_rank, true) {
+    fn warn_of_priority(&mut self, errno: Errno) {
+        if !std::mem::replace(&mut self.warned_of_priority, true) {
             tracing::warn!(%errno, "real-time callers are served by loopers of their own, but not \
                 at their \
                 priority: the broker needs CAP_SYS_NICE or RLIMIT_RTPRIO for that");
         }
     }
 
-    /// Sets a looper's rank after its caller's has changed, or removes it.
-    pub fn set_rank(thread: Thread, rank: Option<Rank>) {
-        if let Err(errno) = rank::set(thread, rank)
+    /// Sets a looper's priority after its caller's has changed, or removes it.
+    pub fn set_priority(thread: Thread, priority: Option<SchedPriority>) {
+        if let Err(errno) = client_thread::set_priority(thread, priority)
             && errno != Errno::SRCH
         {
             tracing::warn!(%errno, tid = thread.tid, "cannot change a looper's priority");

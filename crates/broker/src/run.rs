@@ -220,7 +220,7 @@ pub(crate) struct Broker {
     pub log_throttle: Throttle,
     pub stamps: Stamps,
     pub real_time_limits: BTreeMap<u32, u32>,
-    pub warned_of_rank: bool,
+    pub warned_of_priority: bool,
     accepting: Accepting,
     /// An accepted socket that the broker could not serve yet for lack of resources.
     unserved_socket: Option<OwnedFd>,
@@ -270,7 +270,7 @@ impl Broker {
             had_client: false,
             log_throttle: Throttle::default(),
             real_time_limits: BTreeMap::new(),
-            warned_of_rank: false,
+            warned_of_priority: false,
             accepting: Accepting::Now,
             unserved_socket: None,
             rejoin_deadline: None,

@@ -13,6 +13,7 @@ mod test_state;
 use baton_abi::claim::{Claim, first_of};
 use baton_abi::control::*;
 use baton_abi::lane::LANES;
+use baton_abi::sched_priority::SchedPriority;
 use baton_broker::limits::{Limits, Rights, Usage};
 use baton_broker::state::{Effect, Newcomer, Rule, State, Thread};
 use model::{EngineRecord, Held, Rng};
@@ -380,13 +381,13 @@ impl History {
         match rng.below(4) {
             0 => self.core.state.set_standby_looper(who, thread, tid),
             1 => {
-                if self.core.state.rank_of_lane(who, presence).is_ok() {
+                if self.core.state.priority_of_lane(who, presence).is_ok() {
                     self.promote(presence, thread, &mut out);
                 }
             }
             _ => {
-                let rank = Rank { policy: Policy::Fifo, priority: 1 + rng.below(3) as u32 };
-                let granted = self.core.state.grant_lane(who, presence, rank, &mut out);
+                let priority = SchedPriority::fifo(1 + rng.below(3) as u8);
+                let granted = self.core.state.grant_lane(who, presence, priority, &mut out);
                 let is_own = self.engines[&who].record.channels.get(&channel);
                 let is_own = is_own.is_some_and(|(end, _)| *end == End::Client);
                 assert!(granted.is_err() || is_own, "a lane of another's channel");
@@ -448,10 +449,10 @@ impl History {
                 Effect::Promote { lane: presence, thread, .. } => {
                     self.promote(presence, thread, &mut more)
                 }
-                Effect::SetRank { thread, rank: None } => {
+                Effect::SetPriority { thread, priority: None } => {
                     assert!(self.promoted.remove(&thread.tid), "demoted twice");
                 }
-                Effect::SetRank { .. } => {}
+                Effect::SetPriority { .. } => {}
                 Effect::Disconnect { process, why } => {
                     assert_eq!(Some(process), asker, "disconnected for another's request: {why}");
                     let engine = &self.engines[&process];

@@ -6,6 +6,7 @@ mod test_state;
 
 use baton_abi::control::*;
 use baton_abi::lane::LANES;
+use baton_abi::sched_priority::SchedPriority;
 use baton_broker::limits::Limits;
 use baton_broker::state::{Effect, Thread};
 use rustix::io::Errno;
@@ -14,7 +15,7 @@ use std::thread;
 use test_engine::*;
 use test_state::{OWNER, TestState};
 
-const RANK: Rank = Rank { policy: Policy::Fifo, priority: 20 };
+const PRIORITY: SchedPriority = SchedPriority::fifo(20);
 
 /// Policy and priority of a thread, with its reset-on-fork flag.
 fn scheduled(tid: u32) -> (i32, i32) {
@@ -112,7 +113,10 @@ fn a_looper_keeps_its_callers_rank_while_the_lane_is_a_real_time_lane() {
     let promote = |tid| manager.ask(Request::RealTimeLooper { channel, lane: 3, tid });
     let ask = || client.ask(Request::RealTime { channel, lane: 3, tid: caller.tid });
     assert_eq!(ask(), Some(Reply::Done));
-    assert_eq!(manager.events(), [Event::RealTimeLane { channel, lane: 3, rank: RANK, looper: 0 }]);
+    assert_eq!(
+        manager.events(),
+        [Event::RealTimeLane { channel, lane: 3, priority: PRIORITY, looper: 0 }]
+    );
     assert_eq!(promote(1), refused(Errno::SRCH), "no thread of its own");
     let other = manager.ask(Request::RealTimeLooper { channel, lane: 4, tid: looper.tid });
     assert_eq!(other, refused(Errno::SRCH), "no such lane");
@@ -130,7 +134,7 @@ fn a_looper_keeps_its_callers_rank_while_the_lane_is_a_real_time_lane() {
     assert_eq!(client.events(), []);
     assert_eq!(manager.events(), [Event::OrdinaryLane { channel, lane: 3 }]);
     assert_eq!(scheduled(next.tid).1, 0);
-    // The client's end of the channel ends the rank too.
+    // The client's end of the channel ends the priority too.
     assert_eq!(ask(), Some(Reply::Done));
     assert_eq!(promote(next.tid), Some(Reply::Done));
     assert_eq!(scheduled(next.tid), promoted);
@@ -153,7 +157,8 @@ fn a_standby_looper_has_the_rank_before_the_event_about_its_lane() {
         assert_eq!(manager.ask(Request::StandbyLooper { tid: spare.tid }), Some(Reply::Done));
     }
     let ask = |lane| client.ask(Request::RealTime { channel, lane, tid: caller.tid });
-    let told = |lane, looper| vec![Event::RealTimeLane { channel, lane, rank: RANK, looper }];
+    let told =
+        |lane, looper| vec![Event::RealTimeLane { channel, lane, priority: PRIORITY, looper }];
     let promoted = (libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 20);
     assert_eq!(ask(0), Some(Reply::Done));
     assert_eq!(scheduled(spare.tid), promoted);
@@ -162,7 +167,7 @@ fn a_standby_looper_has_the_rank_before_the_event_about_its_lane() {
     // The thread is no longer the standby looper.
     assert_eq!(ask(1), Some(Reply::Done));
     assert_eq!(manager.events(), told(1, 0));
-    // Its engine gives the thread another lane. The thread keeps its rank when another thread takes
+    // Its engine gives the thread another lane. The thread keeps its priority when another thread takes
     // the first lane.
     let register = |lane, tid| manager.ask(Request::RealTimeLooper { channel, lane, tid });
     assert_eq!(register(1, spare.tid), Some(Reply::Done));
@@ -210,8 +215,8 @@ fn the_configuration_limits_a_users_priority() {
         let expected = if granted.is_some() { Some(Reply::Done) } else { refused(Errno::PERM) };
         assert_eq!(reply, expected, "limit {limit}");
         let event = |priority| {
-            let rank = Rank { priority, ..RANK };
-            Event::RealTimeLane { channel, lane: 0, rank, looper: 0 }
+            let priority = SchedPriority::fifo(priority);
+            Event::RealTimeLane { channel, lane: 0, priority, looper: 0 }
         };
         let expected: Vec<Event> = granted.map(event).into_iter().collect();
         assert_eq!(manager.events(), expected, "limit {limit}");
@@ -245,7 +250,8 @@ fn lanes_are_limited_by_server_and_user() {
     core.effects();
     let mut grant = |from, channel, lane| {
         let mut effects = Vec::new();
-        let granted = core.state.grant_lane(from, (ChannelId(channel), lane), RANK, &mut effects);
+        let granted =
+            core.state.grant_lane(from, (ChannelId(channel), lane), PRIORITY, &mut effects);
         assert_eq!(effects.len(), usize::from(granted.is_ok()));
         granted
     };
@@ -259,12 +265,12 @@ fn lanes_are_limited_by_server_and_user() {
     // A lane that was given up makes room for another.
     core.ask(one, Request::Ordinary { channel: ChannelId(1), lane: 0 });
     let mut effects = Vec::new();
-    assert_eq!(core.state.grant_lane(two, (ChannelId(2), 1), RANK, &mut effects), Ok(()));
+    assert_eq!(core.state.grant_lane(two, (ChannelId(2), 1), PRIORITY, &mut effects), Ok(()));
     let thread = Thread { pid: 10, tid: 12, started: 5 };
     core.state.set_looper((ChannelId(2), 1), thread, true, &mut effects);
     core.effects();
     core.gone(two);
-    assert!(core.effects().contains(&Effect::SetRank { thread, rank: None }));
+    assert!(core.effects().contains(&Effect::SetPriority { thread, priority: None }));
     core.gone(one);
     core.gone(manager);
     assert!(core.state.is_empty(), "{:?}", core.state);
@@ -276,16 +282,16 @@ fn a_looper_follows_its_callers_new_rank() {
     let place = (ChannelId(1), 0);
     let thread = Thread { pid: 10, tid: 12, started: 5 };
     let mut effects = Vec::new();
-    core.state.grant_lane(client, place, RANK, &mut effects).unwrap();
-    assert_eq!(core.state.rank_of_lane(manager, place), Ok(RANK));
+    core.state.grant_lane(client, place, PRIORITY, &mut effects).unwrap();
+    assert_eq!(core.state.priority_of_lane(manager, place), Ok(PRIORITY));
     core.state.set_looper(place, thread, true, &mut effects);
     effects.clear();
-    let lower = Rank { priority: 3, ..RANK };
+    let lower = SchedPriority::fifo(3);
     core.state.grant_lane(client, place, lower, &mut effects).unwrap();
-    assert_eq!(effects[0], Effect::SetRank { thread, rank: Some(lower) });
+    assert_eq!(effects[0], Effect::SetPriority { thread, priority: Some(lower) });
     // A looper that could not be promoted again is still demoted at the end.
     core.state.set_looper(place, thread, false, &mut effects);
     effects.clear();
     core.ask(client, Request::Ordinary { channel: place.0, lane: 0 });
-    assert!(core.effects().contains(&Effect::SetRank { thread, rank: None }));
+    assert!(core.effects().contains(&Effect::SetPriority { thread, priority: None }));
 }

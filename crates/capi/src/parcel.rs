@@ -2,7 +2,7 @@
 
 use crate::process::{baton_handle, baton_object};
 use crate::{given, given_mut, guard, guard_or, take_back};
-use baton_driver::process::{Parcel, Process};
+use baton::{Parcel, Process};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::ffi::{c_int, c_void};

@@ -3,8 +3,8 @@
 use crate::parcel::baton_parcel;
 use crate::received::baton_received;
 use crate::{give, given, given_mut, guard, guard_or, take_back};
-use baton_driver::place::socket_path;
-use baton_driver::process::{CallError, Handle, Object, Process};
+use baton::socket_path;
+use baton::{CallError, Handle, Object, Process};
 use rustix::io::Errno;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -64,11 +64,7 @@ unsafe impl Send for User {}
 unsafe impl Sync for User {}
 
 pub(crate) fn call_errno(error: CallError) -> Errno {
-    match error {
-        CallError::Dead => Errno::PIPE,
-        CallError::Frozen => Errno::AGAIN,
-        CallError::Failed(errno) => errno,
-    }
+    error.errno()
 }
 
 /// Opens a context ("binder", "hwbinder", "vndbinder" or one that was added) at the broker that
@@ -154,18 +150,20 @@ pub unsafe extern "C" fn baton_add_object(
         let user = User(user);
         // Weak: the process owns its objects.
         let owner: Weak<Process> = Arc::downgrade(process);
-        let object = process.add_object(move |request| {
-            let process = owner.upgrade().ok_or(Errno::NODEV)?;
-            let view = baton_received::of_request(request, &process);
-            let mut reply = baton_parcel::default();
-            // SAFETY: both live until it returns; the rest is `baton_add_object`'s contract.
-            let result = unsafe { handler(&view, &mut reply, user.get()) };
-            match result {
-                0 => reply.into_parcel(&process),
-                -4095..0 => Err(Errno::from_raw_os_error(-result)),
-                _ => Err(Errno::PROTO),
-            }
-        });
+        let object = process
+            .object(move |request| {
+                let process = owner.upgrade().ok_or(Errno::NODEV)?;
+                let view = baton_received::of_request(request, &process);
+                let mut reply = baton_parcel::default();
+                // SAFETY: both live until it returns; the rest is `baton_add_object`'s contract.
+                let result = unsafe { handler(&view, &mut reply, user.get()) };
+                match result {
+                    0 => reply.into_parcel(&process),
+                    -4095..0 => Err(Errno::from_raw_os_error(-result)),
+                    _ => Err(Errno::PROTO),
+                }
+            })
+            .add();
         Ok(give(out, baton_object { object, process: Arc::clone(process) }))
     })
 }
@@ -257,7 +255,7 @@ pub unsafe extern "C" fn baton_call(
         let (to, parcel, out) = unsafe { (given(handle)?, given(parcel)?, given_mut(out)?) };
         let process = Arc::clone(&to.process);
         let parcel = parcel.for_process(&process)?;
-        let received = process.call(&to.handle, code, parcel).map_err(call_errno)?;
+        let received = to.handle.call(code, parcel).map_err(call_errno)?;
         // SAFETY: borrowed from `process`, which is handed over with it.
         let received = unsafe { baton_received::of_reply(received, &process) };
         Ok(give(out, received))
@@ -279,7 +277,7 @@ pub unsafe extern "C" fn baton_one_way(
         // SAFETY: by this function's contract.
         let (to, parcel) = unsafe { (given(handle)?, given(parcel)?) };
         let parcel = parcel.for_process(&to.process)?;
-        to.process.one_way(&to.handle, code, parcel).map(|()| 0).map_err(call_errno)
+        to.handle.one_way(code, parcel).map(|()| 0).map_err(call_errno)
     })
 }
 
@@ -316,7 +314,7 @@ pub unsafe extern "C" fn baton_link_to_death(
         let recipient = recipient.ok_or(Errno::INVAL)?;
         check_not_inherited(&to.process)?;
         let user = User(user);
-        to.process.link_to_death(&to.handle, move || {
+        to.handle.link_to_death(move || {
             guard_or((), || {
                 // SAFETY: `baton_link_to_death`'s contract.
                 unsafe { recipient(user.get()) }

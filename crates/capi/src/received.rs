@@ -2,7 +2,7 @@
 
 use crate::process::{baton_handle, baton_object};
 use crate::{give, given, given_mut, guard, guard_or, take_back};
-use baton_driver::process::{Process, Received, Request};
+use baton::{Process, Received, Request};
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
 use std::ffi::c_int;

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Kind};
 use crate::{show, stop};
-use baton_driver::process::CallError;
+use baton::CallError;
 use baton_host::manager::AddError;
 use baton_host::plugin::Plugin;
 use baton_host::{Closer, Host, HostError, Running, Service, builtin};
@@ -128,7 +128,7 @@ fn explain(tried: &str, socket: &Path, error: &HostError) -> Failure {
 fn refused(name: &str, context: &str, error: &AddError) -> Failure {
     let tried = format!("register the service {name:?}");
     match error {
-        AddError::Call(CallError::Dead) => Failure::no_manager(tried, context),
+        AddError::Call(CallError::DeadObject) => Failure::no_manager(tried, context),
         _ => Failure::new(tried, error),
     }
 }

@@ -17,7 +17,7 @@
 
 use crate::failure::Failure;
 use crate::services::INTERFACE;
-use baton_driver::process::{CallError, Handle, Parcel, Process, Received};
+use baton::{CallError, Handle, Parcel, Process, Received};
 use baton_host::format::{Exception, Reader, Write};
 use baton_host::manager::{CHECK, INTERFACE as MANAGER, LIST, SERVICE_WITH_METADATA};
 use std::path::Path;
@@ -68,8 +68,6 @@ impl Protocol {
 
 /// The service manager of a context.
 pub struct Manager {
-    /// This process, as the caller.
-    pub process: Process,
     handle: Handle,
     context: String,
     protocol: Protocol,
@@ -91,11 +89,11 @@ impl Manager {
         let process =
             Process::open(context, socket).map_err(|error| Failure::open(tried, socket, &error))?;
         let handle = process.context_manager().map_err(|error| match error {
-            CallError::Dead => Failure::no_manager(tried, context),
+            CallError::DeadObject => Failure::no_manager(tried, context),
             error => Failure::new(tried, error),
         })?;
         let (context, protocol) = (context.to_owned(), Protocol::Union);
-        let mut manager = Manager { process, handle, context, protocol };
+        let mut manager = Manager { handle, context, protocol };
         for (protocol, code) in [
             (Protocol::Union, LIST),
             (Protocol::Aidl, OLD_LIST),
@@ -131,10 +129,10 @@ impl Manager {
         code: u32,
         parcel: &Parcel,
     ) -> Result<Result<Received<'_>, i32>, Failure> {
-        let answer = match self.process.call(&self.handle, code, parcel) {
+        let answer = match self.handle.call(code, parcel) {
             Ok(answer) => answer,
-            Err(CallError::Failed(errno)) => return Ok(Err(-errno.raw_os_error())),
-            Err(CallError::Dead) => return Err(Failure::no_manager(tried, &self.context)),
+            Err(CallError::Refused(errno)) => return Ok(Err(-errno.raw_os_error())),
+            Err(CallError::DeadObject) => return Err(Failure::no_manager(tried, &self.context)),
             Err(error) => {
                 return Err(Failure::new(tried, format!("the service manager: {error}")));
             }
@@ -213,7 +211,7 @@ impl Manager {
 
     /// The interface descriptor of an object.
     pub fn interface(&self, handle: &Handle) -> Option<String> {
-        let answer = self.process.call(handle, INTERFACE, &Parcel::new()).ok()?;
+        let answer = handle.call(INTERFACE, &Parcel::new()).ok()?;
         Reader::new(answer.data()).string()
     }
 }

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::observer;
 use crate::show;
-use baton_abi::control::{Account, ContextReport, LaneReport, Policy, ProcessReport, Share};
+use baton_abi::control::{Account, ContextReport, LaneReport, ProcessReport, Share};
 use clap::Args;
 use std::fmt::Write;
 use std::path::Path;
@@ -87,10 +87,6 @@ fn shares(accounts: &[Account]) -> String {
 
 /// Describes the looper of a real-time caller's lane.
 fn real_time(pid: u32, lane: &LaneReport) -> String {
-    let policy = match lane.rank.policy {
-        Policy::Fifo => "FIFO",
-        Policy::RoundRobin => "RR",
-    };
     let looper = match &lane.looper {
         Some(looper) if looper.promoted => format!("served by thread {} at that", looper.tid),
         Some(looper) => format!(
@@ -101,10 +97,8 @@ fn real_time(pid: u32, lane: &LaneReport) -> String {
         ),
         None => "served by the pool".to_owned(),
     };
-    let (priority, channel, number) = (lane.rank.priority, lane.channel, lane.lane);
-    format!(
-        "pid {pid}: real-time caller ({policy} {priority}) on lane {channel}.{number}, {looper}"
-    )
+    let (priority, channel, number) = (lane.priority, lane.channel, lane.lane);
+    format!("pid {pid}: real-time caller ({priority}) on lane {channel}.{number}, {looper}")
 }
 
 const HEADER: [&str; 13] = [

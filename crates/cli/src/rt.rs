@@ -5,7 +5,7 @@ use crate::show;
 use baton_rt::frequency::{self, Record};
 use baton_rt::schedule::parse_cpus;
 use baton_rt::status::{PolicyStatus, Status};
-use baton_rt::{Error, Frequency, Options, Paths, Priority, guardian};
+use baton_rt::{Error, Frequency, Options, Paths, SchedPriority, guardian};
 use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
@@ -83,9 +83,9 @@ pub struct RunArgs {
     /// Run on these processors only: 0,2-3
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cpus: Option<Cpus>,
-    /// Policy and priority, 1 to 99: fifo:80, rr:10, other
+    /// Policy and priority: fifo:80, rr:10, nice:-5, other (which is nice:0)
     #[arg(long, value_name = "POLICY:N")]
-    priority: Option<Priority>,
+    priority: Option<SchedPriority>,
     #[command(flatten)]
     paths: PathsArgs,
     /// The program and its arguments

@@ -5,7 +5,7 @@
 use crate::failure::{Failure, Kind};
 use crate::manager::{Found, Manager, transport_status};
 use crate::show;
-use baton_driver::process::Parcel;
+use baton::Parcel;
 use baton_host::format::{Write, dump};
 use clap::{Args, Parser};
 use rustix::fd::AsFd;
@@ -114,10 +114,7 @@ pub fn ping(args: &NameArgs, socket: &Path) -> Result<(), Failure> {
     let manager = Manager::find(&args.place.context, socket, &tried)?;
     let service = manager.service(&tried, name)?;
     let started = std::time::Instant::now();
-    let answer = manager
-        .process
-        .call(&service, PING, &Parcel::new())
-        .map_err(|error| Failure::new(&tried, error))?;
+    let answer = service.call(PING, &Parcel::new()).map_err(|error| Failure::new(&tried, error))?;
     let time_us = started.elapsed().as_secs_f64() * 1e6;
     match transport_status(&answer) {
         Some(status) => Err(refusal(&tried, status)),
@@ -138,10 +135,7 @@ pub fn call(args: &CallArgs, socket: &Path) -> Result<(), Failure> {
     for argument in &arguments {
         argument.write(&mut parcel);
     }
-    let answer = manager
-        .process
-        .call(&service, args.code, &parcel)
-        .map_err(|error| Failure::new(&tried, error))?;
+    let answer = service.call(args.code, &parcel).map_err(|error| Failure::new(&tried, error))?;
     match transport_status(&answer) {
         Some(status) => Err(refusal(&tried, status)),
         None => show(&dump(answer.data())),

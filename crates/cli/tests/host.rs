@@ -2,7 +2,7 @@
 #[path = "../../host/tests/support/mod.rs"]
 mod support;
 
-use baton_driver::process::{CallError, Parcel};
+use baton::{CallError, Parcel};
 use baton_host::{Call, Host};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
@@ -144,7 +144,7 @@ fn clients_learn_that_a_killed_host_is_dead() {
     let (told, is_told) = mpsc::channel();
     let handles = ["echo", "clock"].map(|name| {
         let (handle, told) = (support::find(&client, name), told.clone());
-        client.link_to_death(&handle, move || told.send(name).unwrap());
+        handle.link_to_death(move || told.send(name).unwrap());
         handle
     });
     drop(hosting);
@@ -152,8 +152,8 @@ fn clients_learn_that_a_killed_host_is_dead() {
     names.sort_unstable();
     assert_eq!(names, ["clock", "echo"]);
     for handle in &handles {
-        let called = client.call(handle, 1, &Parcel::new()).map(drop);
-        assert_eq!(called, Err(CallError::Dead));
+        let called = handle.call(1, &Parcel::new()).map(drop);
+        assert_eq!(called, Err(CallError::DeadObject));
     }
     client.close();
     manager.close();

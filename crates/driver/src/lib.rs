@@ -12,7 +12,8 @@
 //!   `user`: the program's memory by address. `thread`: starting the control thread.
 //!   `thread_end`: the program's threads end. `token`: numbers that no peer can guess.
 //! - [`observer`]: a look at the broker, for those who take no part.
-//! - Front ends: [`device`], the uapi byte for byte; [`process`], the typed API.
+//! - Front ends: [`device`], the uapi byte for byte; [`typed`], what the typed API (the crate
+//!   `baton`) is made of.
 //!
 //! **Invariant**: what a peer wrote is used only as a copy that has been checked, and a check that
 //! fails costs that peer its channel and nobody else anything. A right (a grant, a reference in a
@@ -25,17 +26,38 @@ mod channel;
 mod clock;
 mod control;
 pub mod device;
-pub mod engine;
-mod level;
+mod engine;
 mod maps;
 pub mod observer;
 mod payload;
-pub mod process;
+mod priority;
 mod send;
 mod thread;
 mod thread_end;
 mod token;
 mod user;
+
+/// The parts of which the crate `baton` makes the typed API, for that crate alone: they change with
+/// it, and promise nobody else anything.
+#[doc(hidden)]
+pub mod typed {
+    pub use crate::engine::dedicated::DedicatedLooper;
+    pub use crate::engine::fast::{
+        ActiveSet, Answered, CopiedPayload, INLINE_BYTES, LaneCache, Outcome, PinnedLooper,
+        RouteCache, Served, Server, Taken, while_serving,
+    };
+    pub use crate::engine::loan::LoanedLane;
+    pub use crate::engine::settings::Settings;
+    pub use crate::engine::wait::Until;
+    pub use crate::engine::{Engine, tid};
+    pub use crate::payload::Payload;
+    pub use crate::priority::{adopt, of_transaction, restore};
+    pub use crate::send::Outgoing;
+    pub use crate::thread::{
+        Children, become_ordinary, priorities_changed, set_real_time_priority, start,
+    };
+    pub use crate::thread_end::remember;
+}
 
 /// Where the broker listens.
 pub use baton_abi::place;

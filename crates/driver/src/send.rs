@@ -4,8 +4,8 @@ use crate::channel::{Channel, Progress, duplicate};
 use crate::clock::{stamp, stamp_in_order};
 use crate::engine::Engine;
 use crate::engine::reserve::Purpose;
-use crate::level;
 use crate::payload::Payload;
+use crate::priority;
 use crate::thread;
 use crate::token;
 use baton_abi::control::{ProcessId, Reply, Request, TicketId};
@@ -56,7 +56,7 @@ impl Outgoing<'_> {
             buffers_bytes: self.sent.buffers.len() as u32,
             fds: self.sent.fds.len() as u16,
             chain: chain as u16,
-            param: if is_call { level::nice() } else { 0 },
+            param: if is_call { priority::nice() } else { 0 },
             ..Message::default()
         }
     }

@@ -1,5 +1,6 @@
 //! Starting threads, their priorities and processors, and what a child of fork does.
 
+use baton_abi::sched_priority::SchedPriority;
 use baton_state::work::Tid;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
@@ -44,51 +45,52 @@ pub fn is_thread_of(pid: u32, tid: u32) -> bool {
     pid > 0 && tid > 0 && (found || refused())
 }
 
-/// Policy and priority of a real-time thread.
-pub type Rank = (i32, i32);
+/// How often a thread of this process has, or may have, got another priority.
+static PRIORITY_CHANGES: AtomicU32 = AtomicU32::new(0);
 
-/// How often a thread of this process has, or may have, got another rank.
-static RANK_CHANGES: AtomicU32 = AtomicU32::new(0);
-
-thread_local!(static RANK: Cell<(u32, Option<Rank>)> = const { Cell::new((u32::MAX, None)) });
-
-/// The calling thread's rank, if it runs at a real-time priority: as it was when it first asked,
-/// after the last [`ranks_changed`], or at [`rank_again`].
-#[inline(always)]
-pub fn rank() -> Option<Rank> {
-    let (at, known) = RANK.get();
-    if at == rank_changes() { known } else { rank_again() }
+thread_local! {
+    static PRIORITY: Cell<(u32, Option<SchedPriority>)> = const { Cell::new((u32::MAX, None)) };
 }
 
-/// The same, asked of the system.
+/// The calling thread's priority, if that is a real-time one: as it was when it first asked,
+/// after the last [`priorities_changed`], or at [`real_time_priority_again`].
+#[inline(always)]
+pub fn real_time_priority() -> Option<SchedPriority> {
+    let (at, known) = PRIORITY.get();
+    if at == priority_changes() { known } else { real_time_priority_again() }
+}
+
+/// Asks the system for the calling thread's priority, if that is a real-time one.
 #[inline(never)]
-pub fn rank_again() -> Option<Rank> {
-    let at = rank_changes();
+pub fn real_time_priority_again() -> Option<SchedPriority> {
+    let at = priority_changes();
     let mut parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: asks about the calling thread, and fills a structure of ours.
     let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
-    let real_time = matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE);
-    // SAFETY: as above.
-    let asked = real_time && unsafe { libc::sched_getparam(0, &mut parameters) } == 0;
-    let rank = asked.then_some((policy, parameters.sched_priority));
-    RANK.set((at, rank));
-    rank
+    let priority = SchedPriority::of_real_time(policy, 0).and_then(|_| {
+        // SAFETY: as above.
+        let asked = unsafe { libc::sched_getparam(0, &mut parameters) } == 0;
+        let priority = SchedPriority::of_real_time(policy, parameters.sched_priority);
+        priority.filter(|_| asked)
+    });
+    PRIORITY.set((at, priority));
+    priority
 }
 
-/// The calling thread's rank may have changed without a word: if it has, that is known now.
-pub fn find_rank() {
-    let known = rank();
-    if rank_again() != known {
-        ranks_changed();
+/// The calling thread's priority may have changed without a word: if it has, that is known now.
+pub fn refresh_priority() {
+    let known = real_time_priority();
+    if real_time_priority_again() != known {
+        priorities_changed();
     }
 }
 
 /// A thread of this process has got another policy or priority: each asks anew for its own.
-pub fn ranks_changed() {
-    RANK_CHANGES.fetch_add(1, Ordering::AcqRel);
+pub fn priorities_changed() {
+    PRIORITY_CHANGES.fetch_add(1, Ordering::AcqRel);
 }
 
-/// What rank threads have that a thread starts.
+/// The priority of threads that a thread starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Children {
     /// That of the thread.
@@ -106,32 +108,33 @@ pub fn children() -> Children {
     }
 }
 
-/// The calling thread gets this rank, or none, in its own right. Nobody is told. False if it may
-/// not have it: without a privilege a thread may not go from [`Children::Ordinary`] to
-/// [`Children::Inherit`].
-pub fn set_rank(rank: Option<Rank>, children: Children) -> bool {
-    let (policy, priority) = rank.unwrap_or((libc::SCHED_OTHER, 0));
-    let parameters = libc::sched_param { sched_priority: priority };
+/// The calling thread gets this real-time priority, or none, in its own right. Nobody is told.
+/// False if it may not have it: without a privilege a thread may not go from [`Children::Ordinary`]
+/// to [`Children::Inherit`].
+pub fn set_real_time_priority(priority: Option<SchedPriority>, children: Children) -> bool {
+    let wanted = priority.unwrap_or_default();
+    let parameters = libc::sched_param { sched_priority: wanted.sched_priority() };
     let flag = match children {
         Children::Inherit => 0,
         Children::Ordinary => libc::SCHED_RESET_ON_FORK,
     };
     // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
-    let set = unsafe { libc::sched_setscheduler(0, policy | flag, &parameters) } == 0;
+    let set =
+        unsafe { libc::sched_setscheduler(0, wanted.policy() as i32 | flag, &parameters) } == 0;
     if set {
-        RANK.set((rank_changes(), rank));
+        PRIORITY.set((priority_changes(), priority));
     }
     set
 }
 
-/// How often [`ranks_changed`] was called.
+/// How often [`priorities_changed`] was called.
 #[inline]
-pub fn rank_changes() -> u32 {
-    RANK_CHANGES.load(Ordering::Acquire)
+pub fn priority_changes() -> u32 {
+    PRIORITY_CHANGES.load(Ordering::Acquire)
 }
 
-/// In children of fork, threads know nothing of their rank, nor of the ways by which their parents'
-/// called.
+/// In children of fork, threads know nothing of their priority, nor of the ways by which their
+/// parents' called.
 pub fn forget_in_children() {
     static HANDLER: Once = Once::new();
     // SAFETY: the handler is a function of ours, which touches one word and nothing else.
@@ -139,12 +142,12 @@ pub fn forget_in_children() {
 }
 
 extern "C" fn in_child() {
-    ranks_changed();
+    priorities_changed();
 }
 
-/// Whether the calling thread runs at a real-time priority, as [`rank`] has it.
+/// Whether the calling thread runs at a real-time priority, as [`real_time_priority`] has it.
 pub fn is_real_time() -> bool {
-    rank().is_some()
+    real_time_priority().is_some()
 }
 
 /// Whether a thread of this process runs, or would if it had a processor. One of which the system
@@ -158,7 +161,7 @@ pub fn is_running(tid: Tid) -> bool {
 /// Whether the calling thread loses nothing but its turn by a yield.
 #[inline]
 pub fn may_yield() -> bool {
-    rank().is_none_or(|(policy, _)| policy != libc::SCHED_DEADLINE)
+    real_time_priority() != Some(SchedPriority::DEADLINE)
 }
 
 /// Whether the calling thread has no policy that anybody has given it.
@@ -167,10 +170,10 @@ pub fn is_ordinary() -> bool {
     unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK == libc::SCHED_OTHER }
 }
 
-/// The calling thread, which may have its starter's rank, is an ordinary one.
+/// The calling thread, which may have its starter's priority, is an ordinary one.
 pub fn become_ordinary() {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // A thread whose children do not have its rank may need a privilege for any other kind.
+    // A thread whose children do not have its priority may need a privilege for any other kind.
     for policy in [libc::SCHED_OTHER, libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK] {
         // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
         if unsafe { libc::sched_setscheduler(0, policy, &parameters) } == 0 {

@@ -2,9 +2,9 @@
 //! soon as anything happens that concerns it. Each test first calls until the fast path is taken.
 mod support;
 
+use baton::{CallError, Handle, Options, Parcel, Process, Request};
 use baton_abi::control::ProcessReport;
 use baton_driver::observer::Observer;
-use baton_driver::process::{CallError, Handle, Options, Parcel, Process, Request};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -38,31 +38,33 @@ fn stage(loopers: usize) -> Stage {
     let (leave, may_leave) = mpsc::channel::<()>();
     let (may_leave, callback) = (Mutex::new(may_leave), Mutex::new(None));
     let serving = server.clone();
-    let object = server.add_object(move |request: &Request<'_>| {
-        if let Some(handle) = request.received.handle(0) {
-            *callback.lock().unwrap() = Some(handle);
-        }
-        match request.code() {
-            HOLD => {
-                enter.send(()).unwrap();
-                may_leave.lock().unwrap().recv().unwrap();
+    let object = server
+        .object(move |request: &Request<'_>| {
+            if let Some(handle) = request.received.handle(0) {
+                *callback.lock().unwrap() = Some(handle);
             }
-            CALL_BACK => {
-                let callback = callback.lock().unwrap();
-                let reply = serving.call(callback.as_ref().unwrap(), 7, &request.data().into());
-                return Ok(reply.map_err(|_| Errno::IO)?.data().into());
+            match request.code() {
+                HOLD => {
+                    enter.send(()).unwrap();
+                    may_leave.lock().unwrap().recv().unwrap();
+                }
+                CALL_BACK => {
+                    let callback = callback.lock().unwrap();
+                    let reply = callback.as_ref().unwrap().call(7, &request.data().into());
+                    return Ok(reply.map_err(|_| Errno::IO)?.data().into());
+                }
+                GIVE => {
+                    let bytes = request.data().to_vec();
+                    let object = serving.object(move |_| Ok(bytes[..].into())).add();
+                    let mut parcel = Parcel::new();
+                    parcel.write_object(object);
+                    return Ok(parcel);
+                }
+                _ => {}
             }
-            GIVE => {
-                let bytes = request.data().to_vec();
-                let object = serving.add_object(move |_| Ok(bytes[..].into()));
-                let mut parcel = Parcel::new();
-                parcel.write_object(object);
-                return Ok(parcel);
-            }
-            _ => {}
-        }
-        Ok(request.data().into())
-    });
+            Ok(request.data().into())
+        })
+        .add();
     server.become_context_manager(object).unwrap();
     for _ in 0..loopers {
         let serving = server.clone();
@@ -73,19 +75,19 @@ fn stage(loopers: usize) -> Stage {
     Stage { broker, server, client, manager, entered, leave }
 }
 
-fn activate(client: &Process, manager: &Handle) {
+fn activate(manager: &Handle) {
     for number in 0..WARM_UP {
         let bytes = number.to_ne_bytes();
-        assert_eq!(client.call(manager, ECHO, &bytes[..].into()).unwrap().data(), bytes);
+        assert_eq!(manager.call(ECHO, &bytes[..].into()).unwrap().data(), bytes);
     }
 }
 
 /// A call that is held, made by a thread of its own by the fast path.
 fn held_call(stage: &Stage) -> thread::JoinHandle<Result<Vec<u8>, CallError>> {
-    let (client, manager) = (stage.client.clone(), stage.manager.clone());
+    let manager = stage.manager.clone();
     let caller = thread::spawn(move || {
-        activate(&client, &manager);
-        client.call(&manager, HOLD, &b"held"[..].into()).map(|reply| reply.data().to_vec())
+        activate(&manager);
+        manager.call(HOLD, &b"held"[..].into()).map(|reply| reply.data().to_vec())
     });
     stage.entered.recv().unwrap();
     caller
@@ -117,8 +119,8 @@ fn a_call_under_way_is_counted_at_both_ends() {
 fn threads_that_end_give_their_lanes_back() {
     let stage = stage(1);
     for _ in 0..65 {
-        let (client, manager) = (stage.client.clone(), stage.manager.clone());
-        thread::spawn(move || activate(&client, &manager)).join().unwrap();
+        let manager = stage.manager.clone();
+        thread::spawn(move || activate(&manager)).join().unwrap();
     }
     let channels = reports(&stage).iter().map(|report| report.channels.len()).max();
     assert_eq!(channels, Some(1));
@@ -132,14 +134,14 @@ fn events_during_a_call_leave_it_as_it_was() {
     // Both sides hear of new processes, new channels and new references.
     let other = Process::open("binder", &stage.broker.socket).unwrap();
     let to_server = other.context_manager().unwrap();
-    let object = other.add_object(|_| Ok(Parcel::new()));
+    let object = other.object(|_| Ok(Parcel::new())).add();
     let mut parcel = Parcel::new();
     parcel.write_object(object);
-    other.one_way(&to_server, ECHO, &parcel).unwrap();
+    to_server.one_way(ECHO, &parcel).unwrap();
     stage.leave.send(()).unwrap();
     assert_eq!(caller.join().unwrap().unwrap(), b"held");
-    assert_eq!(other.call(&to_server, ECHO, &b"other"[..].into()).unwrap().data(), b"other");
-    activate(&stage.client, &stage.manager);
+    assert_eq!(to_server.call(ECHO, &b"other"[..].into()).unwrap().data(), b"other");
+    activate(&stage.manager);
     stage.server.close();
 }
 
@@ -147,14 +149,14 @@ fn events_during_a_call_leave_it_as_it_was() {
 #[test]
 fn a_handles_number_that_is_another_objects_reaches_that() {
     let stage = stage(1);
-    let (client, manager) = (&stage.client, &stage.manager);
+    let manager = &stage.manager;
     for number in 0..50_u32 {
         let bytes = number.to_ne_bytes();
         // This thread keeps what it knows of the lane by which it calls the objects.
-        let give = || client.call(manager, GIVE, &bytes[..].into()).unwrap().handle(0).unwrap();
+        let give = || manager.call(GIVE, &bytes[..].into()).unwrap().handle(0).unwrap();
         let handle = thread::scope(|scope| scope.spawn(give).join().unwrap());
         for _ in 0..WARM_UP {
-            assert_eq!(client.call(&handle, 0, &Parcel::new()).unwrap().data(), bytes);
+            assert_eq!(handle.call(0, &Parcel::new()).unwrap().data(), bytes);
         }
     }
     stage.server.close();
@@ -166,18 +168,20 @@ fn a_call_back_comes_to_the_thread_that_waits() {
     let (client, manager) = (&stage.client, &stage.manager);
     let served_by = Arc::new(Mutex::new(None));
     let by = served_by.clone();
-    let object = client.add_object(move |request| {
-        *by.lock().unwrap() = Some(thread::current().id());
-        Ok(request.data().into())
-    });
+    let object = client
+        .object(move |request| {
+            *by.lock().unwrap() = Some(thread::current().id());
+            Ok(request.data().into())
+        })
+        .add();
     let mut parcel = Parcel::new();
     parcel.write_object(object);
-    client.call(manager, ECHO, &parcel).unwrap();
+    manager.call(ECHO, &parcel).unwrap();
     for number in 0..20_u32 {
-        activate(client, manager);
+        activate(manager);
         let bytes = number.to_ne_bytes();
         // Nobody else serves in the client: were it not this thread, nobody would answer.
-        let reply = client.call(manager, CALL_BACK, &bytes[..].into()).unwrap();
+        let reply = manager.call(CALL_BACK, &bytes[..].into()).unwrap();
         assert_eq!(reply.data(), bytes);
         assert_eq!(served_by.lock().unwrap().take(), Some(thread::current().id()));
     }
@@ -189,9 +193,9 @@ fn a_server_that_goes_fails_the_call() {
     let stage = stage(1);
     let caller = held_call(&stage);
     stage.server.close();
-    assert_eq!(caller.join().unwrap(), Err(CallError::Dead));
-    let after = stage.client.call(&stage.manager, ECHO, &Parcel::new()).err();
-    assert_eq!(after, Some(CallError::Dead));
+    assert_eq!(caller.join().unwrap(), Err(CallError::DeadObject));
+    let after = stage.manager.call(ECHO, &Parcel::new()).err();
+    assert_eq!(after, Some(CallError::DeadObject));
     stage.leave.send(()).unwrap();
 }
 
@@ -205,18 +209,18 @@ fn a_client_that_closes_fails_its_own_call() {
     // The looper that served it goes on.
     let other = Process::open("binder", &stage.broker.socket).unwrap();
     let to_server = other.context_manager().unwrap();
-    activate(&other, &to_server);
+    activate(&to_server);
     stage.server.close();
 }
 
 #[test]
 fn answers_of_every_shape_come_back() {
     let stage = stage(1);
-    let (client, manager) = (&stage.client, &stage.manager);
+    let manager = &stage.manager;
     for bytes in [0, 1, 4, 31, 33, 124, 127, 128, 129, 130, 4096, 65536, 0, 128] {
         let sent: Vec<u8> = (0..bytes).map(|n| n as u8).collect();
         for _ in 0..3 {
-            let reply = client.call(manager, ECHO, &sent[..].into()).unwrap();
+            let reply = manager.call(ECHO, &sent[..].into()).unwrap();
             assert_eq!(reply.data(), sent);
         }
     }
@@ -232,11 +236,11 @@ fn calls_and_events_cross_without_harm() {
     thread::scope(|scope| {
         let callers: Vec<_> = (0..3_u32)
             .map(|name| {
-                let (client, manager) = (&stage.client, &stage.manager);
+                let manager = &stage.manager;
                 scope.spawn(move || {
                     for number in 0..CALLS {
                         let sent = [name.to_ne_bytes(), number.to_ne_bytes()].concat();
-                        let reply = client.call(manager, ECHO, &sent[..].into()).unwrap();
+                        let reply = manager.call(ECHO, &sent[..].into()).unwrap();
                         assert_eq!(reply.data(), sent);
                     }
                 })
@@ -246,10 +250,10 @@ fn calls_and_events_cross_without_harm() {
             while !over.load(Ordering::Relaxed) {
                 let other = Process::open("binder", &stage.broker.socket).unwrap();
                 let to_server = other.context_manager().unwrap();
-                let object = other.add_object(|_| Ok(Parcel::new()));
+                let object = other.object(|_| Ok(Parcel::new())).add();
                 let mut parcel = Parcel::new();
                 parcel.write_object(object);
-                other.call(&to_server, ECHO, &parcel).unwrap();
+                to_server.call(ECHO, &parcel).unwrap();
                 other.close();
             }
         });
@@ -267,13 +271,13 @@ fn calls_and_events_cross_without_harm() {
 #[test]
 fn payloads_of_any_size_come_back_whatever_came_before() {
     let stage = stage(1);
-    activate(&stage.client, &stage.manager);
+    activate(&stage.manager);
     let sizes = [0, 32, 33, 128, 129, 4096, 65536, 65537, 100_000];
     let mut kept = Vec::new();
     for (first, second) in sizes.iter().flat_map(|first| sizes.map(|second| (*first, second))) {
         for bytes in [first, second] {
             let sent: Vec<u8> = (0..bytes).map(|index| (index * 3 + first) as u8).collect();
-            let reply = stage.client.call(&stage.manager, ECHO, &sent[..].into()).unwrap();
+            let reply = stage.manager.call(ECHO, &sent[..].into()).unwrap();
             assert!(reply.data() == sent, "{bytes} bytes");
             // Some stay, and their memory with them.
             kept.push((reply, sent));
@@ -289,16 +293,16 @@ fn payloads_of_any_size_come_back_whatever_came_before() {
 fn a_payload_that_could_not_be_received_is_refused() {
     let broker = Broker::start();
     let server = Options::new().receive_bytes(8192).open("binder", &broker.socket).unwrap();
-    let object = server.add_object(|request| Ok(request.data().into()));
+    let object = server.object(|request| Ok(request.data().into())).add();
     server.become_context_manager(object).unwrap();
     let serving = server.clone();
     thread::spawn(move || serving.serve());
     let client = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
-    activate(&client, &manager);
+    activate(&manager);
     for (bytes, fits) in [(8192, true), (8193, false), (8192, true), (65536, false)] {
-        let reply = client.call(&manager, ECHO, &vec![1; bytes][..].into()).map(drop);
-        let expected = if fits { Ok(()) } else { Err(CallError::Failed(Errno::NOSPC)) };
+        let reply = manager.call(ECHO, &vec![1; bytes][..].into()).map(drop);
+        let expected = if fits { Ok(()) } else { Err(CallError::NoRoom) };
         assert_eq!(reply, expected, "{bytes} bytes");
     }
     server.close();

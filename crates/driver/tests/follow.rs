@@ -2,7 +2,7 @@
 
 mod support;
 
-use baton_driver::process::{Handle, Options, Parcel, Process};
+use baton::{Handle, Options, Parcel, Process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,6 @@ const MANY: usize = 100_000;
 /// A looper and who calls it, neither of whom spins.
 struct Pair {
     server: Process,
-    client: Process,
     object: Handle,
 }
 
@@ -27,18 +26,18 @@ impl Pair {
         let options = Options::new().longest_spin(Duration::ZERO).follow(follow);
         let open = || options.open("binder", &broker.socket).unwrap();
         let server = open();
-        let object = server.add_object(|_| Ok(Parcel::from(&*whereabouts())));
+        let object = server.object(|_| Ok(Parcel::from(&*whereabouts()))).add();
         server.become_context_manager(object).unwrap();
         let serving = server.clone();
         std::thread::spawn(move || serving.serve());
         let client = open();
         let object = client.context_manager().unwrap();
-        Pair { server, client, object }
+        Pair { server, object }
     }
 
     /// Where the looper serves a call, and to how many processors it is bound.
     fn ask(&self) -> (usize, u32) {
-        let reply = self.client.call(&self.object, WHERE, &Parcel::from(&[][..])).unwrap();
+        let reply = self.object.call(WHERE, &Parcel::from(&[][..])).unwrap();
         let (processor, bound) = reply.data().split_at(8);
         let processor = u64::from_ne_bytes(processor.try_into().unwrap());
         (processor as usize, u32::from_ne_bytes(bound.try_into().unwrap()))

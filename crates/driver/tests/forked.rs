@@ -2,7 +2,7 @@
 //! the parent serve and call.
 mod support;
 
-use baton_driver::process::{CallError, Handle, Loan, Parcel, Process, Received};
+use baton::{CallError, Handle, Loan, Parcel, Process, Received};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::path::Path;
@@ -18,7 +18,7 @@ const CHILDREN: usize = 20;
 const MANY: u32 = 100;
 /// Seconds after which a child that waits for something is at an end.
 const PATIENCE: u32 = 120;
-const CLOSED: CallError = CallError::Failed(Errno::BADF);
+const CLOSED: CallError = CallError::Closed;
 
 /// What the parent has when it forks.
 struct Had<'a> {
@@ -38,28 +38,27 @@ struct Left<'a> {
 type Operation = (&'static str, fn(&Had<'_>, Left<'_>) -> bool);
 
 const OPERATIONS: [Operation; 11] = [
-    ("a call", |had, _| is_closed(had.client.call(had.manager, 0, &Parcel::new()))),
-    ("a call with an object", |had, left| is_closed(had.client.call(had.manager, 0, &left.parcel))),
+    ("a call", |had, _| is_closed(had.manager.call(0, &Parcel::new()))),
+    ("a call with an object", |had, left| is_closed(had.manager.call(0, &left.parcel))),
     ("a one-way transaction", |had, left| {
-        is_closed(had.client.one_way(had.manager, 0, &Parcel::new()))
-            && is_closed(had.client.one_way(had.manager, 0, &left.parcel))
+        is_closed(had.manager.one_way(0, &Parcel::new()))
+            && is_closed(had.manager.one_way(0, &left.parcel))
     }),
     ("objects", |had, _| {
-        let object = had.client.add_object(|_| Ok(Parcel::new()));
+        let object = had.client.object(|_| Ok(Parcel::new())).add();
         let mut parcel = Parcel::new();
         parcel.write_object(object);
         had.client.become_context_manager(object) == Err(Errno::BADF)
-            && is_closed(had.client.call(had.manager, 0, &parcel))
+            && is_closed(had.manager.call(0, &parcel))
     }),
     ("the manager, and a notice of its death", |had, _| {
-        had.client.link_to_death(had.manager, || {});
-        is_closed(had.client.context_manager())
-            && is_closed(had.client.prepare(had.manager, Duration::ZERO))
+        had.manager.link_to_death(|| {});
+        is_closed(had.client.context_manager()) && is_closed(had.manager.prepare(Duration::ZERO))
     }),
     ("a loan", |had, mut left| {
         left.loan.write(0, b"bytes");
         left.loan.fill(|index| index as u64);
-        is_closed(left.loan.call(0)) && is_closed(had.client.loan(had.manager, 8))
+        is_closed(left.loan.call(0)) && is_closed(had.manager.loan(8))
     }),
     ("a loan that is dropped", |_, left| {
         drop(left.loan);
@@ -86,8 +85,8 @@ const OPERATIONS: [Operation; 11] = [
     ("a device of its own", |had, _| {
         let Ok(own) = Process::open("binder", had.socket) else { return false };
         let Ok(manager) = own.context_manager() else { return false };
-        let calls = |_| own.call(&manager, 0, &Parcel::from(&b"word"[..])).map(drop).is_ok();
-        (0..MANY).all(calls) && is_closed(had.client.call(&manager, 0, &Parcel::new()))
+        let calls = |_| manager.call(0, &Parcel::from(&b"word"[..])).map(drop).is_ok();
+        (0..MANY).all(calls) && is_closed(had.manager.call(0, &Parcel::new()))
     }),
 ];
 
@@ -117,15 +116,17 @@ fn in_child(body: impl FnOnce() -> bool) -> Result<(), String> {
 fn whatever_a_child_does_fails_and_the_parent_goes_on() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
-    let given = server.add_object(|_| Ok(Parcel::new()));
-    let object = server.add_object(move |request| match request.code() {
-        OBJECT => {
-            let mut answer = Parcel::new();
-            answer.write_object(given).write(&[1; 200]);
-            Ok(answer)
-        }
-        _ => Ok(Parcel::from(request.data())),
-    });
+    let given = server.object(|_| Ok(Parcel::new())).add();
+    let object = server
+        .object(move |request| match request.code() {
+            OBJECT => {
+                let mut answer = Parcel::new();
+                answer.write_object(given).write(&[1; 200]);
+                Ok(answer)
+            }
+            _ => Ok(Parcel::from(request.data())),
+        })
+        .add();
     server.become_context_manager(object).unwrap();
     let serving = [(); 2].map(|()| {
         let server = server.clone();
@@ -136,14 +137,10 @@ fn whatever_a_child_does_fails_and_the_parent_goes_on() {
     std::thread::scope(|scope| {
         let caller = scope.spawn(|| {
             // By the state, whose lock is held meanwhile.
-            let (other, manager) = client_of(&broker);
+            let (_other, manager) = client_of(&broker);
             while !stop.load(Relaxed) {
-                drop(other.call(&manager, OBJECT, &Parcel::new()).unwrap());
-                drop(
-                    client
-                        .call(&client.context_manager().unwrap(), OBJECT, &Parcel::new())
-                        .unwrap(),
-                );
+                drop(manager.call(OBJECT, &Parcel::new()).unwrap());
+                drop(client.context_manager().unwrap().call(OBJECT, &Parcel::new()).unwrap());
             }
         });
         let mut failed = Vec::new();
@@ -152,19 +149,19 @@ fn whatever_a_child_does_fails_and_the_parent_goes_on() {
                 Had { server: &server, client: &client, manager: &manager, socket: &broker.socket };
             for _ in 0..CHILDREN {
                 for value in (0..MANY).map(u32::to_ne_bytes) {
-                    let answer = client.call(&manager, 0, &Parcel::from(&value[..])).unwrap();
+                    let answer = manager.call(0, &Parcel::from(&value[..])).unwrap();
                     assert_eq!(answer.data(), value);
                 }
-                let reply = client.call(&manager, OBJECT, &Parcel::new()).unwrap();
+                let reply = manager.call(OBJECT, &Parcel::new()).unwrap();
                 let mut parcel = Parcel::new();
                 parcel.write_handle(&reply.handle(0).expect("it has one"));
-                let loan = client.loan(&manager, 64).unwrap();
+                let loan = manager.loan(64).unwrap();
                 let left = Left { loan, reply, parcel };
                 if let Err(status) = in_child(|| operation(&had, left)) {
                     failed.push(format!("{name}: {status}"));
                     break;
                 }
-                let answer = client.call(&manager, 0, &Parcel::from(&b"still"[..])).unwrap();
+                let answer = manager.call(0, &Parcel::from(&b"still"[..])).unwrap();
                 assert_eq!(answer.data(), b"still", "{name}");
             }
         }

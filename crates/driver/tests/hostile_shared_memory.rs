@@ -2,8 +2,8 @@
 //! work of the process for good: on its bell page, which it is not to write, or on its lane's word.
 mod support;
 
+use baton::{Handle, Parcel, Process};
 use baton_abi::lane::{BELL_BYTES, LANES_AT};
-use baton_driver::process::{Handle, Parcel, Process};
 use baton_shm::futex;
 use rustix::mm::{MremapFlags, mremap};
 use std::collections::BTreeSet;
@@ -120,21 +120,22 @@ impl Stage {
         let broker = Broker::start();
         let server = Process::open("binder", &broker.socket).unwrap();
         let (tell, told) = mpsc::channel();
-        let watching = server.clone();
         let watched = Mutex::new(Vec::new());
-        let object = server.add_object(move |request| {
-            let tell = tell.clone();
-            match request.code() {
-                NOTED => tell.send(()).unwrap(),
-                WATCHED => {
-                    let handle = request.received.handle(0).unwrap();
-                    watching.link_to_death(&handle, move || tell.send(()).unwrap());
-                    watched.lock().unwrap().push(handle);
+        let object = server
+            .object(move |request| {
+                let tell = tell.clone();
+                match request.code() {
+                    NOTED => tell.send(()).unwrap(),
+                    WATCHED => {
+                        let handle = request.received.handle(0).unwrap();
+                        handle.link_to_death(move || tell.send(()).unwrap());
+                        watched.lock().unwrap().push(handle);
+                    }
+                    _ => {}
                 }
-                _ => {}
-            }
-            Ok(Parcel::new())
-        });
+                Ok(Parcel::new())
+            })
+            .add();
         server.become_context_manager(object).unwrap();
         let serving = server.clone();
         let looper = thread::spawn(move || _ = serving.serve());
@@ -155,8 +156,8 @@ impl Stage {
     /// it is given makes that client the only one that loopers wait for, and has it tease them.
     fn among_scribbles(self, bed: Bed, body: impl FnOnce(&Stage, &dyn Fn())) {
         let others = bed.maps();
-        let (hostile, manager) = self.client();
-        let call = || drop(hostile.call(&manager, 1, &Parcel::new()).unwrap());
+        let (_hostile, manager) = self.client();
+        let call = || drop(manager.call(1, &Parcel::new()).unwrap());
         // Its page at both ends: at the client's it comes when its control thread hears of it.
         while bed.maps().difference(&others).count() < 2 {
             call();
@@ -172,7 +173,7 @@ impl Stage {
                     call();
                     if bed == Bed::Bell && request % 32 == 0 {
                         // On another lane: nobody is pinned to the first.
-                        drop(hostile.loan(&manager, 0).unwrap().call(1).unwrap());
+                        drop(manager.loan(0).unwrap().call(1).unwrap());
                     }
                 }
                 let woken = || wanted.woken.load(Ordering::Relaxed);
@@ -211,10 +212,10 @@ impl Drop for Stop<'_> {
 }
 
 fn serve_others(stage: &Stage, tease: &dyn Fn()) {
-    let (honest, manager) = stage.client();
+    let (_honest, manager) = stage.client();
     for _ in 0..ROUNDS {
         tease();
-        honest.one_way(&manager, NOTED, &Parcel::new()).unwrap();
+        manager.one_way(NOTED, &Parcel::new()).unwrap();
         stage.is_told();
     }
 }
@@ -222,8 +223,8 @@ fn serve_others(stage: &Stage, tease: &dyn Fn()) {
 fn hear_of_deaths(stage: &Stage, tease: &dyn Fn()) {
     for _ in 0..ROUNDS {
         let (mortal, manager) = stage.client();
-        let object = mortal.add_object(|_| Ok(Parcel::new()));
-        mortal.call(&manager, WATCHED, Parcel::new().write_object(object)).unwrap();
+        let object = mortal.object(|_| Ok(Parcel::new())).add();
+        manager.call(WATCHED, Parcel::new().write_object(object)).unwrap();
         tease();
         mortal.close();
         stage.is_told();

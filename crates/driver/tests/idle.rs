@@ -2,7 +2,7 @@
 //! none of them with a timeout.
 mod support;
 
-use baton_driver::process::{Parcel, Process};
+use baton::{Parcel, Process};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -45,10 +45,12 @@ fn a_hundred_idle_lanes_wake_nobody() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
     let all_are_here = Arc::new(Barrier::new(LANES));
-    let object = server.add_object(move |_| {
-        all_are_here.wait();
-        Ok(Parcel::new())
-    });
+    let object = server
+        .object(move |_| {
+            all_are_here.wait();
+            Ok(Parcel::new())
+        })
+        .add();
     server.become_context_manager(object).unwrap();
     for _ in 0..LANES {
         let serving = server.clone();
@@ -58,7 +60,7 @@ fn a_hundred_idle_lanes_wake_nobody() {
     let manager = client.context_manager().unwrap();
     thread::scope(|scope| {
         for _ in 0..LANES {
-            scope.spawn(|| client.call(&manager, 1, &Parcel::new()).map(drop).unwrap());
+            scope.spawn(|| manager.call(1, &Parcel::new()).map(drop).unwrap());
         }
     });
     let late = Instant::now() + PATIENCE;

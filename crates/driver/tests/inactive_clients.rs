@@ -2,8 +2,8 @@
 //! something.
 mod support;
 
+use baton::{Handle, Parcel, Process};
 use baton_abi::lane::bell;
-use baton_driver::process::{Handle, Parcel, Process};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -44,12 +44,14 @@ impl Stage {
         let broker = Broker::start();
         let server = Process::open("binder", &broker.socket).unwrap();
         let (note, noted) = mpsc::channel();
-        let object = server.add_object(move |request| {
-            if request.code() == NOTED {
-                note.send(()).unwrap();
-            }
-            Ok(Parcel::new())
-        });
+        let object = server
+            .object(move |request| {
+                if request.code() == NOTED {
+                    note.send(()).unwrap();
+                }
+                Ok(Parcel::new())
+            })
+            .add();
         server.become_context_manager(object).unwrap();
         let serving = server.clone();
         thread::spawn(move || serving.serve());
@@ -59,46 +61,41 @@ impl Stage {
     fn client(&self) -> (Process, Handle) {
         let client = Process::open("binder", &self.broker.socket).unwrap();
         let manager = client.context_manager().unwrap();
-        call(&client, &manager);
+        call(&manager);
         (client, manager)
     }
 }
 
-fn call(client: &Process, manager: &Handle) {
-    drop(client.call(manager, 1, &Parcel::new()).unwrap());
+fn call(manager: &Handle) {
+    drop(manager.call(1, &Parcel::new()).unwrap());
 }
 
 #[test]
 fn a_silent_client_goes_cold_and_is_served_when_it_comes_back() {
     let stage = Stage::set();
-    let (silent, its_manager) = stage.client();
+    let (_silent, its_manager) = stage.client();
     let word = *inactive_words().first().unwrap();
-    let (busy, manager) = stage.client();
+    let (_busy, manager) = stage.client();
     assert!(!is_inactive(word), "to begin with");
     for _ in 0..3 {
-        (0..MANY).for_each(|_| call(&busy, &manager));
+        (0..MANY).for_each(|_| call(&manager));
         assert!(is_inactive(word), "after long silence");
-        call(&silent, &its_manager);
+        call(&its_manager);
         assert!(!is_inactive(word), "once it has called");
     }
     assert_eq!(inactive_words().into_iter().filter(|&word| is_inactive(word)).count(), 0);
-    come_back_while_others_call(&stage, (&silent, &its_manager), (&busy, &manager), word);
+    come_back_while_others_call(&stage, &its_manager, &manager, word);
     stage.server.close();
 }
 
 /// A looper that is never asleep is rung for by nobody, and a one-way transaction has no caller who
 /// waits.
-fn come_back_while_others_call(
-    stage: &Stage,
-    (silent, its_manager): (&Process, &Handle),
-    (busy, manager): (&Process, &Handle),
-    word: usize,
-) {
+fn come_back_while_others_call(stage: &Stage, its_manager: &Handle, manager: &Handle, word: usize) {
     let (stop, calls) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                call(busy, manager);
+                call(manager);
                 calls.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -113,7 +110,7 @@ fn come_back_while_others_call(
             while !is_ripe() {
                 thread::yield_now();
             }
-            silent.one_way(its_manager, NOTED, &Parcel::new()).unwrap();
+            its_manager.one_way(NOTED, &Parcel::new()).unwrap();
             outcome = stage.noted.recv_timeout(PATIENCE);
             if outcome.is_err() {
                 break;

@@ -12,11 +12,11 @@
 #[path = "support/program.rs"]
 mod program;
 
+use baton::{Parcel, Process};
 use baton_abi::control::End;
 use baton_abi::lane::{AREA_BYTES, ChainEntry, Kind, Message, area_at, header};
 use baton_abi::uapi::BC_ENTER_LOOPER;
 use baton_broker::{Config, Running};
-use baton_driver::process::{Parcel, Process};
 use baton_shm::mailbox::{Mailbox, Seen};
 use program::{Commands, Program};
 use rustix::thread::CpuSet;
@@ -245,10 +245,12 @@ fn call(calls: u64) {
     let server = Process::open("binder", broker.socket()).expect("open");
     let stage = Stage::new(calls);
     let handler = Arc::clone(&stage);
-    let object = server.add_object(move |request| {
-        handler.handle(value_of(request.data()));
-        Ok(Parcel::from(request.data()))
-    });
+    let object = server
+        .object(move |request| {
+            handler.handle(value_of(request.data()));
+            Ok(Parcel::from(request.data()))
+        })
+        .add();
     server.become_context_manager(object).expect("nobody else is");
     let serving = server.clone();
     let looper = thread::spawn(move || serving.serve());
@@ -256,7 +258,7 @@ fn call(calls: u64) {
     let manager = client.context_manager().expect("there is one");
     stage.count(|value| {
         let request = value.to_ne_bytes();
-        let reply = client.call(&manager, 1, &Parcel::from(&request[..])).expect("answered");
+        let reply = manager.call(1, &Parcel::from(&request[..])).expect("answered");
         value_of(reply.data())
     });
     server.close();

@@ -5,8 +5,8 @@
 
 mod support;
 
+use baton::{CallError, Handle, Parcel, Process};
 use baton_driver::observer::Observer;
-use baton_driver::process::{CallError, Handle, Parcel, Process};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::{CapabilitySet, CpuSet};
@@ -106,43 +106,44 @@ impl Scene {
         let client = Process::open("binder", &self.broker.socket).unwrap();
         let manager = client.context_manager().unwrap();
         // A server that does not serve yet has no such loopers.
-        call(&client, &manager, ECHO, b"").unwrap();
+        call(&manager, ECHO, b"").unwrap();
         assert!(become_real_time(80));
-        assert_eq!(client.prepare(&manager, LONG), Ok(true));
+        assert_eq!(manager.prepare(LONG), Ok(true));
         (client, manager)
     }
 }
 
 fn server(socket: &Path) -> Process {
     let process = Process::open("binder", socket).unwrap();
-    let onward = process.clone();
-    let object = process.add_object(move |request| match request.code() {
-        BACK => {
-            let callback = request.received.handle(0).ok_or(Errno::INVAL)?;
-            let reply = onward.call(&callback, ECHO, &Parcel::new()).map_err(|_| Errno::IO)?;
-            Ok(Parcel::from(reply.data()))
-        }
-        STAY => {
-            println!("taken");
-            loop {
-                thread::park();
+    let object = process
+        .object(move |request| match request.code() {
+            BACK => {
+                let callback = request.received.handle(0).ok_or(Errno::INVAL)?;
+                let reply = callback.call(ECHO, &Parcel::new()).map_err(|_| Errno::IO)?;
+                Ok(Parcel::from(reply.data()))
             }
-        }
-        _ => Ok(Parcel::from(request.data())),
-    });
+            STAY => {
+                println!("taken");
+                loop {
+                    thread::park();
+                }
+            }
+            _ => Ok(Parcel::from(request.data())),
+        })
+        .add();
     process.become_context_manager(object).unwrap();
     let serving = process.clone();
     thread::spawn(move || serving.serve());
     process
 }
 
-fn call(client: &Process, to: &Handle, code: u32, data: &[u8]) -> Result<Vec<u8>, CallError> {
-    client.call(to, code, &Parcel::from(data)).map(|reply| reply.data().to_vec())
+fn call(to: &Handle, code: u32, data: &[u8]) -> Result<Vec<u8>, CallError> {
+    to.call(code, &Parcel::from(data)).map(|reply| reply.data().to_vec())
 }
 
 fn a_looper_runs_before(scene: &Scene) {
     let server = scene.server();
-    let (client, manager) = scene.caller();
+    let (_client, manager) = scene.caller();
     let report = Observer::connect(&scene.broker.socket).unwrap().report().unwrap();
     let processes = report.contexts.into_iter().flat_map(|context| context.processes);
     let lanes: Vec<_> = processes.flat_map(|process| process.real_time).collect();
@@ -153,7 +154,7 @@ fn a_looper_runs_before(scene: &Scene) {
         let data = vec![7; bytes];
         let ended = Arc::new(AtomicUsize::new(0));
         let hog = hog(&ended);
-        let answer = call(&client, &manager, ECHO, &data);
+        let answer = call(&manager, ECHO, &data);
         let place = ended.fetch_add(1, Ordering::SeqCst);
         assert_eq!(answer, Ok(data));
         hog.join().unwrap();
@@ -181,13 +182,13 @@ fn hog(ended: &Arc<AtomicUsize>) -> thread::JoinHandle<()> {
 fn a_call_back_reaches_the_caller(scene: &Scene) {
     let server = scene.server();
     let (client, manager) = scene.caller();
-    let callback = client.add_object(|_| Ok(Parcel::from(&b"from below"[..])));
+    let callback = client.object(|_| Ok(Parcel::from(&b"from below"[..]))).add();
     for _ in 0..20 {
         let mut parcel = Parcel::new();
         parcel.write_object(callback);
-        let reply = client.call(&manager, BACK, &parcel).unwrap();
+        let reply = manager.call(BACK, &parcel).unwrap();
         assert_eq!(reply.data(), b"from below");
-        assert_eq!(call(&client, &manager, ECHO, b"plain"), Ok(b"plain".to_vec()));
+        assert_eq!(call(&manager, ECHO, b"plain"), Ok(b"plain".to_vec()));
     }
     server.close();
 }
@@ -201,9 +202,9 @@ fn a_looper_that_dies_ends_its_callers_call(scene: &Scene) {
         server.kill().unwrap();
         server.wait().unwrap();
     });
-    let (client, manager) = scene.caller();
-    assert_eq!(call(&client, &manager, ECHO, b"once"), Ok(b"once".to_vec()));
-    assert_eq!(call(&client, &manager, STAY, b""), Err(CallError::Dead));
+    let (_client, manager) = scene.caller();
+    assert_eq!(call(&manager, ECHO, b"once"), Ok(b"once".to_vec()));
+    assert_eq!(call(&manager, STAY, b""), Err(CallError::DeadObject));
     killer.join().unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! Who listens at the broker's socket.
+use baton::Process;
 use baton_driver::device::OpenError;
 use baton_driver::observer::Observer;
-use baton_driver::process::Process;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use rustix::process::{Uid, geteuid};
 

@@ -1,9 +1,9 @@
 //! Loans: bytes arrive as they were written, whatever happens between loan and call.
 mod support;
 
+use baton::{CallError, Handle, Loan, Options, Parcel, Process, Request};
 use baton_abi::lane::{LANES, MAX_PAYLOAD_BYTES};
 use baton_driver::observer::Observer;
-use baton_driver::process::{CallError, Handle, Loan, Options, Parcel, Process, Request};
 use rustix::io::Errno;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -27,7 +27,7 @@ fn manage(
     handler: impl Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync + 'static,
 ) -> Process {
     let server = open(broker);
-    let object = server.add_object(handler);
+    let object = server.object(handler).add();
     server.become_context_manager(object).unwrap();
     serve(&server);
     server
@@ -41,8 +41,8 @@ fn pattern(bytes: usize, seed: usize) -> Vec<u8> {
     (0..bytes).map(|index| (index * 7 + index / 251 + seed) as u8).collect()
 }
 
-fn lend<'a>(client: &'a Process, handle: &'a Handle, bytes: &[u8]) -> Loan<'a> {
-    let mut loan = client.loan(handle, bytes.len()).unwrap();
+fn lend<'a>(handle: &'a Handle, bytes: &[u8]) -> Loan<'a> {
+    let mut loan = handle.loan(bytes.len()).unwrap();
     loan.write(0, bytes);
     loan
 }
@@ -62,7 +62,7 @@ fn bytes_arrive_as_they_were_written() {
     let manager = client.context_manager().unwrap();
     for bytes in [0, 1, 7, 124, 4096, 65536, 65539, 1 << 20, MAX_PAYLOAD_BYTES - 8] {
         let sent = pattern(bytes, bytes);
-        let loan = lend(&client, &manager, &sent);
+        let loan = lend(&manager, &sent);
         assert_eq!(loan.bytes(), bytes);
         assert!(loan.call(ECHO).unwrap().data() == sent, "{bytes} bytes");
     }
@@ -75,7 +75,7 @@ fn bytes_are_written_in_pieces_by_words_or_by_address() {
     let server = manage(&broker, echo);
     let client = open(&broker);
     let manager = client.context_manager().unwrap();
-    let mut loan = client.loan(&manager, 12).unwrap();
+    let mut loan = manager.loan(12).unwrap();
     loan.fill(|index| u64::from_ne_bytes([index as u8 + 1; 8]));
     loan.write(2, b"in");
     let first = loan.as_mut_ptr();
@@ -91,20 +91,21 @@ fn bytes_are_written_in_pieces_by_words_or_by_address() {
 fn loans_that_are_dropped_or_refused_give_their_lanes_back() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
-    let object = server.add_object(echo);
+    let object = server.object(echo).add();
     server.become_context_manager(object).unwrap();
     serve(&server);
     let client = open(&broker);
     let manager = client.context_manager().unwrap();
     for _ in 0..2 * LANES {
-        drop(lend(&client, &manager, b"not sent"));
-        let too_large = client.loan(&manager, 1 << 20).unwrap().call(ECHO);
-        assert_eq!(too_large.map(drop), Err(CallError::Failed(Errno::NOSPC)));
+        drop(lend(&manager, b"not sent"));
+        let too_large = manager.loan(1 << 20).unwrap().call(ECHO);
+        assert_eq!(too_large.map(drop), Err(CallError::NoRoom));
     }
     assert_eq!(channels(&broker), 1);
-    let too_large = client.loan(&manager, MAX_PAYLOAD_BYTES + 1);
-    assert_eq!(too_large.map(drop), Err(CallError::Failed(Errno::NOSPC)));
-    assert_eq!(lend(&client, &manager, b"sent").call(ECHO).unwrap().data(), b"sent");
+    let too_large = manager.loan(MAX_PAYLOAD_BYTES + 1);
+    let bytes = MAX_PAYLOAD_BYTES + 1;
+    assert_eq!(too_large.map(drop), Err(CallError::TooLarge { bytes }));
+    assert_eq!(lend(&manager, b"sent").call(ECHO).unwrap().data(), b"sent");
     server.close();
 }
 
@@ -115,13 +116,9 @@ fn calls_and_loans_take_other_lanes_than_a_loan_that_is_held() {
     let client = open(&broker);
     let manager = client.context_manager().unwrap();
     let sent = |seed| pattern(5000, seed);
-    let loans: Vec<Loan<'_>> =
-        (0..LANES + 2).map(|seed| lend(&client, &manager, &sent(seed))).collect();
+    let loans: Vec<Loan<'_>> = (0..LANES + 2).map(|seed| lend(&manager, &sent(seed))).collect();
     for _ in 0..3 {
-        assert_eq!(
-            client.call(&manager, ECHO, &b"meanwhile"[..].into()).unwrap().data(),
-            b"meanwhile"
-        );
+        assert_eq!(manager.call(ECHO, &b"meanwhile"[..].into()).unwrap().data(), b"meanwhile");
     }
     assert_eq!(channels(&broker), 2);
     for (loan, seed) in loans.into_iter().zip(0..) {
@@ -136,27 +133,32 @@ fn calls_and_loans_take_other_lanes_than_a_loan_that_is_held() {
 fn a_loan_calls_back_to_the_waiting_thread() {
     let broker = Broker::start();
     let server: &Process = Box::leak(Box::new(open(&broker)));
-    let object = server.add_object(move |request| {
-        let back: &Handle = Box::leak(Box::new(request.received.handle(0).ok_or(Errno::INVAL)?));
-        let made_elsewhere = thread::spawn(move || lend(server, back, &pattern(9000, 1)));
-        let made_here = lend(server, back, &pattern(9000, 2));
-        for loan in [made_elsewhere.join().unwrap(), made_here] {
-            loan.call(ECHO).map_err(|_| Errno::IO)?;
-        }
-        Ok(Parcel::new())
-    });
+    let object = server
+        .object(move |request| {
+            let back: &Handle =
+                Box::leak(Box::new(request.received.handle(0).ok_or(Errno::INVAL)?));
+            let made_elsewhere = thread::spawn(move || lend(back, &pattern(9000, 1)));
+            let made_here = lend(back, &pattern(9000, 2));
+            for loan in [made_elsewhere.join().unwrap(), made_here] {
+                loan.call(ECHO).map_err(|_| Errno::IO)?;
+            }
+            Ok(Parcel::new())
+        })
+        .add();
     server.become_context_manager(object).unwrap();
     serve(server);
     let client = open(&broker);
     let (told, heard) = mpsc::channel();
-    let back = client.add_object(move |request: &Request<'_>| {
-        told.send((thread::current().id(), request.data().to_vec())).unwrap();
-        Ok(Parcel::new())
-    });
+    let back = client
+        .object(move |request: &Request<'_>| {
+            told.send((thread::current().id(), request.data().to_vec())).unwrap();
+            Ok(Parcel::new())
+        })
+        .add();
     let manager = client.context_manager().unwrap();
     let mut parcel = Parcel::new();
     parcel.write_object(back);
-    client.call(&manager, ECHO, &parcel).unwrap();
+    manager.call(ECHO, &parcel).unwrap();
     for seed in [1, 2] {
         let (thread, data) = heard.recv().unwrap();
         assert_eq!(thread, thread::current().id());
@@ -185,23 +187,26 @@ fn a_loan_is_called_with_another_chain_than_it_was_made_for() {
     let middle: &Process = Box::leak(Box::new(open(&broker)));
     let to_end: &Handle = Box::leak(Box::new(middle.context_manager().unwrap()));
     let (sent, more) = (pattern(70_000, 1), pattern(70_000, 2));
-    let outer = Mutex::new(Some(lend(middle, to_end, &sent)));
+    let outer = Mutex::new(Some(lend(to_end, &sent)));
     let (give, given) = mpsc::channel();
     let content = more.clone();
-    let object = middle.add_object(move |_| {
-        give.send(lend(middle, to_end, &content)).unwrap();
-        let loan = outer.lock().unwrap().take().ok_or(Errno::NOENT)?;
-        Ok(loan.call(ECHO).map_err(|_| Errno::IO)?.data().into())
-    });
+    let object = middle
+        .object(move |_| {
+            give.send(lend(to_end, &content)).unwrap();
+            let loan = outer.lock().unwrap().take().ok_or(Errno::NOENT)?;
+            Ok(loan.call(ECHO).map_err(|_| Errno::IO)?.data().into())
+        })
+        .add();
     serve(middle);
     let mut parcel = Parcel::new();
     parcel.write_object(object);
-    middle.call(to_end, ECHO, &parcel).unwrap();
+    to_end.call(ECHO, &parcel).unwrap();
 
     let client = open(&broker);
-    let found = client.call(&client.context_manager().unwrap(), ECHO, &Parcel::new()).unwrap();
+    let manager = client.context_manager().unwrap();
+    let found = manager.call(ECHO, &Parcel::new()).unwrap();
     let to_middle = found.handle(0).unwrap();
-    assert!(client.call(&to_middle, ECHO, &b"go"[..].into()).unwrap().data() == sent);
+    assert!(to_middle.call(ECHO, &b"go"[..].into()).unwrap().data() == sent);
     assert!(given.recv().unwrap().call(ECHO).unwrap().data() == more);
     middle.close();
     end.close();
@@ -235,7 +240,7 @@ fn events_during_a_loaned_call_leave_it_as_it_was() {
         thread::scope(|scope| {
             let caller = scope.spawn(|| {
                 for code in [ECHO, ECHO, ECHO, HOLD] {
-                    let reply = lend(&client, &manager, &sent).call(code).unwrap();
+                    let reply = lend(&manager, &sent).call(code).unwrap();
                     assert!(reply.data() == sent);
                 }
             });
@@ -256,17 +261,17 @@ fn a_loan_to_a_process_that_dies_is_dead() {
     let (server, is_entered, leave) = manage_and_hold(&broker);
     let client = open(&broker);
     let manager = client.context_manager().unwrap();
-    let before = lend(&client, &manager, &pattern(65536, 1));
-    let during = lend(&client, &manager, &pattern(65536, 2));
+    let before = lend(&manager, &pattern(65536, 1));
+    let during = lend(&manager, &pattern(65536, 2));
     thread::scope(|scope| {
         let caller = scope.spawn(|| during.call(HOLD).map(drop));
         is_entered.recv().unwrap();
         server.close();
-        assert_eq!(caller.join().unwrap(), Err(CallError::Dead));
+        assert_eq!(caller.join().unwrap(), Err(CallError::DeadObject));
     });
     drop(leave);
-    assert_eq!(before.call(ECHO).map(drop), Err(CallError::Dead));
-    assert_eq!(client.loan(&manager, 4).map(drop), Err(CallError::Dead));
+    assert_eq!(before.call(ECHO).map(drop), Err(CallError::DeadObject));
+    assert_eq!(manager.loan(4).map(drop), Err(CallError::NoManager));
 }
 
 #[test]
@@ -275,23 +280,12 @@ fn a_loan_ends_with_its_process() {
     let server = manage(&broker, echo);
     let client = open(&broker);
     let manager = client.context_manager().unwrap();
-    let mut loan = lend(&client, &manager, b"too late");
+    let mut loan = lend(&manager, b"too late");
     client.close();
     loan.write(0, b"far");
-    let closed = Err(CallError::Failed(Errno::BADF));
+    let closed = Err(CallError::Closed);
     assert_eq!(loan.call(ECHO).map(drop), closed);
-    assert_eq!(client.loan(&manager, 4).map(drop), closed);
-    server.close();
-}
-
-#[test]
-fn a_loan_is_of_a_handle_of_its_process() {
-    let broker = Broker::start();
-    let server = manage(&broker, echo);
-    let (client, other) = (open(&broker), open(&broker));
-    let manager = client.context_manager().unwrap();
-    let refused = Err(CallError::Failed(Errno::INVAL));
-    assert_eq!(other.loan(&manager, 4).map(drop), refused);
+    assert_eq!(manager.loan(4).map(drop), closed);
     server.close();
 }
 
@@ -302,7 +296,7 @@ fn writing_past_the_end_is_the_callers_bug() {
     let _server = Arc::new(manage(&broker, echo));
     let client = open(&broker);
     let manager = client.context_manager().unwrap();
-    client.loan(&manager, 8).unwrap().write(5, b"four");
+    manager.loan(8).unwrap().write(5, b"four");
 }
 
 /// A lane that was given back twice would be two threads' at once.
@@ -315,11 +309,11 @@ fn threads_that_lend_at_once_share_no_lane() {
     let manager = client.context_manager().unwrap();
     thread::scope(|scope| {
         for seed in 0..8 {
-            let (client, manager) = (&client, &manager);
+            let manager = &manager;
             scope.spawn(move || {
                 for round in 0..100 {
                     let sent = pattern(3000 + 70_000 * (round % 2), seed);
-                    let loan = lend(client, manager, &sent);
+                    let loan = lend(manager, &sent);
                     thread::yield_now();
                     if round % 5 > 0 {
                         assert!(loan.call(ECHO).unwrap().data() == sent, "thread {seed}");

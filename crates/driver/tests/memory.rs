@@ -8,7 +8,7 @@
 mod service;
 mod support;
 
-use baton_driver::process::{Parcel, Process, RECEIVE_BYTES, Received};
+use baton::{Parcel, Process, RECEIVE_BYTES, Received};
 use rustix::process::{Resource, Rlimit};
 use service::{client_of, manage};
 use std::process::Command;
@@ -70,7 +70,7 @@ fn kept(file: &str) -> usize {
 fn server(broker: &Broker) -> Process {
     let server = manage(broker, |request| Ok(Parcel::from(request.data())));
     let (first, manager) = client_of(broker);
-    drop(first.call(&manager, 1, &Parcel::new()).unwrap());
+    drop(manager.call(1, &Parcel::new()).unwrap());
     first.close();
     server
 }
@@ -78,17 +78,16 @@ fn server(broker: &Broker) -> Process {
 fn a_lane_stays_in_memory_as_long_as_it_is_a_real_time_threads() {
     let broker = Broker::start();
     let server = server(&broker);
-    let (client, manager) = client_of(&broker);
+    let (_client, manager) = client_of(&broker);
     let before = kept(CHANNEL);
     let (prepared, is_prepared) = mpsc::channel();
     let (end, ends) = mpsc::channel::<()>();
-    let calling = client.clone();
     let caller = thread::spawn(move || {
         assert!(become_real_time(10));
-        prepared.send(calling.prepare(&manager, LONG)).unwrap();
+        prepared.send(manager.prepare(LONG)).unwrap();
         let _ = ends.recv();
         let data = vec![1; 64 << 10];
-        let answer = calling.call(&manager, 1, &Parcel::from(&data[..]));
+        let answer = manager.call(1, &Parcel::from(&data[..]));
         assert_eq!(answer.as_ref().map(Received::data), Ok(&data[..]));
     });
     assert_eq!(is_prepared.recv(), Ok(Ok(true)));
@@ -122,11 +121,11 @@ fn call_without_memory() {
     assert!(may_lock_nothing());
     let broker = Broker::start();
     let server = server(&broker);
-    let (client, manager) = client_of(&broker);
+    let (_client, manager) = client_of(&broker);
     assert!(become_real_time(10));
-    assert_eq!(client.prepare(&manager, LONG), Ok(true));
+    assert_eq!(manager.prepare(LONG), Ok(true));
     assert_eq!((kept(CHANNEL), kept(BUFFER)), (0, 0));
-    let answer = client.call(&manager, 1, &Parcel::from(&b"as ever"[..])).unwrap();
+    let answer = manager.call(1, &Parcel::from(&b"as ever"[..])).unwrap();
     assert_eq!(answer.data(), b"as ever");
     server.close();
 }

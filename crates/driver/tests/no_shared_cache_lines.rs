@@ -5,7 +5,7 @@
 
 mod support;
 
-use baton_driver::process::{Parcel, Process};
+use baton::{Parcel, Process};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -29,7 +29,7 @@ fn main() {
 /// Serves until its input ends.
 fn serve(context: &str, socket: &Path) {
     let process = Process::open(context, socket).unwrap();
-    let object = process.add_object(|request| Ok(Parcel::from(request.data())));
+    let object = process.object(|request| Ok(Parcel::from(request.data()))).add();
     process.become_context_manager(object).unwrap();
     let serving = process.clone();
     thread::spawn(move || serving.serve());
@@ -90,7 +90,7 @@ fn two_servers_share_no_memory() {
         let manager = client.context_manager().unwrap();
         // The second one on the fast path, where there is one.
         for _ in 0..2 {
-            let reply = client.call(&manager, 1, &Parcel::from(&b"apart"[..])).unwrap();
+            let reply = manager.call(1, &Parcel::from(&b"apart"[..])).unwrap();
             assert_eq!(reply.data(), b"apart");
         }
     }

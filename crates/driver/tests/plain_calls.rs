@@ -4,7 +4,7 @@
 mod service;
 mod support;
 
-use baton_driver::process::{CallError, Handle, Parcel, Process, priority_changed};
+use baton::{CallError, Handle, Parcel, Process, priority_changed};
 use rustix::io::Errno;
 use service::{client_of, manage};
 use std::sync::{Arc, Barrier, Mutex};
@@ -52,7 +52,7 @@ impl Stage {
     }
 
     fn call(&self, code: u32, value: u32) -> Result<u32, CallError> {
-        value_of(&self.client, &self.manager, code, &value.to_ne_bytes())
+        value_of(&self.manager, code, &value.to_ne_bytes())
     }
 
     fn call_many(&self) {
@@ -66,8 +66,8 @@ impl Drop for Stage {
     }
 }
 
-fn value_of(by: &Process, to: &Handle, code: u32, value: &[u8]) -> Result<u32, CallError> {
-    let answer = by.call(to, code, &Parcel::from(value))?;
+fn value_of(to: &Handle, code: u32, value: &[u8]) -> Result<u32, CallError> {
+    let answer = to.call(code, &Parcel::from(value))?;
     Ok(u32::from_ne_bytes(answer.data().try_into().expect("a value")))
 }
 
@@ -76,25 +76,25 @@ fn an_error_or_a_panic_fails_its_call_and_not_the_next() {
     let stage = Stage::set();
     for value in 0..MANY {
         let (code, wanted) = match value % 50 {
-            30 => (REFUSE, Err(CallError::Failed(Errno::DOM))),
-            40 => (PANIC, Err(CallError::Failed(Errno::FAULT))),
+            30 => (REFUSE, Err(CallError::Refused(Errno::DOM))),
+            40 => (PANIC, Err(CallError::Refused(Errno::FAULT))),
             _ => (DOUBLE, Ok(2 * value)),
         };
         assert_eq!(stage.call(code, value), wanted);
     }
     stage.call_many();
-    assert_eq!(stage.call(PANIC, 0), Err(CallError::Failed(Errno::FAULT)));
+    assert_eq!(stage.call(PANIC, 0), Err(CallError::Refused(Errno::FAULT)));
     assert_eq!(stage.call(DOUBLE, 4), Ok(8));
 }
 
 #[test]
 fn a_value_of_another_length_is_another_call() {
     let stage = Stage::set();
-    let refused = Err(CallError::Failed(Errno::INVAL));
+    let refused = Err(CallError::Refused(Errno::INVAL));
     stage.call_many();
     for bytes in [0, 3, 5, 16, 40, 4096] {
         let long = vec![1; bytes];
-        assert_eq!(value_of(&stage.client, &stage.manager, DOUBLE, &long), refused, "{bytes}");
+        assert_eq!(value_of(&stage.manager, DOUBLE, &long), refused, "{bytes}");
         assert_eq!(stage.call(DOUBLE, 7), Ok(14), "after {bytes}");
     }
 }
@@ -119,12 +119,12 @@ fn a_server_that_goes_fails_the_call_and_those_after_it() {
             stage.held[0].wait();
             stage.server.close();
         });
-        assert_eq!(stage.call(HOLD, 1), Err(CallError::Dead));
+        assert_eq!(stage.call(HOLD, 1), Err(CallError::DeadObject));
     });
     stage.held[1].wait();
-    assert_eq!(stage.call(DOUBLE, 1), Err(CallError::Dead));
+    assert_eq!(stage.call(DOUBLE, 1), Err(CallError::DeadObject));
     stage.client.close();
-    assert_eq!(stage.call(DOUBLE, 1), Err(CallError::Failed(Errno::BADF)));
+    assert_eq!(stage.call(DOUBLE, 1), Err(CallError::Closed));
 }
 
 #[test]
@@ -138,21 +138,25 @@ fn a_call_back_comes_to_the_thread_that_waits() {
             return Ok(Parcel::new());
         }
         let callback = callback.as_ref().ok_or(Errno::NOENT)?;
-        let answer = value_of(&request.received.process(), callback, 7, request.data());
+        let answer = value_of(callback, 7, request.data());
         Ok(answer.map_err(|_| Errno::IO)?.to_ne_bytes()[..].into())
     });
     let (client, manager) = client_of(&broker);
     let ours = thread::current().id();
     let mut parcel = Parcel::new();
-    parcel.write_object(client.add_object(move |request| {
-        // Nobody else serves in the client.
-        assert_eq!(thread::current().id(), ours);
-        let value = request.data().try_into().map_err(|_| Errno::INVAL)?;
-        Ok((u32::from_ne_bytes(value) + 1).to_ne_bytes()[..].into())
-    }));
-    client.call(&manager, 0, &parcel).unwrap();
+    parcel.write_object(
+        client
+            .object(move |request| {
+                // Nobody else serves in the client.
+                assert_eq!(thread::current().id(), ours);
+                let value = request.data().try_into().map_err(|_| Errno::INVAL)?;
+                Ok((u32::from_ne_bytes(value) + 1).to_ne_bytes()[..].into())
+            })
+            .add(),
+    );
+    manager.call(0, &parcel).unwrap();
     for value in 0..MANY {
-        let answer = value_of(&client, &manager, 0, &value.to_ne_bytes());
+        let answer = value_of(&manager, 0, &value.to_ne_bytes());
         assert_eq!(answer, Ok(value + 1));
     }
     server.close();

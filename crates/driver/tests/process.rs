@@ -3,8 +3,8 @@
 mod service;
 mod support;
 
+use baton::{CallError, Parcel, Process};
 use baton_driver::observer::Observer;
-use baton_driver::process::{CallError, Parcel, Process};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::AsFd;
 use service::{client_of, manage};
@@ -24,10 +24,10 @@ fn server(broker: &Broker) -> Process {
 fn a_call_is_answered() {
     let broker = Broker::start();
     let server = server(&broker);
-    let (client, manager) = client_of(&broker);
+    let (_client, manager) = client_of(&broker);
     for bytes in [0, 1, 4, 124, 4096, 65536, 900_000] {
         let data: Vec<u8> = (0..bytes).map(|i| i as u8).collect();
-        let reply = client.call(&manager, 7, &data[..].into()).unwrap();
+        let reply = manager.call(7, &data[..].into()).unwrap();
         assert_eq!(&reply.data()[..bytes], &data[..]);
         assert_eq!(&reply.data()[bytes..], &7u32.to_ne_bytes());
     }
@@ -35,16 +35,19 @@ fn a_call_is_answered() {
 }
 
 #[test]
-fn a_context_without_manager_is_dead_and_too_much_fails() {
+fn a_context_without_manager_has_none_and_too_much_fails() {
     let broker = Broker::start();
     let client = Process::open("binder", &broker.socket).unwrap();
-    assert_eq!(client.context_manager().err(), Some(CallError::Dead));
+    assert_eq!(client.context_manager().err(), Some(CallError::NoManager));
     let server = server(&broker);
     let manager = client.context_manager().unwrap();
     let too_much = vec![0; 2 << 20];
-    let result = client.call(&manager, 1, &too_much[..].into()).map(drop);
-    assert!(matches!(result, Err(CallError::Failed(_))), "{result:?}");
-    assert!(client.call(&manager, 1, &Parcel::new()).is_ok());
+    let result = manager.call(1, &too_much[..].into()).map(drop);
+    assert_eq!(result, Err(CallError::NoRoom));
+    let bytes = (4 << 20) + 1;
+    let result = manager.call(1, &vec![0; bytes][..].into()).map(drop);
+    assert_eq!(result, Err(CallError::TooLarge { bytes }));
+    assert!(manager.call(1, &Parcel::new()).is_ok());
     server.close();
 }
 
@@ -52,27 +55,30 @@ fn a_context_without_manager_is_dead_and_too_much_fails() {
 fn a_call_back_reaches_the_waiting_thread() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
-    let inner = server.clone();
-    let object = server.add_object(move |request| {
-        let callback = request.received.handle(0).unwrap();
-        let answer = inner.call(&callback, 2, &request.data()[..4].into()).unwrap();
-        Ok(answer.data().into())
-    });
+    let object = server
+        .object(move |request| {
+            let callback = request.received.handle(0).unwrap();
+            let answer = callback.call(2, &request.data()[..4].into()).unwrap();
+            Ok(answer.data().into())
+        })
+        .add();
     server.become_context_manager(object).unwrap();
     let serving = server.clone();
     thread::spawn(move || serving.serve());
 
     let client = Process::open("binder", &broker.socket).unwrap();
     let caller = thread::current().id();
-    let callback = client.add_object(move |request| {
-        assert_eq!(thread::current().id(), caller);
-        Ok(request.data().iter().map(|byte| byte + 1).collect::<Vec<u8>>()[..].into())
-    });
+    let callback = client
+        .object(move |request| {
+            assert_eq!(thread::current().id(), caller);
+            Ok(request.data().iter().map(|byte| byte + 1).collect::<Vec<u8>>()[..].into())
+        })
+        .add();
     let manager = client.context_manager().unwrap();
     for _ in 0..100 {
         let mut parcel = Parcel::new();
         parcel.write(&[1, 2, 3, 4]).write_object(callback);
-        let reply = client.call(&manager, 1, &parcel).unwrap();
+        let reply = manager.call(1, &parcel).unwrap();
         assert_eq!(reply.data(), [2, 3, 4, 5]);
     }
     server.close();
@@ -92,16 +98,16 @@ fn a_death_ends_calls_and_is_told() {
 
     let (client, manager) = client_of(&broker);
     let (told, is_told) = mpsc::channel();
-    client.link_to_death(&manager, move || told.send(()).unwrap());
+    manager.link_to_death(move || told.send(()).unwrap());
     let listening = client.clone();
     thread::spawn(move || listening.serve());
     let call = {
-        let (client, manager) = (client.clone(), manager.clone());
-        thread::spawn(move || client.call(&manager, 1, &Parcel::new()).map(drop))
+        let manager = manager.clone();
+        thread::spawn(move || manager.call(1, &Parcel::new()).map(drop))
     };
     is_entered.recv().unwrap();
     server.close();
-    assert_eq!(call.join().unwrap(), Err(CallError::Dead));
+    assert_eq!(call.join().unwrap(), Err(CallError::DeadObject));
     is_told.recv().unwrap();
     drop(leave);
     client.close();
@@ -112,18 +118,20 @@ fn one_way_transactions_keep_their_order() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
     let (seen, is_seen) = mpsc::channel();
-    let object = server.add_object(move |request| {
-        seen.send(u32::from_ne_bytes(request.data().try_into().unwrap())).unwrap();
-        Ok(Parcel::new())
-    });
+    let object = server
+        .object(move |request| {
+            seen.send(u32::from_ne_bytes(request.data().try_into().unwrap())).unwrap();
+            Ok(Parcel::new())
+        })
+        .add();
     server.become_context_manager(object).unwrap();
     for _ in 0..3 {
         let serving = server.clone();
         thread::spawn(move || serving.serve());
     }
-    let (client, manager) = client_of(&broker);
+    let (_client, manager) = client_of(&broker);
     for number in 0..1000u32 {
-        while client.one_way(&manager, 1, &number.to_ne_bytes()[..].into()).is_err() {
+        while manager.one_way(1, &number.to_ne_bytes()[..].into()).is_err() {
             thread::yield_now();
         }
     }
@@ -141,11 +149,11 @@ fn a_descriptor_arrives_as_the_same_file() {
         rustix::io::write(&pipe, b"through").unwrap();
         Ok(Parcel::new())
     });
-    let (client, manager) = client_of(&broker);
+    let (_client, manager) = client_of(&broker);
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     let mut parcel = Parcel::new();
     parcel.write_fd(writer.as_fd());
-    drop(client.call(&manager, 1, &parcel).unwrap());
+    drop(manager.call(1, &parcel).unwrap());
     drop((parcel, writer));
     let mut text = [0; 16];
     assert_eq!(rustix::io::read(&reader, &mut text).unwrap(), 7);
@@ -158,13 +166,13 @@ fn a_descriptor_arrives_as_the_same_file() {
 fn a_closed_process_keeps_no_descriptor_that_nobody_has_read() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
-    let object = server.add_object(|_| Ok(Parcel::new()));
+    let object = server.object(|_| Ok(Parcel::new())).add();
     server.become_context_manager(object).unwrap();
-    let (client, manager) = client_of(&broker);
+    let (_client, manager) = client_of(&broker);
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     let mut parcel = Parcel::new();
     parcel.write_owned_fd(writer);
-    client.one_way(&manager, 1, &parcel).unwrap();
+    manager.one_way(1, &parcel).unwrap();
     drop(parcel);
     // Nobody serves: its control thread takes it in.
     let observer = Observer::connect(&broker.socket).unwrap();

@@ -6,14 +6,14 @@ mod program;
 mod scheduling;
 mod support;
 
+use baton::{CallError, Handle, Parcel, Process, priority_changed};
 use baton_abi::control::ProcessReport;
 use baton_abi::uapi::*;
 use baton_driver::observer::Observer;
-use baton_driver::process::{CallError, Handle, Parcel, Process, priority_changed};
 use bytemuck::pod_read_unaligned;
 use program::{Commands, Message, Program};
 use rustix::io::Errno;
-use scheduling::{become_real_time, bytes, may_be_real_time, rank};
+use scheduling::{become_real_time, bytes, may_be_real_time, sched_priority};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -24,17 +24,17 @@ use support::Broker;
 const PATIENCE: usize = 5_000_000;
 
 /// What the server is asked for.
-const RANK: u32 = 1;
-/// Its rank, once the gate is open.
+const PRIORITY: u32 = 1;
+/// Its priority, once the gate is open.
 const HOLD: u32 = 2;
-/// Its rank, and then the thread stays away until the gate is open.
+/// Its priority, and then the thread stays away until the gate is open.
 const STAY_AWAY: u32 = 3;
 /// What the object that comes with it answers.
 const CALL_BACK: u32 = 4;
-/// Its rank, and then the thread leaves with BINDER_THREAD_EXIT, or without.
+/// Its priority, and then the thread leaves with BINDER_THREAD_EXIT, or without.
 const LEAVE: u32 = 5;
 const END: u32 = 6;
-/// Its rank, and its threads poll from then on.
+/// Its priority, and its threads poll from then on.
 const POLL: u32 = 7;
 
 const ORDINARY: [i32; 2] = [libc::SCHED_OTHER, 0];
@@ -124,7 +124,10 @@ impl Server {
             };
             next = none();
             let has_answered = returned.commands().contains(&BR_TRANSACTION_COMPLETE);
-            if has_answered && self.shared.asks.load(Ordering::SeqCst) && rank() != ORDINARY {
+            if has_answered
+                && self.shared.asks.load(Ordering::SeqCst)
+                && sched_priority() != ORDINARY
+            {
                 let is_told = self.last_transaction() != 0;
                 self.shared.told[usize::from(!is_told)].fetch_add(1, Ordering::SeqCst);
             }
@@ -162,10 +165,10 @@ impl Server {
         let answer = match code {
             HOLD => {
                 self.shared.pass();
-                bytes(rank())
+                bytes(sched_priority())
             }
             CALL_BACK => self.call_back(request),
-            RANK | STAY_AWAY | LEAVE | END | POLL => bytes(rank()),
+            PRIORITY | STAY_AWAY | LEAVE | END | POLL => bytes(sched_priority()),
             _ => request.data.clone(),
         };
         let reply = none().free(request).reply(&answer);
@@ -218,7 +221,7 @@ fn stage(max_threads: u32) -> Option<Stage> {
 
 impl Stage {
     fn call(&self, code: u32) -> Vec<u8> {
-        self.client.call(&self.manager, code, &Parcel::new()).unwrap().data().to_vec()
+        self.manager.call(code, &Parcel::new()).unwrap().data().to_vec()
     }
 
     fn call_until(&self, code: u32, expected: [i32; 2]) {
@@ -264,28 +267,29 @@ impl Stage {
 }
 
 #[test]
-fn a_call_is_served_at_its_callers_rank_by_a_thread_that_was_asked_for() {
+fn a_call_is_served_at_its_callers_priority_by_a_thread_that_was_asked_for() {
     let Some(stage) = stage(1) else { return };
     for (policy, priority) in [(libc::SCHED_FIFO, 30), (libc::SCHED_RR, 20)] {
         stage.at(policy, priority, || {
-            stage.call_until(RANK, [policy, priority]);
-            let at_rank = (0..1000).filter(|_| stage.call(RANK) == bytes([policy, priority]));
+            stage.call_until(PRIORITY, [policy, priority]);
+            let at_priority =
+                (0..1000).filter(|_| stage.call(PRIORITY) == bytes([policy, priority]));
             // A thread that the machine keeps for long between answer and read loses its lane for a
             // while.
-            assert!(at_rank.count() >= 900, "from then on");
-            // Another caller at another rank beside it, and an ordinary one: neither has a looper
-            // to itself.
+            assert!(at_priority.count() >= 900, "from then on");
+            // Another caller at another priority beside it, and an ordinary one: neither has a
+            // looper to itself.
             thread::scope(|scope| {
                 scope.spawn(|| {
                     assert!(become_real_time(libc::SCHED_OTHER, 0));
-                    (0..100).for_each(|_| assert_eq!(stage.call(RANK), bytes(ORDINARY)));
+                    (0..100).for_each(|_| assert_eq!(stage.call(PRIORITY), bytes(ORDINARY)));
                 });
                 scope.spawn(|| {
                     assert!(become_real_time(libc::SCHED_FIFO, 7));
-                    (0..100).for_each(|_| drop(stage.call(RANK)));
+                    (0..100).for_each(|_| drop(stage.call(PRIORITY)));
                 });
             });
-            stage.call_until(RANK, [policy, priority]);
+            stage.call_until(PRIORITY, [policy, priority]);
         });
         stage.await_lanes(0);
     }
@@ -296,7 +300,7 @@ fn a_call_is_served_at_its_callers_rank_by_a_thread_that_was_asked_for() {
 fn change_and_call(stage: &Stage, [policy, priority]: [i32; 2]) -> bool {
     assert!(become_real_time(policy, priority));
     priority_changed();
-    stage.call(RANK) == bytes([policy, priority])
+    stage.call(PRIORITY) == bytes([policy, priority])
 }
 
 /// A first call waits for its looper for 100 ms: on a busy machine some may not be there by then. A
@@ -316,7 +320,7 @@ fn the_first_call_after_a_change_is_served_at_it() {
         for calls_before in [0, 1, 20] {
             let both_are = |_| {
                 let both_are = stage.at(libc::SCHED_OTHER, 0, || {
-                    (0..calls_before).for_each(|_| drop(stage.call(RANK)));
+                    (0..calls_before).for_each(|_| drop(stage.call(PRIORITY)));
                     change_and_call(&stage, [libc::SCHED_RR, 50])
                         && change_and_call(&stage, [libc::SCHED_FIFO, 7])
                 });
@@ -350,13 +354,13 @@ fn a_first_call_waits_for_a_looper_that_the_program_is_asked_for() {
 fn a_change_of_priority_is_followed() {
     let Some(stage) = stage(3) else { return };
     stage.at(libc::SCHED_FIFO, 12, || {
-        stage.call_until(RANK, [libc::SCHED_FIFO, 12]);
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 12]);
         for (policy, priority) in
             [(libc::SCHED_RR, 34), (libc::SCHED_OTHER, 0), (libc::SCHED_FIFO, 5)]
         {
             assert!(become_real_time(policy, priority));
             priority_changed();
-            stage.call_until(RANK, [policy, priority]);
+            stage.call_until(PRIORITY, [policy, priority]);
         }
     });
 }
@@ -365,9 +369,9 @@ fn a_change_of_priority_is_followed() {
 fn a_pool_that_has_nobody_to_spare_serves_by_itself() {
     let Some(stage) = stage(0) else { return };
     stage.at(libc::SCHED_FIFO, 30, || {
-        stage.call(RANK);
+        stage.call(PRIORITY);
         stage.await_lanes(1);
-        (0..2000).for_each(|_| assert_eq!(stage.call(RANK), bytes(ORDINARY)));
+        (0..2000).for_each(|_| assert_eq!(stage.call(PRIORITY), bytes(ORDINARY)));
     });
     assert_eq!(stage.spawned(), 0);
 }
@@ -375,7 +379,7 @@ fn a_pool_that_has_nobody_to_spare_serves_by_itself() {
 #[test]
 fn a_looper_whose_caller_has_ended_is_the_pools_again() {
     let Some(stage) = stage(1) else { return };
-    stage.at(libc::SCHED_FIFO, 30, || stage.call_until(RANK, [libc::SCHED_FIFO, 30]));
+    stage.at(libc::SCHED_FIFO, 30, || stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]));
     stage.await_lanes(0);
     thread::scope(|scope| {
         // Both of the pool's loopers are needed, whichever was dedicated.
@@ -390,13 +394,13 @@ fn a_looper_whose_caller_has_ended_is_the_pools_again() {
 fn a_looper_that_stays_away_leaves_its_lane_to_the_pool() {
     let Some(stage) = stage(1) else { return };
     stage.at(libc::SCHED_FIFO, 30, || {
-        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
         assert_eq!(stage.call(STAY_AWAY), bytes([libc::SCHED_FIFO, 30]));
         stage.server.shared.await_waiting(1);
         // By the other looper, which may attend the lane then.
-        stage.call(RANK);
+        stage.call(PRIORITY);
         stage.server.shared.set_open(true);
-        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
     });
 }
 
@@ -404,22 +408,22 @@ fn a_looper_that_stays_away_leaves_its_lane_to_the_pool() {
 fn an_ordinary_caller_is_served_though_the_pool_has_no_looper_but_those_on_duty() {
     let Some(stage) = stage(1) else { return };
     stage.at(libc::SCHED_FIFO, 30, || {
-        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
         thread::scope(|scope| {
             scope.spawn(|| {
                 assert!(become_real_time(libc::SCHED_OTHER, 0));
                 thread::scope(|scope| {
                     let held = scope.spawn(|| stage.call(HOLD));
                     stage.server.shared.await_waiting(1);
-                    assert_eq!(stage.call(RANK), bytes(ORDINARY));
-                    stage.client.one_way(&stage.manager, RANK, &Parcel::new()).unwrap();
+                    assert_eq!(stage.call(PRIORITY), bytes(ORDINARY));
+                    stage.manager.one_way(PRIORITY, &Parcel::new()).unwrap();
                     stage.server.shared.await_one_ways(1);
                     stage.server.shared.set_open(true);
                     assert_eq!(held.join().unwrap(), bytes(ORDINARY));
                 });
             });
         });
-        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
     });
 }
 
@@ -428,9 +432,9 @@ fn a_looper_that_leaves_is_replaced() {
     for way in [LEAVE, END] {
         let Some(stage) = stage(3) else { return };
         stage.at(libc::SCHED_FIFO, 30, || {
-            stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+            stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
             assert_eq!(stage.call(way), bytes([libc::SCHED_FIFO, 30]));
-            stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+            stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
         });
         stage.await_lanes(0);
     }
@@ -440,22 +444,23 @@ fn a_looper_that_leaves_is_replaced() {
 fn whatever_a_real_time_caller_sends_arrives() {
     let Some(stage) = stage(1) else { return };
     stage.at(libc::SCHED_FIFO, 25, || {
-        stage.call_until(RANK, [libc::SCHED_FIFO, 25]);
-        let callback = stage.client.add_object(|_| Ok(Parcel::from(&bytes(rank())[..])));
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 25]);
+        let callback =
+            stage.client.object(|_| Ok(Parcel::from(&bytes(sched_priority())[..]))).add();
         for length in [0, 4, 100, 5000, 70_000, 4] {
             let data = vec![7; length];
-            let reply = stage.client.call(&stage.manager, 99, &Parcel::from(&data[..])).unwrap();
+            let reply = stage.manager.call(99, &Parcel::from(&data[..])).unwrap();
             assert_eq!(reply.data(), data);
             let mut parcel = Parcel::new();
             parcel.write_object(callback);
-            let reply = stage.client.call(&stage.manager, CALL_BACK, &parcel).unwrap();
+            let reply = stage.manager.call(CALL_BACK, &parcel).unwrap();
             assert_eq!(
                 reply.data(),
                 bytes([libc::SCHED_FIFO, 25]),
                 "by the very thread that called"
             );
         }
-        stage.call_until(RANK, [libc::SCHED_FIFO, 25]);
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 25]);
     });
 }
 
@@ -463,10 +468,10 @@ fn whatever_a_real_time_caller_sends_arrives() {
 fn a_looper_on_duty_is_told_of_its_last_answer() {
     let Some(stage) = stage(1) else { return };
     stage.at(libc::SCHED_FIFO, 30, || {
-        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
-        (0..10).for_each(|_| drop(stage.call(RANK)));
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
+        (0..10).for_each(|_| drop(stage.call(PRIORITY)));
         stage.server.shared.asks.store(true, Ordering::SeqCst);
-        (0..100).for_each(|_| drop(stage.call(RANK)));
+        (0..100).for_each(|_| drop(stage.call(PRIORITY)));
     });
     let [told, others] = stage.server.shared.told.each_ref().map(|n| n.load(Ordering::SeqCst));
     assert!(told > 0 && others == 0, "{told} of which it was told, {others} others");
@@ -483,7 +488,7 @@ fn a_signal_ends_the_read_of_a_looper_on_duty_and_not_its_duty() {
         libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
     }
     stage.at(libc::SCHED_FIFO, 30, || {
-        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
         let shared = &stage.server.shared;
         for _ in 0..20 {
             let (before, tid) =
@@ -493,13 +498,13 @@ fn a_signal_ends_the_read_of_a_looper_on_duty_and_not_its_duty() {
                 unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, libc::SIGUSR1) };
                 thread::yield_now();
             }
-            stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+            stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
         }
     });
 }
 
 #[test]
-fn a_frozen_server_refuses_and_serves_on_at_the_rank() {
+fn a_frozen_server_refuses_and_serves_on_at_the_priority() {
     let Some(stage) = stage(1) else { return };
     let freezer = Program::open(&stage.broker.socket);
     let freeze = |enable| {
@@ -507,12 +512,12 @@ fn a_frozen_server_refuses_and_serves_on_at_the_rank() {
         freezer.device.ioctl(BINDER_FREEZE, std::ptr::from_ref(&info) as usize, false)
     };
     stage.at(libc::SCHED_FIFO, 30, || {
-        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
         freeze(1).unwrap();
-        let refused = stage.client.call(&stage.manager, RANK, &Parcel::new());
+        let refused = stage.manager.call(PRIORITY, &Parcel::new());
         assert!(matches!(refused, Err(CallError::Frozen)));
         freeze(0).unwrap();
-        stage.call_until(RANK, [libc::SCHED_FIFO, 30]);
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
     });
 }
 
@@ -521,9 +526,9 @@ fn a_server_whose_loopers_poll_serves_by_its_pool() {
     let Some(stage) = stage(3) else { return };
     stage.call(POLL);
     stage.at(libc::SCHED_FIFO, 30, || {
-        stage.call(RANK);
+        stage.call(PRIORITY);
         stage.await_lanes(1);
-        (0..1000).for_each(|_| assert_eq!(stage.call(RANK), bytes(ORDINARY)));
+        (0..1000).for_each(|_| assert_eq!(stage.call(PRIORITY), bytes(ORDINARY)));
     });
 }
 
@@ -542,16 +547,16 @@ fn a_caller_of_the_raw_interface_has_a_looper_as_long_as_its_thread_lives() {
         let Some(stage) = stage(1) else { return };
         let caller = Program::open(&stage.broker.socket);
         stage.at(libc::SCHED_FIFO, 40, || {
-            let rank = |commands: Commands| {
-                let reply = caller.await_message(commands.send_code(0, RANK));
+            let priority = |commands: Commands| {
+                let reply = caller.await_message(commands.send_code(0, PRIORITY));
                 (reply.data.clone(), none().free(&reply))
             };
-            let (mut answer, mut next) = rank(none());
+            let (mut answer, mut next) = priority(none());
             let mut calls = 0;
             while answer != bytes([libc::SCHED_FIFO, 40]) {
-                (answer, next) = rank(next);
+                (answer, next) = priority(next);
                 calls += 1;
-                assert!(calls < PATIENCE, "never served at its rank");
+                assert!(calls < PATIENCE, "never served at its priority");
             }
             assert_eq!(stage.lanes(), 1, "{parting:?}");
             if matches!(parting, Parting::Exit) {
@@ -559,6 +564,6 @@ fn a_caller_of_the_raw_interface_has_a_looper_as_long_as_its_thread_lives() {
             }
         });
         stage.await_lanes(0);
-        assert_eq!(stage.call(RANK), bytes(ORDINARY));
+        assert_eq!(stage.call(PRIORITY), bytes(ORDINARY));
     }
 }

@@ -5,10 +5,11 @@
 
 mod support;
 
-use baton_abi::control::{LaneReport, Policy, ProcessReport, Rank};
+use baton::{Handle, Parcel, Process, Request, priority_changed};
+use baton_abi::control::{LaneReport, ProcessReport};
+use baton_abi::sched_priority::SchedPriority;
 use baton_broker::{Config, Running};
 use baton_driver::observer::Observer;
-use baton_driver::process::{Handle, Parcel, Process, Request, priority_changed};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,7 +25,7 @@ const PATIENCE: usize = 5_000_000;
 /// Longer than anything takes.
 const LONG: Duration = Duration::from_secs(600);
 
-const RANK: u32 = 1;
+const PRIORITY: u32 = 1;
 const RELAY: u32 = 2;
 
 fn main() {
@@ -41,10 +42,10 @@ fn main() {
     become_ordinary();
     let tests: [(&str, fn()); 10] = [
         (
-            "a_prepared_callers_first_call_is_served_at_its_rank",
-            a_prepared_callers_first_call_is_served_at_its_rank,
+            "a_prepared_callers_first_call_is_served_at_its_priority",
+            a_prepared_callers_first_call_is_served_at_its_priority,
         ),
-        ("a_call_is_served_at_its_callers_rank", a_call_is_served_at_its_callers_rank),
+        ("a_call_is_served_at_its_callers_priority", a_call_is_served_at_its_callers_priority),
         ("a_nested_call_inherits", a_nested_call_inherits),
         ("a_change_of_priority_is_followed", a_change_of_priority_is_followed),
         (
@@ -68,7 +69,7 @@ fn main() {
 }
 
 /// Policy and priority of the calling thread.
-fn rank() -> [i32; 2] {
+fn sched_priority() -> [i32; 2] {
     let mut parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: asks about the calling thread, and fills a structure of ours.
     let policy = unsafe {
@@ -88,18 +89,18 @@ fn become_ordinary() {
     assert!(become_real_time(libc::SCHED_OTHER, 0));
 }
 
-fn bytes(rank: [i32; 2]) -> Vec<u8> {
-    rank.iter().flat_map(|word| word.to_ne_bytes()).collect()
+fn bytes(priority: [i32; 2]) -> Vec<u8> {
+    priority.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-fn answer_rank(_: &Request<'_>) -> Result<Parcel, Errno> {
-    Ok(Parcel::from(&bytes(rank())[..]))
+fn answer_priority(_: &Request<'_>) -> Result<Parcel, Errno> {
+    Ok(Parcel::from(&bytes(sched_priority())[..]))
 }
 
 /// Manages the context and serves with one looper.
 fn server(broker: &Path) -> Process {
     let process = Process::open("binder", broker).unwrap();
-    let object = process.add_object(answer_rank);
+    let object = process.object(answer_priority).add();
     process.become_context_manager(object).unwrap();
     let serving = process.clone();
     thread::spawn(move || serving.serve());
@@ -107,9 +108,9 @@ fn server(broker: &Path) -> Process {
 }
 
 /// Calls until the answer is this.
-fn call_until(process: &Process, handle: &Handle, code: u32, expected: [i32; 2]) {
+fn call_until(handle: &Handle, code: u32, expected: [i32; 2]) {
     let served = (0..PATIENCE).any(|_| {
-        let reply = process.call(handle, code, &Parcel::new()).unwrap();
+        let reply = handle.call(code, &Parcel::new()).unwrap();
         reply.data() == bytes(expected)
     });
     assert!(served, "never served at {expected:?}");
@@ -141,48 +142,48 @@ fn await_loopers(pid: u32, count: usize) {
     }
 }
 
-fn a_call_is_served_at_its_callers_rank() {
+fn a_call_is_served_at_its_callers_priority() {
     let broker = Broker::start();
     let server = server(&broker.socket);
     let client = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
     let callers = [(libc::SCHED_FIFO, 30), (libc::SCHED_RR, 20), (libc::SCHED_FIFO, 10)];
     let callers = callers.map(|(policy, priority)| {
-        let (client, manager) = (client.clone(), manager.clone());
+        let manager = manager.clone();
         thread::spawn(move || {
             assert!(become_real_time(policy, priority));
-            call_until(&client, &manager, RANK, [policy, priority]);
+            call_until(&manager, PRIORITY, [policy, priority]);
             for _ in 0..1000 {
-                let reply = client.call(&manager, RANK, &Parcel::new()).unwrap();
+                let reply = manager.call(PRIORITY, &Parcel::new()).unwrap();
                 assert_eq!(reply.data(), bytes([policy, priority]), "and from then on");
             }
         })
     });
     // An ordinary one beside them is served as ever.
     for _ in 0..1000 {
-        let reply = client.call(&manager, RANK, &Parcel::new()).unwrap();
+        let reply = manager.call(PRIORITY, &Parcel::new()).unwrap();
         assert_eq!(reply.data(), bytes([libc::SCHED_OTHER, 0]));
     }
     callers.into_iter().for_each(|caller| caller.join().unwrap());
     server.close();
 }
 
-fn a_prepared_callers_first_call_is_served_at_its_rank() {
+fn a_prepared_callers_first_call_is_served_at_its_priority() {
     let broker = Broker::start();
     let server = server(&broker.socket);
     let client = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
-    assert_eq!(client.prepare(&manager, Duration::ZERO), Ok(false), "an ordinary thread");
+    assert_eq!(manager.prepare(Duration::ZERO), Ok(false), "an ordinary thread");
     // A server that does not serve yet has no such loopers.
-    client.call(&manager, RANK, &Parcel::new()).unwrap();
+    manager.call(PRIORITY, &Parcel::new()).unwrap();
     // One after the other, each with the thread that has waited for it; then some at once.
     let caller = |priority| {
-        let (client, manager) = (client.clone(), manager.clone());
+        let manager = manager.clone();
         thread::spawn(move || {
             assert!(become_real_time(libc::SCHED_FIFO, priority));
-            assert_eq!(client.prepare(&manager, LONG), Ok(true));
+            assert_eq!(manager.prepare(LONG), Ok(true));
             for _ in 0..10 {
-                let reply = client.call(&manager, RANK, &Parcel::new()).unwrap();
+                let reply = manager.call(PRIORITY, &Parcel::new()).unwrap();
                 assert_eq!(reply.data(), bytes([libc::SCHED_FIFO, priority]));
             }
         })
@@ -200,7 +201,7 @@ fn a_change_of_priority_is_followed() {
     let server = server(&broker.socket);
     let client = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
-    call_until(&client, &manager, RANK, [libc::SCHED_OTHER, 0]);
+    call_until(&manager, PRIORITY, [libc::SCHED_OTHER, 0]);
     for (policy, priority) in [
         (libc::SCHED_FIFO, 12),
         (libc::SCHED_RR, 34),
@@ -209,7 +210,7 @@ fn a_change_of_priority_is_followed() {
     ] {
         assert!(become_real_time(policy, priority));
         priority_changed();
-        call_until(&client, &manager, RANK, [policy, priority]);
+        call_until(&manager, PRIORITY, [policy, priority]);
     }
     server.close();
 }
@@ -226,10 +227,10 @@ fn a_caller_with_a_deadline_has_the_highest_looper() {
         );
         return server.close();
     }
-    call_until(&client, &manager, RANK, [libc::SCHED_FIFO, 99]);
+    call_until(&manager, PRIORITY, [libc::SCHED_FIFO, 99]);
     become_ordinary();
     priority_changed();
-    call_until(&client, &manager, RANK, [libc::SCHED_OTHER, 0]);
+    call_until(&manager, PRIORITY, [libc::SCHED_OTHER, 0]);
     server.close();
 }
 
@@ -246,7 +247,7 @@ fn take_deadline(runtime: Duration, period: Duration) -> bool {
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &attributes, 0) == 0 }
 }
 
-/// A caller goes on at its rank while there is no broker, and with the next one.
+/// A caller goes on at its priority while there is no broker, and with the next one.
 fn the_next_broker_knows_real_time_callers() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("broker.sock");
@@ -254,14 +255,14 @@ fn the_next_broker_knows_real_time_callers() {
     let server = server(&socket);
     let client = Process::open("binder", &socket).unwrap();
     let manager = client.context_manager().unwrap();
-    let at_rank = || {
-        let reply = client.call(&manager, RANK, &Parcel::new()).unwrap();
+    let at_priority = || {
+        let reply = manager.call(PRIORITY, &Parcel::new()).unwrap();
         assert_eq!(reply.data(), bytes([libc::SCHED_FIFO, 30]));
     };
     assert!(become_real_time(libc::SCHED_FIFO, 30));
-    call_until(&client, &manager, RANK, [libc::SCHED_FIFO, 30]);
+    call_until(&manager, PRIORITY, [libc::SCHED_FIFO, 30]);
     broker.stop().unwrap();
-    (0..1000).for_each(|_| at_rank());
+    (0..1000).for_each(|_| at_priority());
     let broker = Running::start(Config::at(&socket)).unwrap();
     // A broker that has no processor to itself runs while the caller waits for an ordinary thread.
     let knows = || {
@@ -272,14 +273,14 @@ fn the_next_broker_knows_real_time_callers() {
     // Each round starts a thread.
     let mut rounds = 0..PATIENCE / 100;
     assert!(rounds.any(|_| {
-        at_rank();
+        at_priority();
         is_known()
     }));
     // Who sees to it from now on is the next one.
-    for rank in [[libc::SCHED_RR, 12], [libc::SCHED_OTHER, 0]] {
-        assert!(become_real_time(rank[0], rank[1]));
+    for priority in [[libc::SCHED_RR, 12], [libc::SCHED_OTHER, 0]] {
+        assert!(become_real_time(priority[0], priority[1]));
         priority_changed();
-        call_until(&client, &manager, RANK, rank);
+        call_until(&manager, PRIORITY, priority);
     }
     await_lanes(&socket, 0);
     server.close();
@@ -290,7 +291,7 @@ fn the_next_broker_knows_real_time_callers() {
 fn a_bound_callers_looper_is_bound_there() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
-    let object = server.add_object(|_| Ok(Parcel::from(&bytes(bound())[..])));
+    let object = server.object(|_| Ok(Parcel::from(&bytes(bound())[..]))).add();
     server.become_context_manager(object).unwrap();
     let serving = server.clone();
     thread::spawn(move || serving.serve());
@@ -304,11 +305,11 @@ fn a_bound_callers_looper_is_bound_there() {
         only.set(processor);
         sched_setaffinity(None, &only).unwrap();
         priority_changed();
-        call_until(&client, &manager, RANK, [1, processor as i32]);
+        call_until(&manager, PRIORITY, [1, processor as i32]);
     }
     sched_setaffinity(None, &all).unwrap();
     priority_changed();
-    call_until(&client, &manager, RANK, free);
+    call_until(&manager, PRIORITY, free);
     server.close();
 }
 
@@ -326,21 +327,23 @@ fn a_nested_call_inherits() {
     let middle = Process::open("hwbinder", &broker.socket).unwrap();
     let onward = Process::open("binder", &broker.socket).unwrap();
     let manager = onward.context_manager().unwrap();
-    let object = middle.add_object(move |request| match request.code() {
-        RELAY => {
-            let reply = onward.call(&manager, RANK, &Parcel::new()).map_err(|_| Errno::IO)?;
-            Ok(Parcel::from(reply.data()))
-        }
-        _ => answer_rank(request),
-    });
+    let object = middle
+        .object(move |request| match request.code() {
+            RELAY => {
+                let reply = manager.call(PRIORITY, &Parcel::new()).map_err(|_| Errno::IO)?;
+                Ok(Parcel::from(reply.data()))
+            }
+            _ => answer_priority(request),
+        })
+        .add();
     middle.become_context_manager(object).unwrap();
     let serving = middle.clone();
     thread::spawn(move || serving.serve());
     let client = Process::open("hwbinder", &broker.socket).unwrap();
     let handle = client.context_manager().unwrap();
     assert!(become_real_time(libc::SCHED_FIFO, 40));
-    call_until(&client, &handle, RANK, [libc::SCHED_FIFO, 40]);
-    call_until(&client, &handle, RELAY, [libc::SCHED_FIFO, 40]);
+    call_until(&handle, PRIORITY, [libc::SCHED_FIFO, 40]);
+    call_until(&handle, RELAY, [libc::SCHED_FIFO, 40]);
     middle.close();
     last.close();
 }
@@ -352,16 +355,16 @@ fn a_caller_that_ends_leaves_no_looper() {
     let manager = client.context_manager().unwrap();
     // Of the tests before, too.
     await_loopers(std::process::id(), 0);
-    let (calling, handle) = (client.clone(), manager.clone());
+    let handle = manager.clone();
     let caller = thread::spawn(move || {
         assert!(become_real_time(libc::SCHED_FIFO, 30));
-        call_until(&calling, &handle, RANK, [libc::SCHED_FIFO, 30]);
+        call_until(&handle, PRIORITY, [libc::SCHED_FIFO, 30]);
     });
     caller.join().unwrap();
     await_lanes(&broker.socket, 0);
     await_loopers(std::process::id(), 0);
     // Its lane is anybody's, and the pool serves it.
-    call_until(&client, &manager, RANK, [libc::SCHED_OTHER, 0]);
+    call_until(&manager, PRIORITY, [libc::SCHED_OTHER, 0]);
     server.close();
 }
 
@@ -369,35 +372,36 @@ fn a_caller_that_ends_leaves_no_looper() {
 fn whatever_a_real_time_caller_sends_arrives() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
-    let calling = server.clone();
-    let object = server.add_object(move |request| match request.code() {
-        RELAY => {
-            let callback = request.received.handle(0).ok_or(Errno::INVAL)?;
-            let reply = calling.call(&callback, RANK, &Parcel::new()).map_err(|_| Errno::IO)?;
-            Ok(Parcel::from(reply.data()))
-        }
-        RANK => answer_rank(request),
-        _ => Ok(Parcel::from(request.data())),
-    });
+    let object = server
+        .object(move |request| match request.code() {
+            RELAY => {
+                let callback = request.received.handle(0).ok_or(Errno::INVAL)?;
+                let reply = callback.call(PRIORITY, &Parcel::new()).map_err(|_| Errno::IO)?;
+                Ok(Parcel::from(reply.data()))
+            }
+            PRIORITY => answer_priority(request),
+            _ => Ok(Parcel::from(request.data())),
+        })
+        .add();
     server.become_context_manager(object).unwrap();
     let serving = server.clone();
     thread::spawn(move || serving.serve());
     let client = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
-    let callback = client.add_object(answer_rank);
+    let callback = client.object(answer_priority).add();
     assert!(become_real_time(libc::SCHED_FIFO, 25));
-    call_until(&client, &manager, RANK, [libc::SCHED_FIFO, 25]);
+    call_until(&manager, PRIORITY, [libc::SCHED_FIFO, 25]);
     for length in [0, 4, 100, 5000, 70_000, 4] {
         let data = vec![7; length];
-        let reply = client.call(&manager, 3, &Parcel::from(&data[..])).unwrap();
+        let reply = manager.call(3, &Parcel::from(&data[..])).unwrap();
         assert_eq!(reply.data(), data);
     }
     for _ in 0..50 {
         let mut parcel = Parcel::new();
         parcel.write_object(callback);
-        let reply = client.call(&manager, RELAY, &parcel).unwrap();
+        let reply = manager.call(RELAY, &parcel).unwrap();
         assert_eq!(reply.data(), bytes([libc::SCHED_FIFO, 25]), "by the very thread that called");
-        client.call(&manager, RANK, &Parcel::new()).unwrap();
+        manager.call(PRIORITY, &Parcel::new()).unwrap();
     }
     server.close();
 }
@@ -414,10 +418,10 @@ fn call_for_ever(socket: &Path) {
     let client = Process::open("binder", socket).unwrap();
     let manager = client.context_manager().unwrap();
     assert!(become_real_time(libc::SCHED_FIFO, 30));
-    call_until(&client, &manager, RANK, [libc::SCHED_FIFO, 30]);
+    call_until(&manager, PRIORITY, [libc::SCHED_FIFO, 30]);
     ready();
     loop {
-        client.call(&manager, RANK, &Parcel::new()).unwrap();
+        manager.call(PRIORITY, &Parcel::new()).unwrap();
     }
 }
 
@@ -442,8 +446,8 @@ fn a_killed_caller_leaves_no_looper() {
     for _ in 0..3 {
         let mut caller = start("caller", &broker.socket);
         let lanes = lanes(&broker.socket);
-        let rank = Rank { policy: Policy::Fifo, priority: 30 };
-        assert!(lanes.iter().all(|lane| lane.rank == rank), "{lanes:?}");
+        let priority = SchedPriority::fifo(30);
+        assert!(lanes.iter().all(|lane| lane.priority == priority), "{lanes:?}");
         assert!(lanes[0].looper.as_ref().is_some_and(|looper| looper.promoted), "{lanes:?}");
         caller.kill().unwrap();
         caller.wait().unwrap();

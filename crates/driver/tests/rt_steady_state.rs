@@ -10,7 +10,7 @@
 
 mod support;
 
-use baton_driver::process::{Parcel, Process};
+use baton::{Parcel, Process};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::process::Command;
@@ -113,10 +113,12 @@ fn steady(mut mark: impl FnMut() -> bool) -> bool {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
     // An error and a parcel without bytes: neither takes memory.
-    let object = server.add_object(|_| {
-        IS_COUNTED.set(is_real_time());
-        if IS_COUNTED.get() { Ok(Parcel::new()) } else { Err(rustix::io::Errno::AGAIN) }
-    });
+    let object = server
+        .object(|_| {
+            IS_COUNTED.set(is_real_time());
+            if IS_COUNTED.get() { Ok(Parcel::new()) } else { Err(rustix::io::Errno::AGAIN) }
+        })
+        .add();
     server.become_context_manager(object).unwrap();
     let serving = server.clone();
     thread::spawn(move || serving.serve());
@@ -124,7 +126,7 @@ fn steady(mut mark: impl FnMut() -> bool) -> bool {
     let manager = client.context_manager().unwrap();
     assert!(become_real_time(30));
     let parcel = Parcel::new();
-    let call = || client.call(&manager, 1, &parcel).is_ok();
+    let call = || manager.call(1, &parcel).is_ok();
     IS_COUNTED.set(true);
     assert!((0..PATIENCE).any(|_| call()), "its looper never came");
     // The fast path has learnt it, at both ends.

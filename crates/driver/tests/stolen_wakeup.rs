@@ -2,7 +2,7 @@
 //! threads' place, keeps nobody else's call from being served.
 mod support;
 
-use baton_driver::process::{Parcel, Process};
+use baton::{Parcel, Process};
 use rustix::thread::ClockId;
 use rustix::thread::futex::{self, Timespec, Wait, WaitFlags, WaitPtr, WaitvFlags};
 use std::collections::BTreeSet;
@@ -55,12 +55,14 @@ fn a_client_takes_nobody_elses_wakes() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
     let (counted, is_counted) = mpsc::channel();
-    let object = server.add_object(move |request| {
-        if request.code() == 2 {
-            counted.send(()).unwrap();
-        }
-        Ok(Parcel::new())
-    });
+    let object = server
+        .object(move |request| {
+            if request.code() == 2 {
+                counted.send(()).unwrap();
+            }
+            Ok(Parcel::new())
+        })
+        .add();
     server.become_context_manager(object).unwrap();
     let serving = server.clone();
     let looper = thread::spawn(move || serving.serve());
@@ -68,14 +70,14 @@ fn a_client_takes_nobody_elses_wakes() {
         let bells = maps("baton-bell").len();
         let client = Process::open("binder", &broker.socket).unwrap();
         let manager = client.context_manager().unwrap();
-        client.call(&manager, 1, &Parcel::new()).unwrap();
+        manager.call(1, &Parcel::new()).unwrap();
         // At both ends: at the client's it comes when its control thread hears of it.
         while maps("baton-bell").len() < bells + 2 {
             thread::yield_now();
         }
         (client, manager)
     };
-    let (honest, manager) = open();
+    let (_honest, manager) = open();
     let others = maps("baton-");
     let (thief, stolen) = open();
     let loot: Vec<usize> = maps("baton-").difference(&others).copied().collect();
@@ -93,8 +95,8 @@ fn a_client_takes_nobody_elses_wakes() {
         let (done, is_done) = mpsc::channel();
         let caller = thread::spawn(move || {
             for _ in 0..200 {
-                honest.call(&manager, 1, &Parcel::new()).unwrap();
-                honest.one_way(&manager, 2, &Parcel::new()).unwrap();
+                manager.call(1, &Parcel::new()).unwrap();
+                manager.one_way(2, &Parcel::new()).unwrap();
                 is_counted.recv().unwrap();
             }
             done.send(()).unwrap();

@@ -3,9 +3,9 @@
 mod service;
 mod support;
 
+use baton::{CallError, Handle, Parcel, Process};
 use baton_abi::control::ProcessReport;
 use baton_driver::observer::Observer;
-use baton_driver::process::{CallError, Handle, Parcel, Process};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use service::{client_of, manage};
@@ -29,13 +29,13 @@ fn a_signal_changes_nothing_of_a_call() {
         Ok(request.code().to_ne_bytes()[..].into())
     });
 
-    let (client, manager) = client_of(&broker);
+    let (_client, manager) = client_of(&broker);
     let (known, is_known) = mpsc::channel();
     let caller = thread::spawn(move || {
         // SAFETY: the calling thread's own name.
         known.send(unsafe { libc::pthread_self() }).unwrap();
         for code in [1, 2] {
-            let reply = client.call(&manager, code, &Parcel::new()).unwrap();
+            let reply = manager.call(code, &Parcel::new()).unwrap();
             assert_eq!(reply.data(), code.to_ne_bytes());
         }
     });
@@ -60,14 +60,14 @@ fn a_signal_changes_nothing_of_a_call() {
 fn every_recipient_hears_of_the_death() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
-    let object = server.add_object(|_| Ok(Parcel::new()));
+    let object = server.object(|_| Ok(Parcel::new())).add();
     server.become_context_manager(object).unwrap();
     let (client, manager) = client_of(&broker);
     let again = manager.clone();
     let (told, is_told) = mpsc::channel();
-    let link = |handle, name| {
+    let link = |handle: &Handle, name| {
         let told = told.clone();
-        client.link_to_death(handle, move || told.send(name).unwrap());
+        handle.link_to_death(move || told.send(name).unwrap());
     };
     link(&manager, "first");
     link(&again, "second");
@@ -89,10 +89,10 @@ fn a_panic_of_a_handler_is_a_failed_reply() {
         1 => panic!("a handler's bug, on purpose"),
         _ => Ok(Parcel::new()),
     });
-    let (client, manager) = client_of(&broker);
-    let failed = Err(CallError::Failed(Errno::FAULT));
-    assert_eq!(client.call(&manager, 1, &Parcel::new()).map(drop), failed);
-    assert!(client.call(&manager, 2, &Parcel::new()).is_ok());
+    let (_client, manager) = client_of(&broker);
+    let failed = Err(CallError::Refused(Errno::FAULT));
+    assert_eq!(manager.call(1, &Parcel::new()).map(drop), failed);
+    assert!(manager.call(2, &Parcel::new()).is_ok());
     server.close();
 }
 
@@ -106,8 +106,8 @@ fn a_reply_may_carry_a_descriptor_of_its_own() {
         reply.write_owned_fd(reader);
         Ok(reply)
     });
-    let (client, manager) = client_of(&broker);
-    let reader: OwnedFd = client.call(&manager, 1, &Parcel::new()).unwrap().fd(0).unwrap();
+    let (_client, manager) = client_of(&broker);
+    let reader: OwnedFd = manager.call(1, &Parcel::new()).unwrap().fd(0).unwrap();
     let mut text = [0; 16];
     assert_eq!(rustix::io::read(&reader, &mut text).unwrap(), 7);
     // Nobody keeps the writer.
@@ -116,20 +116,19 @@ fn a_reply_may_carry_a_descriptor_of_its_own() {
 }
 
 #[test]
-fn a_handle_belongs_to_its_process() {
+fn a_parcel_with_a_handle_of_another_device_is_refused() {
     let broker = Broker::start();
     let server = manage(&broker, |_| Ok(Parcel::new()));
     let client = Process::open("binder", &broker.socket).unwrap();
     let other = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
-    let refused = Err(CallError::Failed(Errno::INVAL));
-    assert_eq!(other.call(&manager, 1, &Parcel::new()).map(drop), refused);
-    assert_eq!(other.one_way(&manager, 1, &Parcel::new()), refused);
     let theirs = other.context_manager().unwrap();
     let mut parcel = Parcel::new();
     parcel.write_handle(&manager);
-    assert_eq!(other.call(&theirs, 1, &parcel).map(drop), refused);
-    assert!(client.call(&manager, 1, &parcel).is_ok());
+    let refused = Err(CallError::ForeignHandle);
+    assert_eq!(theirs.call(1, &parcel).map(drop), refused);
+    assert_eq!(theirs.one_way(1, &parcel), refused);
+    assert!(manager.call(1, &parcel).is_ok());
     server.close();
 }
 
@@ -139,12 +138,12 @@ fn processes(broker: &Broker) -> Vec<ProcessReport> {
 }
 
 /// Calls on twenty threads, which have ended when this returns.
-fn call_at_once(client: &Process, manager: &Handle) {
+fn call_at_once(manager: &Handle) {
     let start = Barrier::new(20);
     thread::scope(|scope| {
         let call = || {
             start.wait();
-            drop(client.call(manager, 1, &Parcel::new()).unwrap());
+            drop(manager.call(1, &Parcel::new()).unwrap());
         };
         let callers: Vec<_> = (0..20).map(|_| scope.spawn(call)).collect();
         callers.into_iter().for_each(|caller| caller.join().unwrap());
@@ -155,8 +154,8 @@ fn call_at_once(client: &Process, manager: &Handle) {
 fn threads_that_have_called_are_forgotten() {
     let broker = Broker::start();
     let server = manage(&broker, |_| Ok(Parcel::new()));
-    let (client, manager) = client_of(&broker);
-    call_at_once(&client, &manager);
+    let (_client, manager) = client_of(&broker);
+    call_at_once(&manager);
     // The server's looper remains.
     let threads = processes(&broker).iter().map(|process| process.engine.threads).sum::<u32>();
     assert_eq!(threads, 1);
@@ -169,7 +168,7 @@ fn threads_that_call_at_once_share_a_channel() {
     let server = manage(&broker, |_| Ok(Parcel::new()));
     for _ in 0..20 {
         let (client, manager) = client_of(&broker);
-        call_at_once(&client, &manager);
+        call_at_once(&manager);
         let channels = processes(&broker).iter().map(|process| process.channels.len()).max();
         assert_eq!(channels, Some(1));
         client.close();

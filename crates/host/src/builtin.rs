@@ -10,7 +10,7 @@
 use crate::call::Call;
 use crate::format::{Reader, Write};
 use crate::service::{Service, Stays};
-use baton_driver::process::Parcel;
+use baton::Parcel;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;

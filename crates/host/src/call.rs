@@ -3,7 +3,7 @@
 use crate::directory::Directory;
 use crate::manager;
 use crate::threads;
-use baton_driver::process::{CallError, Handle, Parcel, Process, Received, Request};
+use baton::{CallError, Handle, Parcel, Process, Received, Request};
 use baton_nucleus::CurrentThread;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -209,12 +209,13 @@ impl<'a> Call<'a> {
             (Who::Inside(service), Some(inside)) if !inside.stays => {
                 let name = inside.directory.name(*service).to_owned();
                 let process = self.process;
-                let found = self.away(|| manager::find(process, &name))?.ok_or(CallError::Dead)?;
-                let received = self.away(|| process.call(&found, code, parcel))?;
+                let found =
+                    self.away(|| manager::find(process, &name))?.ok_or(CallError::DeadObject)?;
+                let received = self.away(|| found.call(code, parcel))?.borrowed_from(process);
                 Ok(Answer(Answered::Received(received)))
             }
-            (Who::Inside(_), Some(_)) => Err(CallError::Failed(Errno::PERM)),
-            (Who::Inside(_), None) => Err(CallError::Dead),
+            (Who::Inside(_), Some(_)) => Err(CallError::Refused(Errno::PERM)),
+            (Who::Inside(_), None) => Err(CallError::DeadObject),
             (Who::Outside(handle), _) => self.call_outside(handle, code, parcel),
         }
     }
@@ -227,14 +228,14 @@ impl<'a> Call<'a> {
     ) -> Result<Answer<'t>, CallError> {
         self.check_leaves()?;
         self.away(|| {
-            let received = handle.process().call(handle, code, parcel)?;
+            let received = handle.call(code, parcel)?;
             Ok(Answer(Answered::Received(received)))
         })
     }
 
     fn check_leaves(&self) -> Result<(), CallError> {
         match &self.inside {
-            Some(Inside { stays: true, .. }) => Err(CallError::Failed(Errno::PERM)),
+            Some(Inside { stays: true, .. }) => Err(CallError::Refused(Errno::PERM)),
             _ => Ok(()),
         }
     }

@@ -4,7 +4,7 @@ use crate::call::Asked;
 use crate::desk::Desk;
 use crate::priority;
 use crate::slot::Next;
-use baton_driver::process::{CallError, Parcel, Process, Urgency};
+use baton::{CallError, Parcel, Process, SchedPriority};
 use baton_nucleus::variant::StrictPlus;
 use baton_nucleus::{Portable, SignalStack, ThreadId};
 use baton_shm::lock::Lock;
@@ -95,23 +95,23 @@ impl Directory {
         &self,
         service: usize,
         asked: &Asked<'_>,
-        urgency: Urgency,
+        caller: SchedPriority,
     ) -> Result<Parcel, CallError> {
         let desk = &self.desk;
         let (at, waiting) = WAITING.get();
         let occupied = if at == desk_address(desk) { waiting } else { 0 };
         if occupied >> service & 1 == 1 {
-            return Err(CallError::Failed(Errno::DEADLK));
+            return Err(CallError::Refused(Errno::DEADLK));
         }
-        let is_real_time = matches!(urgency, Urgency::RealTime(_));
+        let is_real_time = caller.is_real_time();
         let number = desk.claim(is_real_time);
         if desk.is_closed() {
             desk.release(number);
-            return Err(CallError::Dead);
+            return Err(CallError::DeadObject);
         }
         let slot = desk.slot(number);
         // SAFETY: claimed, and `asked` is borrowed until this returns.
-        unsafe { slot.fill(service, priority::of(urgency), occupied, asked) };
+        unsafe { slot.fill(service, priority::of(caller), occupied, asked) };
         let mut begun = self.stays(service) && self.run_for(number);
         loop {
             if !begun {

@@ -4,8 +4,8 @@
 //! zero after. A request begins with what its receiver checks: the caller's strict-mode policy and
 //! work source, a mark, and the interface's descriptor. An AIDL reply begins with a status.
 
+use baton::Parcel;
 use baton_abi::uapi::{BINDER_TYPE_BINDER, FlatObject};
-use baton_driver::process::Parcel;
 
 /// `Parcel::writeInterfaceToken`: gather violations, of no policy.
 const STRICT_MODE: i32 = i32::MIN;

@@ -6,8 +6,8 @@ use crate::manager::{self, AddError};
 use crate::priority;
 use crate::service::Service;
 use crate::threads;
-use baton_driver::device::OpenError;
-use baton_driver::process::{CallError, Object, Parcel, Process, Request, Urgency};
+use baton::OpenError;
+use baton::{CallError, Object, Parcel, Process, Request, own_priority};
 use baton_nucleus::variant::StrictPlus;
 use baton_nucleus::{Kernel, Options, Portable};
 use rustix::io::Errno;
@@ -115,14 +115,14 @@ fn add_object(directory: &Arc<Directory>, number: usize) -> Object {
     let serve = move |request: &Request<'_>| {
         let directory = weak.upgrade().ok_or(Errno::BADF)?;
         let asked = Asked::Transaction(request);
-        directory.enter(number, &asked, request.urgency()).map_err(|error| match error {
-            CallError::Failed(errno) => errno,
+        directory.enter(number, &asked, request.priority()).map_err(|error| match error {
             // The process is closed: this answer goes nowhere, and its caller is told that it is
             // dead.
-            CallError::Dead | CallError::Frozen => Errno::NXIO,
+            CallError::DeadObject | CallError::Frozen => Errno::NXIO,
+            error => error.errno(),
         })
     };
-    directory.services()[number].process.add_object(serve)
+    directory.services()[number].process.object(serve).add()
 }
 
 fn start_kernel(
@@ -224,8 +224,8 @@ impl Running {
     /// # Errors
     /// As for [`Call::call`](crate::Call::call); `Dead` also if there is no such service.
     pub fn call(&self, name: &str, code: u32, data: &[u8]) -> Result<Parcel, CallError> {
-        let service = self.directory.number(name).ok_or(CallError::Dead)?;
-        self.directory.enter(service, &Asked::Local { code, data }, Urgency::own())
+        let service = self.directory.number(name).ok_or(CallError::DeadObject)?;
+        self.directory.enter(service, &Asked::Local { code, data }, own_priority())
     }
 
     /// Waits until all services have ended.

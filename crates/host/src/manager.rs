@@ -2,7 +2,7 @@
 //! not called here are not listed: their numbers change from release to release.
 
 use crate::format::{Reader, Write};
-use baton_driver::process::{CallError, Handle, Object, Parcel, Process};
+use baton::{CallError, Handle, Object, Parcel, Process};
 use rustix::io::Errno;
 
 /// The descriptor of its interface.
@@ -54,7 +54,7 @@ pub fn add(process: &Process, name: &str, object: Object) -> Result<(), AddError
     request.write_i32(is_for_isolated_processes);
     request.write_i32(DUMP_PRIORITY);
     let manager = process.context_manager()?;
-    let answer = process.call(&manager, ADD, &request)?;
+    let answer = manager.call(ADD, &request)?;
     match Reader::new(answer.data()).status() {
         Some(Ok(())) => Ok(()),
         Some(Err(refused)) => {
@@ -73,12 +73,12 @@ pub fn find(process: &Process, name: &str) -> Result<Option<Handle>, CallError> 
     request.write_token(INTERFACE);
     request.write_string(name);
     let manager = process.context_manager()?;
-    let answer = process.call(&manager, CHECK, &request)?;
+    let answer = manager.call(CHECK, &request)?;
     let mut reader = Reader::new(answer.data());
     let is_fine = matches!(reader.status(), Some(Ok(())));
     match (is_fine, reader.i32(), reader.i32()) {
         (true, Some(1), Some(SERVICE_WITH_METADATA)) => Ok(answer.handle(0)),
         (true, Some(1), Some(_)) => Ok(None),
-        _ => Err(CallError::Failed(Errno::PROTO)),
+        _ => Err(CallError::Refused(Errno::PROTO)),
     }
 }

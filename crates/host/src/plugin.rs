@@ -4,7 +4,7 @@
 
 use crate::call::{Answer, Call, Target};
 use crate::service::Service;
-use baton_driver::process::{CallError, Parcel};
+use baton::{CallError, Parcel};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -231,9 +231,7 @@ unsafe extern "C" fn call_by_name(
         (context.answer.as_ptr().cast(), context.answer.len());
     match called {
         Ok(()) => 0,
-        Err(CallError::Failed(errno)) => errno.raw_os_error(),
-        Err(CallError::Dead) => Errno::PIPE.raw_os_error(),
-        Err(CallError::Frozen) => Errno::AGAIN.raw_os_error(),
+        Err(error) => error.errno().raw_os_error(),
     }
 }
 
@@ -242,7 +240,7 @@ fn find_target(context: &mut Context<'_, '_>, name: &CStr) -> Result<Target, Cal
         return Ok(target.clone());
     }
     let found = context.call.find(&name.to_string_lossy())?;
-    let target = found.ok_or(CallError::Failed(Errno::NOENT))?;
+    let target = found.ok_or(CallError::Refused(Errno::NOENT))?;
     context.targets.insert(name.to_owned(), target.clone());
     Ok(target)
 }

@@ -7,7 +7,7 @@
 //!     1        services, while nobody calls them
 //! ```
 
-use baton_driver::process::Urgency;
+use baton::SchedPriority;
 
 /// Who takes calls in.
 pub(crate) const RECEPTION: u8 = 255;
@@ -15,13 +15,13 @@ pub(crate) const RECEPTION: u8 = 255;
 pub(crate) const SERVICE: u8 = 1;
 
 const REAL_TIME: u8 = 100;
-const NICE: i8 = 50;
+const NICE: i32 = 50;
 
-/// Of a call as urgent as this.
-pub(crate) fn of(urgency: Urgency) -> u8 {
-    match urgency {
-        Urgency::RealTime(priority) => REAL_TIME + priority.min(99),
-        Urgency::Nice(nice) => (NICE - nice.clamp(-20, 19)) as u8,
+/// The kernel's priority of a call. SCHED_DEADLINE is as good as the highest real-time priority.
+pub(crate) fn of(priority: SchedPriority) -> u8 {
+    match priority.nice_value() {
+        Some(nice) => (NICE - nice) as u8,
+        None => REAL_TIME + priority.real_time().unwrap_or(99),
     }
 }
 
@@ -31,8 +31,8 @@ mod tests {
 
     #[test]
     fn what_is_more_urgent_is_higher() {
-        let nice = (-20..=19).rev().map(Urgency::Nice);
-        let real_time = (1..=99).map(Urgency::RealTime);
+        let nice = (-20..=19).rev().map(SchedPriority::nice);
+        let real_time = (1..=99).map(SchedPriority::fifo);
         let all: Vec<u8> = nice.chain(real_time).map(of).collect();
         assert!(all.is_sorted_by(|lower, higher| lower < higher), "{all:?}");
         assert!(all.iter().all(|&priority| (SERVICE..RECEPTION).contains(&priority)));

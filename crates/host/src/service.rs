@@ -2,7 +2,7 @@
 
 use crate::call::{Asked, Call};
 use crate::format::Write;
-use baton_driver::process::{Object, Parcel, Process};
+use baton::{Object, Parcel, Process};
 use baton_shm::lock::Lock;
 use rustix::io::Errno;
 
@@ -84,9 +84,11 @@ pub(crate) fn answer(service: &mut dyn Service, call: &mut Call<'_>) -> Result<P
 /// process, and one at a time.
 pub fn add_object(process: &Process, service: impl Service) -> Object {
     let service = Lock::new(service);
-    process.add_object(move |request| {
-        let process = request.received.process();
-        let asked = Asked::Transaction(request);
-        answer(&mut *service.lock(), &mut Call::alone(&asked, &process))
-    })
+    process
+        .object(move |request| {
+            let process = request.received.process().ok_or(Errno::BADF)?;
+            let asked = Asked::Transaction(request);
+            answer(&mut *service.lock(), &mut Call::alone(&asked, &process))
+        })
+        .add()
 }

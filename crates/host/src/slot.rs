@@ -19,7 +19,7 @@
 //! Memory order: whoever changes the stage releases, and whoever waits for that acquires it.
 
 use crate::call::Asked;
-use baton_driver::process::{CallError, Parcel};
+use baton::{CallError, Parcel};
 use baton_nucleus::ThreadId;
 use baton_shm::futex::{self, Lent};
 use baton_shm::sync::{AtomicU32, Ordering};

@@ -11,7 +11,7 @@ use crate::directory::Directory;
 use crate::service::{self, Service};
 use crate::slot::Work;
 use crate::words::{self, Asking, Memory};
-use baton_driver::process::{CallError, Parcel};
+use baton::{CallError, Parcel};
 use baton_nucleus::request::Request;
 use baton_nucleus::{CurrentThread, Message, Sender, Source, ThreadId, Timeout};
 use rustix::io::Errno;
@@ -67,7 +67,7 @@ fn admit(
             match spawned {
                 Ok(thread) => *porter = Some(thread),
                 Err(_) => {
-                    errand.answer = Some(Err(CallError::Failed(Errno::NOMEM)));
+                    errand.answer = Some(Err(CallError::Refused(Errno::NOMEM)));
                     directory.desk.slot(number).finish();
                 }
             }
@@ -93,7 +93,7 @@ fn carry(mut here: CurrentThread, directory: &Directory, number: usize) {
         if !called {
             directory.set_thread(service, None);
             errand.dead |= 1 << service;
-            errand.answer = Some(Err(CallError::Dead));
+            errand.answer = Some(Err(CallError::DeadObject));
         }
         slot.finish();
         let next = here.receive(Source::Thread(directory.reception()), Timeout::Never);
@@ -151,7 +151,7 @@ impl Serving<'_> {
                 // SAFETY: its porter has called, and waits for the answer.
                 let answer = self.handle(here, unsafe { slot.asked() }, number)?;
                 // SAFETY: the same; all that this service has called have answered.
-                unsafe { slot.errand() }.answer = Some(answer.map_err(CallError::Failed));
+                unsafe { slot.errand() }.answer = Some(answer.map_err(CallError::Refused));
                 Some(words::placed())
             }
             Asking::Inside { data, code, place } => {
@@ -194,21 +194,21 @@ pub(crate) fn call<'t>(
 ) -> Result<Answer<'t>, CallError> {
     let Inside { here, directory, stays, slot: number } = inside;
     if *stays && !directory.stays(service) {
-        return Err(CallError::Failed(Errno::PERM));
+        return Err(CallError::Refused(Errno::PERM));
     }
     let slot = directory.desk.slot(*number);
     // SAFETY: the calling service has got the errand.
     if unsafe { slot.errand() }.occupied >> service & 1 == 1 {
-        return Err(CallError::Failed(Errno::DEADLK));
+        return Err(CallError::Refused(Errno::DEADLK));
     }
-    let thread = directory.thread(service).ok_or(CallError::Dead)?;
+    let thread = directory.thread(service).ok_or(CallError::DeadObject)?;
     let mut place = None;
     let mut message = words::ask(*number, code, parcel.data(), &raw mut place);
     if here.call(thread, &mut message).is_err() {
         directory.set_thread(service, None);
         // SAFETY: the one that was called is no more.
         unsafe { slot.errand() }.dead |= 1 << service;
-        return Err(CallError::Dead);
+        return Err(CallError::DeadObject);
     }
     words::answered(&message, place)
 }

@@ -19,7 +19,7 @@
 //! its wait ends before the answer is out of the question: no thread of a host aborts another.
 
 use crate::call::{Answer, Answered, SHORT_BYTES};
-use baton_driver::process::{CallError, Parcel};
+use baton::{CallError, Parcel};
 use baton_nucleus::{Message, Tag};
 use rustix::io::Errno;
 
@@ -183,7 +183,7 @@ pub(crate) fn answered<'t>(message: &Message, place: Place) -> Result<Answer<'t>
             Ok(Answer(Answered::Short { bytes, length: length(head) }))
         }
         (PLACED, Some(parcel)) => Ok(Answer(Answered::Parcel(parcel))),
-        _ => Err(CallError::Failed(Errno::from_raw_os_error(length(head) as i32))),
+        _ => Err(CallError::Refused(Errno::from_raw_os_error(length(head) as i32))),
     }
 }
 
@@ -217,6 +217,6 @@ mod tests {
         // SAFETY: the place is there.
         let answer = unsafe { answer(Err(Errno::PERM), &raw mut place) };
         let failed = answered(&answer, place).map(drop);
-        assert_eq!(failed, Err(CallError::Failed(Errno::PERM)));
+        assert_eq!(failed, Err(CallError::Refused(Errno::PERM)));
     }
 }

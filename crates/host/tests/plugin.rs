@@ -1,7 +1,7 @@
 //! Services from shared objects.
 mod support;
 
-use baton_driver::process::{CallError, Parcel};
+use baton::{CallError, Parcel};
 use baton_host::plugin::{Plugin, PluginError};
 use baton_host::{Call, Host};
 use rustix::io::Errno;
@@ -42,17 +42,17 @@ fn a_shared_object_is_a_service() {
     let handle = support::find(&client, "weather");
     let call = |code, data: &[u8]| {
         let parcel = Parcel::from(data);
-        client.call(&handle, code, &parcel).map(|answer| answer.data().to_vec())
+        handle.call(code, &parcel).map(|answer| answer.data().to_vec())
     };
     for count in 1..=3u32 {
         assert_eq!(call(1, b""), Ok(count.to_ne_bytes().to_vec()));
     }
     assert_eq!(call(2, b"ab"), Ok(b"abab".to_vec()));
-    assert_eq!(call(3, b""), Err(CallError::Failed(Errno::NOENT)));
-    assert_eq!(call(9, b""), Err(CallError::Failed(Errno::BADMSG)));
+    assert_eq!(call(3, b""), Err(CallError::Refused(Errno::NOENT)));
+    assert_eq!(call(9, b""), Err(CallError::Refused(Errno::BADMSG)));
     let interface = call(u32::from_be_bytes(*b"_NTF"), b"").unwrap();
     assert_eq!(interface[..4], 14i32.to_le_bytes());
-    assert_eq!(call(4, b""), Err(CallError::Dead));
+    assert_eq!(call(4, b""), Err(CallError::DeadObject));
     assert_eq!(running.call("one", 1, b"a").unwrap().data(), b"a");
     running.close();
     manager.close();

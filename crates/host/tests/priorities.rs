@@ -1,7 +1,7 @@
 //! Who is served first, and at whose priority the kernel's OS thread runs.
 mod support;
 
-use baton_driver::process::{Parcel, Process, priority_changed};
+use baton::{Parcel, Process, priority_changed};
 use baton_host::{Call, Host, Running};
 use rustix::io::Errno;
 use std::sync::{Arc, Mutex, mpsc};
@@ -109,8 +109,8 @@ impl Scene {
                 Caller::Nice(_) => drop(running.call(name, code, &[data]).unwrap()),
                 Caller::Fifo(_) => {
                     let handle = find(&client, name);
-                    assert!(client.prepare(&handle, LONG).unwrap(), "it has no looper of its own");
-                    drop(client.call(&handle, code, &Parcel::from(&[data][..])).unwrap());
+                    assert!(handle.prepare(LONG).unwrap(), "it has no looper of its own");
+                    drop(handle.call(code, &Parcel::from(&[data][..])).unwrap());
                 }
             }
         })

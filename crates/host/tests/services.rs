@@ -1,8 +1,8 @@
 //! Hosted services, as clients and as each other see them.
 mod support;
 
+use baton::{CallError, Parcel, Process};
 use baton_driver::observer::Observer;
-use baton_driver::process::{CallError, Parcel, Process};
 use baton_host::{Call, Host, Running, Service, Stays, Target};
 use rustix::io::Errno;
 use std::sync::mpsc;
@@ -29,9 +29,8 @@ fn pass_on(to: &'static str) -> impl FnMut(&mut Call<'_>) -> Result<Parcel, Errn
         assert_eq!(thread::current().id(), began, "a handler goes on elsewhere than it began");
         match answer {
             Ok(answer) => Ok(answer.data().into()),
-            Err(CallError::Dead) => Ok(b"dead"[..].into()),
-            Err(CallError::Frozen) => Err(Errno::AGAIN),
-            Err(CallError::Failed(errno)) => Err(errno),
+            Err(CallError::DeadObject) => Ok(b"dead"[..].into()),
+            Err(error) => Err(error.errno()),
         }
     }
 }
@@ -51,7 +50,7 @@ fn host(broker: &Broker, fill: impl FnOnce(&mut Host)) -> Running {
 
 fn call(client: &Process, name: &str, data: &[u8]) -> Result<Vec<u8>, CallError> {
     let handle = find(client, name);
-    client.call(&handle, 1, &Parcel::from(data)).map(|answer| answer.data().to_vec())
+    handle.call(1, &Parcel::from(data)).map(|answer| answer.data().to_vec())
 }
 
 #[test]
@@ -107,11 +106,12 @@ fn an_object_goes_by_the_driver() {
         .unwrap();
     });
     let client = broker.open();
-    let own = client.add_object(|request| Ok(request.code().to_ne_bytes()[..].into()));
+    let own = client.object(|request| Ok(request.code().to_ne_bytes()[..].into())).add();
     let mut parcel = Parcel::new();
     parcel.write_object(own);
     // The client's thread serves the call back.
-    let answer = client.call(&find(&client, "caller"), 1, &parcel).unwrap();
+    let caller = find(&client, "caller");
+    let answer = caller.call(1, &parcel).unwrap();
     assert_eq!(answer.data(), 9u32.to_ne_bytes());
     running.close();
     manager.close();
@@ -125,11 +125,13 @@ fn a_service_that_waits_outside_keeps_nobody_else() {
     let (leave, may_leave) = mpsc::channel::<()>();
     let may_leave = std::sync::Mutex::new(may_leave);
     let slow = broker.open();
-    let object = slow.add_object(move |_| {
-        entered.send(()).unwrap();
-        may_leave.lock().unwrap().recv().unwrap();
-        Ok(b"at last"[..].into())
-    });
+    let object = slow
+        .object(move |_| {
+            entered.send(()).unwrap();
+            may_leave.lock().unwrap().recv().unwrap();
+            Ok(b"at last"[..].into())
+        })
+        .add();
     let serving = slow.clone();
     thread::spawn(move || serving.serve());
     baton_host::manager::add(&slow, "slow", object).unwrap();
@@ -185,20 +187,20 @@ fn a_service_dies_alone() {
             thread::spawn(move || serving.serve());
             let handle = find(&client, "fragile");
             let (told, is_told) = mpsc::channel();
-            client.link_to_death(&handle, move || told.send(()).unwrap());
+            handle.link_to_death(move || told.send(()).unwrap());
             assert_eq!(call(&client, "fragile", b""), Ok(b"fine".to_vec()));
             assert_eq!(call(&client, "via", b""), Ok(b"fine".to_vec()));
 
             if via {
                 assert_eq!(call(&client, "via", how), Ok(b"dead".to_vec()));
             } else {
-                assert_eq!(call(&client, "fragile", how), Err(CallError::Dead));
+                assert_eq!(call(&client, "fragile", how), Err(CallError::DeadObject));
             }
             is_told.recv().unwrap();
-            let again = client.call(&handle, 1, &Parcel::new()).map(drop);
-            assert_eq!(again, Err(CallError::Dead));
+            let again = handle.call(1, &Parcel::new()).map(drop);
+            assert_eq!(again, Err(CallError::DeadObject));
             assert_eq!(call(&client, "via", b""), Ok(b"dead".to_vec()));
-            assert_eq!(running.call("fragile", 1, b"").map(drop), Err(CallError::Dead));
+            assert_eq!(running.call("fragile", 1, b"").map(drop), Err(CallError::DeadObject));
             assert_eq!(call(&client, "one", b"a"), Ok(b"b".to_vec()));
             running.close();
             client.close();
@@ -221,7 +223,7 @@ fn a_call_that_would_wait_for_itself_is_refused() {
     });
     let client = broker.open();
     for name in ["a", "b", "c", "self", "stays"] {
-        let refused = Err(CallError::Failed(Errno::DEADLK));
+        let refused = Err(CallError::Refused(Errno::DEADLK));
         assert_eq!(call(&client, name, b""), refused, "{name}");
     }
     running.close();
@@ -249,11 +251,11 @@ fn a_closed_host_is_dead_and_its_services_are_dropped() {
     });
     let client = broker.open();
     let handle = find(&client, "kept");
-    assert!(client.call(&handle, 1, &Parcel::new()).is_ok());
+    assert!(handle.call(1, &Parcel::new()).is_ok());
     running.close();
     is_dropped.recv().unwrap();
-    assert_eq!(client.call(&handle, 1, &Parcel::new()).map(drop), Err(CallError::Dead));
-    assert_eq!(running.call("kept", 1, b"").map(drop), Err(CallError::Dead));
+    assert_eq!(handle.call(1, &Parcel::new()).map(drop), Err(CallError::DeadObject));
+    assert_eq!(running.call("kept", 1, b"").map(drop), Err(CallError::DeadObject));
     manager.close();
 }
 
@@ -292,7 +294,7 @@ fn a_call_between_two_services_is_no_transaction() {
     let client = broker.open();
     let handle = find(&client, "far");
     let long = Parcel::from(&[7; 4000][..]);
-    let call = |parcel: &Parcel| client.call(&handle, 1, parcel).unwrap().data().len();
+    let call = |parcel: &Parcel| handle.call(1, parcel).unwrap().data().len();
     call(&long);
     let before = transactions(&broker);
     for _ in 0..10 {
@@ -316,7 +318,7 @@ fn a_service_that_stays_waits_for_nobody_outside() {
         let outside = |call: &mut Call<'_>| {
             let target = Target::from(call.handle(0).ok_or(Errno::BADMSG)?);
             match call.call(&target, 1, &Parcel::new()) {
-                Err(CallError::Failed(errno)) => Err(errno),
+                Err(CallError::Refused(errno)) => Err(errno),
                 _ => Ok(Parcel::new()),
             }
         };
@@ -328,14 +330,14 @@ fn a_service_that_stays_waits_for_nobody_outside() {
         host.add("leaves all the same", Stays(leaves)).unwrap();
     });
     let client = broker.open();
-    let refused = Err(CallError::Failed(Errno::PERM));
+    let refused = Err(CallError::Refused(Errno::PERM));
     assert_eq!(call(&client, "calls one that leaves", b""), refused);
-    assert_eq!(call(&client, "asks outside", b""), Err(CallError::Failed(Errno::NOENT)));
+    assert_eq!(call(&client, "asks outside", b""), Err(CallError::Refused(Errno::NOENT)));
     let mut parcel = Parcel::new();
-    parcel.write_object(client.add_object(|_| Ok(Parcel::new())));
-    let called = client.call(&find(&client, "calls outside"), 1, &parcel).map(drop);
-    assert_eq!(called, Err(CallError::Failed(Errno::PERM)));
-    assert_eq!(call(&client, "leaves all the same", b""), Err(CallError::Dead));
+    parcel.write_object(client.object(|_| Ok(Parcel::new())).add());
+    let called = find(&client, "calls outside").call(1, &parcel).map(drop);
+    assert_eq!(called, Err(CallError::Refused(Errno::PERM)));
+    assert_eq!(call(&client, "leaves all the same", b""), Err(CallError::DeadObject));
     assert_eq!(call(&client, "leaves", b"a"), Ok(b"b".to_vec()));
     running.close();
     manager.close();
@@ -371,7 +373,7 @@ fn many_callers_of_all_kinds_are_answered() {
                 let handle = find(client, name);
                 for _ in 0..200 {
                     let parcel = Parcel::from(&[byte][..]);
-                    assert_eq!(client.call(&handle, 1, &parcel).unwrap().data(), answer);
+                    assert_eq!(handle.call(1, &parcel).unwrap().data(), answer);
                     assert_eq!(running.call(name, 1, &[byte]).unwrap().data(), answer);
                 }
             });

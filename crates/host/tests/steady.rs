@@ -2,7 +2,7 @@
 //! another one or not.
 mod support;
 
-use baton_driver::process::Parcel;
+use baton::Parcel;
 use baton_host::{Call, Host, Stays, Target};
 use rustix::io::Errno;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -62,7 +62,7 @@ fn main() {
         let handle = support::find(&client, name);
         // A parcel of so few bytes needs no memory of its own.
         let parcel = Parcel::from(&[7; 32][..]);
-        let call = || drop(client.call(&handle, 1, &parcel).unwrap());
+        let call = || drop(handle.call(1, &parcel).unwrap());
         (0..1000).for_each(|_| call());
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         (0..1000).for_each(|_| call());

@@ -2,7 +2,7 @@
 
 use crate::attacker::CONTEXT;
 use crate::fork::{Forked, end, fork};
-use baton_driver::process::{CallError, Parcel, Process};
+use baton::{CallError, Parcel, Process};
 use baton_shm::clock::now_ns;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -98,14 +98,9 @@ fn member(socket: &Path, go: &OwnedFd, report: &OwnedFd, leave: &OwnedFd) -> ! {
     let begin_ns = now_ns();
     let first_call = || -> Result<Process, Errno> {
         let process = Process::open(CONTEXT, socket).map_err(|error| error.errno())?;
-        let errno = |error| match error {
-            CallError::Failed(errno) => errno,
-            CallError::Dead => Errno::SRCH,
-            CallError::Frozen => Errno::BUSY,
-        };
-        let manager = process.context_manager().map_err(errno)?;
-        let answer = process.call(&manager, 1, &Parcel::from(&b"12345678"[..]));
-        let is_right = answer.map_err(errno)?.data() == b"12345678";
+        let manager = process.context_manager().map_err(CallError::errno)?;
+        let answer = manager.call(1, &Parcel::from(&b"12345678"[..]));
+        let is_right = answer.map_err(CallError::errno)?.data() == b"12345678";
         is_right.then_some(process).ok_or(Errno::BADMSG)
     };
     let process = first_call();

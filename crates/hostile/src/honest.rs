@@ -2,7 +2,7 @@
 
 use crate::attacker::CONTEXT;
 use crate::role::say;
-use baton_driver::process::{Handle, Parcel, Process};
+use baton::{Handle, Parcel, Process};
 use baton_shm::clock::now_ns;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -35,30 +35,31 @@ pub fn serve(socket: &Path) -> io::Result<()> {
     let process = Process::open(CONTEXT, socket).map_err(io::Error::other)?;
     // A service manager keeps objects of any client too.
     let kept = Mutex::new(BTreeMap::new());
-    let object = process.add_object(move |request| match request.code() {
-        ECHO => Ok(Parcel::from(request.data())),
-        CALL_BACK => {
-            let object = request.received.handle(0).ok_or(Errno::INVAL)?;
-            let bytes = request.data().get(..PAYLOAD_BYTES).ok_or(Errno::INVAL)?;
-            let process = request.received.process();
-            let answer = process.call(&object, ECHO, &Parcel::from(bytes));
-            answer.map(|answer| Parcel::from(answer.data())).map_err(|_| Errno::IO)
-        }
-        KEEP => {
-            let object = request.received.handle(0).ok_or(Errno::INVAL)?;
-            let number = *request.data().first().ok_or(Errno::INVAL)?;
-            kept.lock().expect("no panic").insert(number, object);
-            Ok(Parcel::new())
-        }
-        GET => {
-            let number = request.data().first().ok_or(Errno::INVAL)?;
-            let kept = kept.lock().expect("no panic");
-            let mut reply = Parcel::new();
-            reply.write_handle(kept.get(number).ok_or(Errno::NOENT)?);
-            Ok(reply)
-        }
-        _ => Err(Errno::NOSYS),
-    });
+    let object = process
+        .object(move |request| match request.code() {
+            ECHO => Ok(Parcel::from(request.data())),
+            CALL_BACK => {
+                let object = request.received.handle(0).ok_or(Errno::INVAL)?;
+                let bytes = request.data().get(..PAYLOAD_BYTES).ok_or(Errno::INVAL)?;
+                let answer = object.call(ECHO, &Parcel::from(bytes));
+                answer.map(|answer| Parcel::from(answer.data())).map_err(|_| Errno::IO)
+            }
+            KEEP => {
+                let object = request.received.handle(0).ok_or(Errno::INVAL)?;
+                let number = *request.data().first().ok_or(Errno::INVAL)?;
+                kept.lock().expect("no panic").insert(number, object);
+                Ok(Parcel::new())
+            }
+            GET => {
+                let number = request.data().first().ok_or(Errno::INVAL)?;
+                let kept = kept.lock().expect("no panic");
+                let mut reply = Parcel::new();
+                reply.write_handle(kept.get(number).ok_or(Errno::NOENT)?);
+                Ok(reply)
+            }
+            _ => Err(Errno::NOSYS),
+        })
+        .add();
     process.become_context_manager(object)?;
     for _ in 0..N_LOOPERS {
         let serving = process.clone();
@@ -102,7 +103,7 @@ impl Client {
     /// Makes a call without objects.
     fn plain(&self, number: u64) -> Result<(), String> {
         let bytes = payload(number);
-        let answer = self.process.call(&self.server, ECHO, &Parcel::from(&bytes[..]));
+        let answer = self.server.call(ECHO, &Parcel::from(&bytes[..]));
         let answer = answer.map_err(|error| format!("a plain call: {error}"))?;
         (answer.data() == bytes).then_some(()).ok_or("a plain call: wrong answer".to_owned())
     }
@@ -111,12 +112,16 @@ impl Client {
     fn object(&self, number: u64) -> Result<(), String> {
         let bytes = payload(number);
         let mut parcel = Parcel::from(&bytes[..]);
-        parcel.write_object(self.process.add_object(|request| {
-            let bytes: Vec<u8> =
-                request.data().iter().map(|byte| byte.wrapping_add(STEP)).collect();
-            Ok(Parcel::from(&bytes[..]))
-        }));
-        let answer = self.process.call(&self.server, CALL_BACK, &parcel);
+        parcel.write_object(
+            self.process
+                .object(|request| {
+                    let bytes: Vec<u8> =
+                        request.data().iter().map(|byte| byte.wrapping_add(STEP)).collect();
+                    Ok(Parcel::from(&bytes[..]))
+                })
+                .add(),
+        );
+        let answer = self.server.call(CALL_BACK, &parcel);
         let answer = answer.map_err(|error| format!("a call with an object: {error}"))?;
         let expected = bytes.map(|byte| byte.wrapping_add(STEP));
         let right = answer.data() == expected;
@@ -173,7 +178,7 @@ fn times(amount: Amount, mut one: impl FnMut(u64) -> Result<(), String>) -> Resu
 /// Makes the kind and number of calls that the run requests, and sends their times.
 pub fn call_as_told(socket: &Path) -> io::Result<()> {
     let client = Client::open(socket).map_err(io::Error::other)?;
-    client.process.link_to_death(&client.server, || say("server-died"));
+    client.server.link_to_death(|| say("server-died"));
     let serving = client.process.clone();
     std::thread::spawn(move || serving.serve());
     say("ready");

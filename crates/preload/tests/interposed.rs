@@ -3,9 +3,9 @@
 
 mod setting;
 
+use baton::{Parcel, Process};
 use baton_abi::uapi::*;
 use baton_driver::observer::Observer;
-use baton_driver::process::{Parcel, Process};
 use baton_log::{Buffer, Content, Item, Reader};
 use libc::c_int;
 use setting::*;
@@ -419,7 +419,7 @@ fn a_thread_calls_at_its_new_priority() {
     }
     let socket = std::path::PathBuf::from(std::env::var_os("BATON_SOCKET").unwrap());
     let server = Process::open("binder", &socket).unwrap();
-    let object = server.add_object(|_| Ok(Parcel::new()));
+    let object = server.object(|_| Ok(Parcel::new())).add();
     server.become_context_manager(object).unwrap();
     let serving = server.clone();
     std::thread::spawn(move || serving.serve());
@@ -428,7 +428,7 @@ fn a_thread_calls_at_its_new_priority() {
         let report = Observer::connect(&socket).unwrap().report().unwrap();
         let processes = report.contexts.into_iter().flat_map(|context| context.processes);
         let lanes = processes.flat_map(|process| process.real_time);
-        lanes.map(|lane| lane.rank.priority as c_int).collect::<Vec<_>>()
+        lanes.map(|lane| lane.priority.sched_priority()).collect::<Vec<_>>()
     };
     // The thread has completed its first calls by then.
     (0..3).for_each(|_| call(&client));

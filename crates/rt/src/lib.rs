@@ -33,8 +33,8 @@ pub mod paths;
 pub mod schedule;
 pub mod status;
 
+pub use baton_abi::sched_priority::SchedPriority;
 pub use error::Error;
 pub use frequency::Frequency;
 pub use options::{Guard, Options};
 pub use paths::Paths;
-pub use schedule::Priority;

@@ -8,7 +8,8 @@ use crate::idle::Bound;
 use crate::memory::{Locked, prefault_stack};
 use crate::oom::Protection;
 use crate::paths::Paths;
-use crate::schedule::{Pinned, Prioritized, Priority, Slack};
+use crate::schedule::{Pinned, Prioritized, Slack};
+use baton_abi::sched_priority::SchedPriority;
 use rustix::process::{PTracer, set_ptracer};
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
@@ -34,7 +35,7 @@ pub struct Options {
     oom_protect: bool,
     slack_ns: Option<NonZeroU64>,
     cpus: Option<Vec<usize>>,
-    priority: Option<Priority>,
+    priority: Option<SchedPriority>,
 }
 
 /// The settings while they are in effect: dropping this value undoes them. It must stay with its
@@ -116,8 +117,8 @@ impl Options {
         Options { cpus: Some(cpus), ..self }
     }
 
-    /// Sets the priority of the calling thread and those that it starts.
-    pub fn priority(self, priority: Priority) -> Options {
+    /// The calling thread's priority, and that of those that it starts.
+    pub fn priority(self, priority: SchedPriority) -> Options {
         Options { priority: Some(priority), ..self }
     }
 

@@ -2,111 +2,73 @@
 //! inherits them.
 
 use crate::error::Error;
+use baton_abi::sched_priority::SchedPriority;
 use rustix::io::Errno;
-use rustix::process::{Pid, Resource, getrlimit};
+use rustix::process::{Pid, Resource, getpriority_process, getrlimit, setpriority_process};
 use rustix::thread::{
     CpuSet, current_timer_slack, sched_getaffinity, sched_setaffinity, set_current_timer_slack,
 };
-use serde::{Deserialize, Serialize};
-use std::fmt::{self, Display, Formatter};
 use std::num::NonZeroU64;
-use std::str::FromStr;
 
-/// Policy and priority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Priority {
-    /// SCHED_OTHER.
-    Other,
-    /// SCHED_FIFO, 1 to 99: runs until it waits or a higher one comes.
-    Fifo(u8),
-    /// SCHED_RR, 1 to 99: takes turns with its equals.
-    Rr(u8),
-}
-
-impl FromStr for Priority {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Priority, &'static str> {
-        const WRONG: &str = "not one of `other`, `fifo:N`, `rr:N` with N from 1 to 99";
-        if text == "other" {
-            return Ok(Priority::Other);
+/// The calling thread's priority. SCHED_BATCH, SCHED_IDLE and SCHED_DEADLINE are errors: they have
+/// more than this.
+pub fn current_priority() -> Result<SchedPriority, Error> {
+    let mut param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: both look at the calling thread, and the second writes to a variable of ours.
+    #[allow(unsafe_code)]
+    let policy = unsafe {
+        libc::sched_getparam(0, &mut param);
+        libc::sched_getscheduler(0)
+    };
+    match policy & !libc::SCHED_RESET_ON_FORK {
+        libc::SCHED_OTHER => Ok(SchedPriority::nice(nice(None)?)),
+        policy @ (libc::SCHED_FIFO | libc::SCHED_RR) => {
+            Ok(SchedPriority::of_real_time(policy, param.sched_priority).expect("a real-time one"))
         }
-        let (policy, level) = text.split_once(':').ok_or(WRONG)?;
-        let level = level.parse().ok().filter(|level| (1..=99).contains(level)).ok_or(WRONG)?;
-        match policy {
-            "fifo" => Ok(Priority::Fifo(level)),
-            "rr" => Ok(Priority::Rr(level)),
-            _ => Err(WRONG),
-        }
+        _ => Err(Error::system("tell the priority", Errno::OPNOTSUPP)),
     }
 }
 
-impl Display for Priority {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Priority::Other => write!(out, "other"),
-            Priority::Fifo(level) => write!(out, "fifo:{level}"),
-            Priority::Rr(level) => write!(out, "rr:{level}"),
+/// Gives a thread of this system a priority; `None` stands for the calling thread. `Denied` says
+/// which right is missing.
+pub fn set_priority(priority: SchedPriority, thread: Option<Pid>) -> Result<(), Error> {
+    let param = libc::sched_param { sched_priority: priority.sched_priority() };
+    let policy = priority.policy() as i32;
+    // SAFETY: the call reads a variable of ours.
+    #[allow(unsafe_code)]
+    let done = unsafe { libc::sched_setscheduler(Pid::as_raw(thread), policy, &param) };
+    let set = match priority.nice_value() {
+        _ if done != 0 => Err(std::io::Error::last_os_error()),
+        Some(wanted) if nice(thread)? != wanted => {
+            setpriority_process(thread, wanted).map_err(Into::into)
         }
+        _ => Ok(()),
+    };
+    let error = match set {
+        Ok(()) => return Ok(()),
+        Err(error) => error,
+    };
+    let is_denied = matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
+    match (is_denied, priority.real_time()) {
+        (true, Some(level)) => Err(Error::Denied {
+            what: format!("priority {priority}"),
+            needs: format!("CAP_SYS_NICE or an RLIMIT_RTPRIO of {level} ({})", limit()),
+            advice: "run it as root, after `ulimit -r 99`, or with LimitRTPRIO=99 in its systemd \
+                     unit; in a container with --cap-add SYS_NICE, and of control groups v1 only \
+                     one with a cpu.rt_runtime_us has real-time threads",
+        }),
+        (true, None) => Err(Error::Denied {
+            what: format!("priority {priority}"),
+            needs: "CAP_SYS_NICE or a sufficient RLIMIT_NICE".to_owned(),
+            advice: "run it as root, after `ulimit -e 40`, or with LimitNICE=-20 in its systemd \
+                     unit",
+        }),
+        (false, _) => Err(Error::system(format!("set priority {priority}"), error)),
     }
 }
 
-impl Priority {
-    fn parts(self) -> (i32, i32) {
-        match self {
-            Priority::Other => (libc::SCHED_OTHER, 0),
-            Priority::Fifo(level) => (libc::SCHED_FIFO, i32::from(level)),
-            Priority::Rr(level) => (libc::SCHED_RR, i32::from(level)),
-        }
-    }
-
-    /// The calling thread's. SCHED_BATCH, SCHED_IDLE and SCHED_DEADLINE are errors: they have more
-    /// than this.
-    pub fn current() -> Result<Priority, Error> {
-        let mut param = libc::sched_param { sched_priority: 0 };
-        // SAFETY: both look at the calling thread, and the second writes to a variable of ours.
-        #[allow(unsafe_code)]
-        let policy = unsafe {
-            libc::sched_getparam(0, &mut param);
-            libc::sched_getscheduler(0)
-        };
-        let level = u8::try_from(param.sched_priority).unwrap_or(0);
-        match policy & !libc::SCHED_RESET_ON_FORK {
-            libc::SCHED_OTHER => Ok(Priority::Other),
-            libc::SCHED_FIFO => Ok(Priority::Fifo(level)),
-            libc::SCHED_RR => Ok(Priority::Rr(level)),
-            _ => Err(Error::system("tell the priority", Errno::OPNOTSUPP)),
-        }
-    }
-
-    /// Gives it to a thread of this system, `None` for the calling one.
-    pub fn set(self, thread: Option<Pid>) -> Result<(), Error> {
-        let (policy, sched_priority) = self.parts();
-        let param = libc::sched_param { sched_priority };
-        // SAFETY: the call reads a variable of ours.
-        #[allow(unsafe_code)]
-        let done = unsafe { libc::sched_setscheduler(Pid::as_raw(thread), policy, &param) };
-        if done == 0 {
-            return Ok(());
-        }
-        let error = std::io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EPERM) => Err(Error::Denied {
-                what: format!("priority {self}"),
-                needs: format!(
-                    "CAP_SYS_NICE or an RLIMIT_RTPRIO of {sched_priority} ({})",
-                    limit()
-                ),
-                advice: "run it as root, after `ulimit -r 99`, or with LimitRTPRIO=99 in its \
-                    systemd unit; in a \
-                         container with --cap-add SYS_NICE, and of control groups v1 only one with \
-                         a \
-                         cpu.rt_runtime_us has real-time threads",
-            }),
-            _ => Err(Error::system(format!("set priority {self}"), error)),
-        }
-    }
+fn nice(thread: Option<Pid>) -> Result<i32, Error> {
+    getpriority_process(thread).map_err(|errno| Error::system("tell the nice value", errno))
 }
 
 fn limit() -> String {
@@ -119,21 +81,21 @@ fn limit() -> String {
 /// The calling thread's priority, until it is dropped.
 #[derive(Debug)]
 pub struct Prioritized {
-    before: Priority,
+    before: SchedPriority,
 }
 
 impl Prioritized {
     /// Gives the calling thread a priority.
-    pub fn new(priority: Priority) -> Result<Prioritized, Error> {
-        let before = Priority::current()?;
-        priority.set(None)?;
+    pub fn new(priority: SchedPriority) -> Result<Prioritized, Error> {
+        let before = current_priority()?;
+        set_priority(priority, None)?;
         Ok(Prioritized { before })
     }
 }
 
 impl Drop for Prioritized {
     fn drop(&mut self) {
-        let _ = self.before.set(None);
+        let _ = set_priority(self.before, None);
     }
 }
 
@@ -222,24 +184,6 @@ mod tests {
     }
 
     #[test]
-    fn priorities() {
-        for (text, expected) in [
-            ("other", Some(Priority::Other)),
-            ("fifo:80", Some(Priority::Fifo(80))),
-            ("rr:1", Some(Priority::Rr(1))),
-            ("fifo:0", None),
-            ("fifo:100", None),
-            ("fifo", None),
-            ("idle:1", None),
-        ] {
-            assert_eq!(text.parse().ok(), expected, "{text}");
-            if let Some(priority) = expected {
-                assert_eq!(priority.to_string(), text);
-            }
-        }
-    }
-
-    #[test]
     fn a_thread_gets_back_what_it_had() {
         let slack = current_timer_slack().unwrap();
         let cpus = sched_getaffinity(None).unwrap();
@@ -257,14 +201,21 @@ mod tests {
 
     #[test]
     fn a_thread_gets_its_priority_and_has_it_no_longer() {
-        let before = Priority::current().unwrap();
-        match Prioritized::new(Priority::Rr(2)) {
-            Ok(prioritized) => {
-                assert_eq!(Priority::current().unwrap(), Priority::Rr(2));
-                drop(prioritized);
-            }
-            Err(error) => assert!(error.advice().is_some(), "{error}"),
+        let before = current_priority().unwrap();
+        let worse = SchedPriority::nice(before.nice_value().unwrap_or(0) + 1);
+        for wanted in [SchedPriority::round_robin(2), worse] {
+            // A worse nice value anybody may have; without a right there is no way back from it.
+            let test = std::thread::spawn(move || match Prioritized::new(wanted) {
+                Ok(prioritized) => {
+                    assert_eq!(current_priority().unwrap(), wanted);
+                    drop(prioritized);
+                    let after = current_priority().unwrap();
+                    assert!(after == before || set_priority(before, None).is_err());
+                }
+                Err(error) => assert!(wanted != worse && error.advice().is_some(), "{error}"),
+            });
+            test.join().unwrap();
         }
-        assert_eq!(Priority::current().unwrap(), before);
+        assert_eq!(current_priority().unwrap(), before);
     }
 }

@@ -191,8 +191,8 @@ impl<'a> Mailbox<'a> {
         self.word.load(Ordering::Acquire) & DEDICATED != 0
     }
 
-    /// Sleeps until the reader is dedicated, at most for `timeout`. `Err` after that, or after a
-    /// signal. A hostile reader can keep its writer here for that long. Called by the writer.
+    /// Writer: sleeps until the reader is dedicated, at most `timeout`. `Err` after that, or after
+    /// a signal. A hostile reader can keep its writer here for that long.
     pub fn await_dedicated(self, timeout: Option<Duration>) -> Result<(), Wait> {
         loop {
             let word = self.word.load(Ordering::Acquire);

@@ -111,7 +111,8 @@ impl State {
         !self.dedicated_loopers.is_over && self.pool.requested + self.pool.started < self.pool.max
     }
 
-    /// The thread comes to read: it becomes dedicated if a lane is vacant and the pool can spare it.
+    /// The thread comes to read: it becomes dedicated if a lane is vacant and the pool can spare
+    /// it.
     pub fn become_dedicated(&mut self, tid: Tid) -> Option<LaneId> {
         if !self.wants_dedicated() || !self.is_free(tid) {
             return None;

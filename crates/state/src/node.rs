@@ -6,8 +6,8 @@
 
 use super::work::{Queue, Work};
 use super::{Return, State};
-use crate::level::Level;
 use baton_abi::control::{NodeId, Strength};
+use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
@@ -152,9 +152,9 @@ impl Node {
         self.flags & FLAT_BINDER_FLAG_ACCEPTS_FDS != 0
     }
 
-    /// The least at which its transactions are served.
-    pub fn level(&self) -> Level {
-        Level::of_node(self.flags)
+    /// The minimum priority at which its transactions are served, if it asks for one.
+    pub fn min_priority(&self) -> Option<SchedPriority> {
+        SchedPriority::of_node_flags(self.flags)
     }
 
     /// Wants the sender's security label with each transaction.

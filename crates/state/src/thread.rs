@@ -116,7 +116,7 @@ pub struct Thread {
     /// thread has been told.
     pub relieved_of: Option<LaneId>,
     /// It has served a one-way transaction at a level that is not its own.
-    pub is_off_level: bool,
+    pub is_off_priority: bool,
     /// It is dedicated, or was.
     pub was_dedicated: bool,
     /// The pool has lacked it while it was dedicated: it becomes dedicated only when the pool has
@@ -142,7 +142,7 @@ impl Default for Thread {
             flag: Arc::default(),
             dedicated_to: None,
             relieved_of: None,
-            is_off_level: false,
+            is_off_priority: false,
             was_dedicated: false,
             is_missed: false,
             is_unsuited: false,

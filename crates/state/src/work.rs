@@ -189,7 +189,6 @@ impl Todo {
 mod tests {
     use super::super::transaction::{LaneId, Serving};
     use super::*;
-    use crate::level::Level;
     use baton_abi::control::{ChannelId, ProcessId};
 
     fn call(nice: i32, code: u32) -> Incoming {
@@ -204,7 +203,7 @@ mod tests {
             sizes: (0, 0),
             sender: (0, 0),
             label: None,
-            least: Level::UNASKED,
+            min_priority: None,
             turn: Turn::of(nice),
             serving: Some(Serving { via, peer, accepts_fds: false, chain: Vec::new() }),
         }

@@ -7,7 +7,7 @@ use crate::processors::{Placement, Processors};
 use crate::service::{STAMPED_BYTES, Service};
 use crate::stage::Stage;
 use crate::system::System;
-use baton_rt::Priority;
+use baton_rt::SchedPriority;
 
 /// As rows name the delays.
 pub const LEGS: [&str; 2] = ["call", "return"];
@@ -21,7 +21,7 @@ pub type Delays = [Vec<u64>; 2];
 
 impl Caller {
     /// Starts both, at the same priority, at which even the first call is served so.
-    pub fn start(stage: &Stage, priority: Option<Priority>) -> Result<Caller, PairError> {
+    pub fn start(stage: &Stage, priority: Option<SchedPriority>) -> Result<Caller, PairError> {
         let place = Place { priority, ..stage.place(Service::Stamp) };
         Pair::start(System::BatonTyped, place).map(Caller)
     }

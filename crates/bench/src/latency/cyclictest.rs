@@ -2,7 +2,7 @@
 
 use crate::latency::found::Wakings;
 use crate::latency::timer::Period;
-use baton_rt::Priority;
+use baton_rt::SchedPriority;
 use std::io;
 use std::process::Command;
 
@@ -36,11 +36,9 @@ pub fn measure(period: &Period, places: &[Option<usize>]) -> Result<Wakings, Cyc
     command.arg(format!("--interval={}", period.interval_us));
     command.arg(format!("--loops={}", period.n_loops + SPARE_LOOPS));
     command.arg(format!("--threads={}", places.len()));
-    match period.priority {
-        Some(Priority::Fifo(level) | Priority::Rr(level)) => {
-            command.arg(format!("--priority={level}"))
-        }
-        Some(Priority::Other) | None => command.arg("--policy=other"),
+    match period.priority.and_then(SchedPriority::real_time) {
+        Some(level) => command.arg(format!("--priority={level}")),
+        None => command.arg("--policy=other"),
     };
     let cpus: Vec<String> = places.iter().flatten().map(usize::to_string).collect();
     if !cpus.is_empty() {

@@ -3,7 +3,7 @@
 use crate::distribution::Distribution;
 use crate::latency::call::Delays;
 use crate::processors::Placement;
-use baton_rt::Priority;
+use baton_rt::SchedPriority;
 use std::collections::BTreeMap;
 
 /// Delays of a round, by threads, in nanoseconds.
@@ -33,7 +33,7 @@ pub struct Calls {
 #[derive(Debug, Default)]
 pub struct Measured {
     /// The priority of all threads that were measured; `None` for ordinary ones.
-    pub priority: Option<Priority>,
+    pub priority: Option<SchedPriority>,
     /// Wake-ups.
     pub wakings: BTreeMap<Waking, Distribution>,
     /// Calls' ways there and back.

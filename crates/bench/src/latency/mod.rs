@@ -24,7 +24,7 @@ use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
 use crate::pair::PairError;
 use crate::stage::Setting;
 use baton_rt::schedule::{Prioritized, parse_cpus};
-use baton_rt::{Paths, Priority, idle, memory};
+use baton_rt::{Paths, SchedPriority, idle, memory};
 use found::Measured;
 use std::process::ExitCode;
 use stress::Stress;
@@ -139,7 +139,7 @@ fn run(args: &LatencyArgs) -> Result<Finding, BenchError> {
     let places = args.places()?;
     let _awake = or_without(NAME, idle::Bound::new(&Paths::default(), 0));
     let _locked = or_without(NAME, memory::Locked::new());
-    let asked = (args.priority > 0).then_some(Priority::Fifo(args.priority));
+    let asked = (args.priority > 0).then_some(SchedPriority::fifo(args.priority));
     // Only to see whether it may be had.
     let priority = asked.filter(|&priority| or_without(NAME, Prioritized::new(priority)).is_some());
     let period = Period { interval_us: args.interval, n_loops: args.n_loops(), priority };

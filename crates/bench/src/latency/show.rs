@@ -9,7 +9,7 @@ use crate::processors::Placement;
 use crate::report::{Bar, Detail, Figures, Outcome, Quoted, Ratio, Report, Row};
 use crate::service::STAMPED_BYTES;
 use crate::table::us;
-use baton_rt::Priority;
+use baton_rt::SchedPriority;
 
 const WAKE_UP: &str = "wake-up";
 const TYPED: &str = "baton-typed";
@@ -42,7 +42,7 @@ pub fn rows(found: &Measured) -> Vec<Row> {
         case: WAKE_UP,
         payload_bytes: None,
         placement: None,
-        detail: Some(detail(Some(Priority::Fifo(80)), load, None, None)),
+        detail: Some(detail(Some(SchedPriority::fifo(80)), load, None, None)),
         outcome: Outcome::Quoted(Quoted {
             source: "I. Kalkov, RWTH Aachen 2018, table 4.3",
             mean_ns: Some(mean as f64 * 1e3),
@@ -62,7 +62,7 @@ pub fn rows(found: &Measured) -> Vec<Row> {
 }
 
 fn detail(
-    priority: Option<Priority>,
+    priority: Option<SchedPriority>,
     load: usize,
     cpu: Option<usize>,
     times: Option<&Distribution>,
@@ -71,7 +71,7 @@ fn detail(
         let quartiles = times.curve(&[0.25, 0.75]);
         [quartiles[0], quartiles[1]]
     });
-    let priority = priority.unwrap_or(Priority::Other).to_string();
+    let priority = priority.unwrap_or_default().to_string();
     Detail::Latency { priority, load, cpu, quartiles_ns: quartiles }
 }
 
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     fn found() -> Measured {
-        let mut found = Measured { priority: Some(Priority::Fifo(80)), ..Measured::default() };
+        let mut found = Measured { priority: Some(SchedPriority::fifo(80)), ..Measured::default() };
         let places = [None];
         for (system, load, delay_ns) in
             [(timer::NAME, 0, 1_000), (timer::NAME, 4, 3_000), (cyclictest::NAME, 0, 2_000)]

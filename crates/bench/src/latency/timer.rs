@@ -2,7 +2,7 @@
 
 use crate::latency::found::Wakings;
 use crate::service::now_ns;
-use baton_rt::{Error, Options, Priority, memory};
+use baton_rt::{Error, Options, SchedPriority, memory};
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec};
 
@@ -19,7 +19,7 @@ pub struct Period {
     /// How many times.
     pub n_loops: u32,
     /// The threads' priority; `None` for ordinary ones.
-    pub priority: Option<Priority>,
+    pub priority: Option<SchedPriority>,
 }
 
 impl Period {

@@ -10,7 +10,7 @@ use crate::log::step::quantile;
 use crate::log::system::Ours;
 use baton_log::Options;
 use baton_log::moment::Source;
-use baton_rt::Priority;
+use baton_rt::SchedPriority;
 use baton_rt::schedule::{Pinned, Prioritized};
 use baton_shm::clock;
 use std::io;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Ordinary writers.
 pub const N_ORDINARY: usize = 4;
-const FIFO: Priority = Priority::Fifo(50);
+const FIFO: SchedPriority = SchedPriority::fifo(50);
 /// Of a writer that writes one record in each.
 const PERIOD: Duration = Duration::from_millis(1);
 /// Before each round at full speed: what has been done meanwhile is forgotten, as in other rows.

@@ -11,7 +11,7 @@ use crate::service::{Service, now_ns};
 use crate::stage::Stage;
 use crate::system::System;
 use crate::systems::{hosted, typed};
-use baton_driver::process::{CallError, Parcel};
+use baton::{CallError, Parcel};
 use baton_host::{Call, Host, Running};
 use rustix::io::Errno;
 use std::io;

@@ -13,7 +13,8 @@ use crate::processors;
 use crate::rt::request::Request;
 use crate::rt::way::Call;
 use crate::service::now_ns;
-use baton_rt::{Priority, memory};
+use baton_rt::schedule::set_priority;
+use baton_rt::{SchedPriority, memory};
 use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -98,7 +99,7 @@ pub fn prepare(call: &mut Call, level: u8, schedule: &Schedule) -> io::Result<()
     memory::prefault_stack(STACK_BYTES);
     // Before the first call, at which others look where it runs.
     schedule.caller_cpu.map_or(Ok(()), processors::stay_on)?;
-    Priority::Fifo(level).set(None).map_err(io::Error::other)?;
+    set_priority(SchedPriority::fifo(level), None).map_err(io::Error::other)?;
     let served_at =
         |call: &mut Call| -> io::Result<u64> { Ok(u64::from_ne_bytes(call(Request::Level)?)) };
     let deadline_ns = now_ns() + PATIENCE.as_nanos() as u64;

@@ -5,7 +5,7 @@ use crate::rt::caller::Times;
 use crate::rt::misuse::Harm;
 use crate::rt::steady::Resource;
 use crate::rt::way::Way;
-use baton_rt::Priority;
+use baton_rt::SchedPriority;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
@@ -118,12 +118,12 @@ pub struct Inversion {
 
 impl Inversion {
     /// The priority of the thread that serves a caller of this one.
-    pub fn served_at(self, level: u8) -> Priority {
+    pub fn served_at(self, level: u8) -> SchedPriority {
         match self.way {
-            Way::BatonTyped | Way::BatonUapi if self.allowed => Priority::Fifo(level),
-            Way::Mqueue => Priority::Fifo(level),
-            Way::BatonTyped | Way::BatonUapi => Priority::Other,
-            Way::KernelBinder | Way::Unix | Way::RsbinderRpc => Priority::Other,
+            Way::BatonTyped | Way::BatonUapi if self.allowed => SchedPriority::fifo(level),
+            Way::Mqueue => SchedPriority::fifo(level),
+            Way::BatonTyped | Way::BatonUapi => SchedPriority::default(),
+            Way::KernelBinder | Way::Unix | Way::RsbinderRpc => SchedPriority::default(),
         }
     }
 }

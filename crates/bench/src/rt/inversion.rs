@@ -1,4 +1,4 @@
-//! Priority inversion: three processes on one processor.
+//! SchedPriority inversion: three processes on one processor.
 //!
 //! ```text
 //!   fifo:80, late     ..........|call|             answered, if its priority goes with the call
@@ -18,7 +18,8 @@ use crate::rt::role::{Role, tell};
 use crate::rt::way::{Call, Way};
 use crate::service::now_ns;
 use crate::stage::Stage;
-use baton_rt::Priority;
+use baton_rt::SchedPriority;
+use baton_rt::schedule::set_priority;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::io;
@@ -108,7 +109,7 @@ fn play_once(
 
 /// The hog.
 pub fn compute(level: u8, gate: &Path) -> io::Result<()> {
-    Priority::Fifo(level).set(None).map_err(io::Error::other)?;
+    set_priority(SchedPriority::fifo(level), None).map_err(io::Error::other)?;
     say("ready")?;
     for number in 1.. {
         gate::wait(gate, number)?;

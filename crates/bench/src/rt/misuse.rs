@@ -6,9 +6,9 @@ use crate::rt::request::Request;
 use crate::rt::stranger::Stranger;
 use crate::rt::way::Place;
 use crate::systems::typed::{self, failed};
+use baton::{Handle, Parcel, Process};
 use baton_abi::control::{ChannelId, End, Request as Control};
 use baton_abi::lane::{LANES, area_at};
-use baton_driver::process::{Handle, Parcel, Process};
 use rustix::mm::{MremapFlags, mremap, munmap};
 use rustix::process::getpid;
 use std::collections::{BTreeSet, VecDeque};
@@ -137,9 +137,9 @@ fn reach(place: &Place) -> io::Result<(Process, Handle)> {
     typed::reach(&place.broker, &context())
 }
 
-fn call(process: &Process, manager: &Handle) -> io::Result<()> {
+fn call(manager: &Handle) -> io::Result<()> {
     let request = Parcel::from(&Request::Time.bytes()[..]);
-    process.call(manager, CODE, &request).map(drop).map_err(failed)
+    manager.call(CODE, &request).map(drop).map_err(failed)
 }
 
 /// Where this process has Baton's memory that it can write.
@@ -162,12 +162,11 @@ fn write_garbage(place: &Place) -> io::Result<()> {
     for round in 0.. {
         let before = shared()?;
         let (process, manager) = reach(place)?;
-        call(&process, &manager)?;
+        call(&manager)?;
         let pages =
             shared()?.difference(&before).flat_map(pages).collect::<io::Result<Vec<_>>>()?;
-        let caller = process.clone();
         // What it comes to is for it to bear.
-        thread::spawn(move || while call(&caller, &manager).is_ok() {});
+        thread::spawn(move || while call(&manager).is_ok() {});
         let begin = Instant::now();
         while begin.elapsed() < STINT {
             pages.iter().for_each(|&page| scribble(page, &mut random));
@@ -211,15 +210,15 @@ fn scribble(page: usize, random: &mut u64) {
 }
 
 fn flood(place: &Place) -> io::Result<()> {
-    let (process, manager) = reach(place)?;
+    let (_process, manager) = reach(place)?;
     let request = Parcel::from(&Request::Time.bytes()[..]);
-    process.one_way(&manager, CODE, &request).map_err(failed)?;
+    manager.one_way(CODE, &request).map_err(failed)?;
     thread::scope(|scope| {
         for _ in 0..N_THREADS {
             // That there is no room is what it wants.
             scope.spawn(|| {
                 loop {
-                    let _ = process.one_way(&manager, CODE, &request);
+                    let _ = manager.one_way(CODE, &request);
                 }
             });
         }
@@ -231,8 +230,7 @@ fn open_without_end(place: &Place) -> io::Result<()> {
     let mut kept = VecDeque::new();
     let mut is_at_it = false;
     loop {
-        let one =
-            reach(place).and_then(|(process, manager)| call(&process, &manager).map(|()| process));
+        let one = reach(place).and_then(|(process, manager)| call(&manager).map(|()| process));
         match one {
             Ok(process) => kept.push_back(process),
             // Where it may have no more it goes on with another in place of its oldest.

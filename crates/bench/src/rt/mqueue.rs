@@ -13,7 +13,8 @@
 use crate::endpoint::say;
 use crate::rt::request::{BYTES, answer};
 use crate::rt::way::{Call, Ends, Place};
-use baton_rt::Priority;
+use baton_rt::SchedPriority;
+use baton_rt::schedule::set_priority;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -125,7 +126,7 @@ fn requests(place: &Place) -> io::Result<Queue> {
 
 fn serve(place: &Place) -> io::Result<()> {
     let requests = requests(place)?;
-    Priority::Fifo(place.level).set(None).map_err(io::Error::other)?;
+    set_priority(SchedPriority::fifo(place.level), None).map_err(io::Error::other)?;
     say("ready")?;
     let mut replies = HashMap::new();
     loop {

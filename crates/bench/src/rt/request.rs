@@ -1,7 +1,8 @@
 //! What a caller of the benchmark asks, and what every server answers: eight bytes each.
 
 use crate::service::now_ns;
-use baton_rt::Priority;
+use baton_rt::SchedPriority;
+use baton_rt::schedule::current_priority;
 
 /// Bytes of a request, and of an answer.
 pub const BYTES: usize = 8;
@@ -34,10 +35,8 @@ pub fn answer(request: &[u8]) -> Option<[u8; BYTES]> {
 }
 
 fn level() -> u64 {
-    match Priority::current() {
-        Ok(Priority::Fifo(level) | Priority::Rr(level)) => level.into(),
-        _ => 0,
-    }
+    let priority = current_priority().ok().and_then(SchedPriority::real_time);
+    priority.unwrap_or(0).into()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::rt::role::Role;
 use crate::rt::steady::{self, Resource};
 use crate::rt::way::Way;
 use crate::stage::Stage;
-use baton_rt::Priority;
+use baton_rt::SchedPriority;
 use std::cmp::Reverse;
 use std::io;
 use std::time::Duration;
@@ -122,7 +122,7 @@ fn wake_ups(plan: &Plan, callers: usize) -> io::Result<Vec<u64>> {
     let period = Period {
         interval_us: plan.period_us as u32,
         n_loops: plan.n_calls,
-        priority: Some(Priority::Fifo(plan.level)),
+        priority: Some(SchedPriority::fifo(plan.level)),
     };
     let mut threads = cyclictest::measure(&period, &[None]).map_err(io::Error::other)?;
     Ok(threads.pop().expect("of one thread"))

@@ -4,7 +4,7 @@ use crate::endpoint::say;
 use crate::rt::request::{BYTES, answer};
 use crate::rt::way::{Call, Ends, Place};
 use crate::systems::typed::{CONTEXT, failed, opened, reach};
-use baton_driver::process::{Parcel, Process};
+use baton::{Parcel, Process};
 use rustix::io::Errno;
 use std::io;
 use std::thread;
@@ -17,10 +17,12 @@ pub const ENDS: Ends = Ends { serve, callers };
 
 fn serve(place: &Place) -> io::Result<()> {
     let process = Process::open(CONTEXT, &place.broker).map_err(opened)?;
-    let object = process.add_object(|request| match answer(request.data()) {
-        Some(answer) => Ok(Parcel::from(&answer[..])),
-        None => Err(Errno::BADMSG),
-    });
+    let object = process
+        .object(|request| match answer(request.data()) {
+            Some(answer) => Ok(Parcel::from(&answer[..])),
+            None => Err(Errno::BADMSG),
+        })
+        .add();
     process.become_context_manager(object)?;
     for _ in 1..N_LOOPERS {
         let process = process.clone();
@@ -32,12 +34,12 @@ fn serve(place: &Place) -> io::Result<()> {
 
 /// Threads of one process.
 fn callers(place: &Place, n_callers: usize) -> io::Result<Vec<Call>> {
-    let (process, manager) = reach(&place.broker, CONTEXT)?;
+    let (_process, manager) = reach(&place.broker, CONTEXT)?;
     let caller = |_| -> Call {
-        let (process, manager) = (process.clone(), manager.clone());
+        let manager = manager.clone();
         Box::new(move |request| {
             let parcel = Parcel::from(&request.bytes()[..]);
-            let reply = process.call(&manager, CODE, &parcel).map_err(failed)?;
+            let reply = manager.call(CODE, &parcel).map_err(failed)?;
             <[u8; BYTES]>::try_from(reply.data()).map_err(io::Error::other)
         })
     };

@@ -2,7 +2,7 @@
 
 use crate::service::Service;
 use crate::system::Server;
-use baton_driver::process::Parcel;
+use baton::Parcel;
 use baton_host::{Call, Host, HostError, Running};
 use rustix::io::Errno;
 use std::io;

@@ -8,7 +8,7 @@
 use super::typed::{self, Owner};
 use crate::service::Service;
 use crate::system::{Client, System};
-use baton_driver::process::{Handle, Loan, Options, Parcel, Process};
+use baton::{Handle, Loan, Options, Parcel};
 use baton_shm::mapping::{self, Access, Mapping};
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
@@ -36,21 +36,20 @@ fn listen_with(
         .receive_bytes(ROOM_BYTES)
         .open(system.name(), broker)
         .map_err(typed::opened)?;
-    let object = process.add_object(move |request| read(request.data()));
+    let object = process.object(move |request| read(request.data())).add();
     typed::serve(process, object, 1)
 }
 
-/// The lender. Its process and its handle live as long as the program, as its loans refer to them.
+/// The lender. Its handle lives as long as the program, as its loans refer to it.
 pub struct Lender {
-    process: &'static Process,
     object: &'static Handle,
     filled: Option<Loan<'static>>,
 }
 
 pub fn connect(broker: &Path) -> io::Result<Lender> {
-    let (process, object) = typed::reach(broker, System::BatonLoan.name())?;
-    let (process, object) = (Box::leak(Box::new(process)), Box::leak(Box::new(object)));
-    Ok(Lender { process, object, filled: None })
+    let (_, object) = typed::reach(broker, System::BatonLoan.name())?;
+    let object = Box::leak(Box::new(object));
+    Ok(Lender { object, filled: None })
 }
 
 pub fn listen(broker: &Path) -> io::Result<Owner> {
@@ -60,7 +59,7 @@ pub fn listen(broker: &Path) -> io::Result<Owner> {
 impl Client for Lender {
     fn fill(&mut self, request: &[u8]) -> io::Result<Duration> {
         let start = Instant::now();
-        let loan = self.process.loan(self.object, request.len()).map_err(typed::failed)?;
+        let loan = self.object.loan(request.len()).map_err(typed::failed)?;
         let time = start.elapsed();
         self.filled.insert(loan).write(0, request);
         Ok(time)
@@ -75,7 +74,6 @@ impl Client for Lender {
 
 /// Who calls by four bytes, with a map beside.
 pub struct Sharer {
-    process: Process,
     object: Handle,
     map: Mapping<ROOM_BYTES>,
 }
@@ -87,8 +85,8 @@ fn place(directory: &Path) -> PathBuf {
 pub fn connect_floor(directory: &Path, broker: &Path) -> io::Result<Sharer> {
     let file = File::options().read(true).write(true).open(place(directory))?;
     let map = Mapping::<ROOM_BYTES>::new(&file, Access::ReadWrite)?;
-    let (process, object) = typed::reach(broker, System::Memcpy.name())?;
-    Ok(Sharer { process, object, map })
+    let (_, object) = typed::reach(broker, System::Memcpy.name())?;
+    Ok(Sharer { object, map })
 }
 
 pub fn listen_floor(directory: &Path, broker: &Path) -> io::Result<Owner> {
@@ -116,7 +114,7 @@ impl Client for Sharer {
 
     fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let bytes = (request.len() as u32).to_ne_bytes();
-        let answer = self.process.call(&self.object, READ, &Parcel::from(&bytes[..]));
+        let answer = self.object.call(READ, &Parcel::from(&bytes[..]));
         consume(answer.map_err(typed::failed)?.data());
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use crate::service::Service;
 use crate::system::{Client, Server};
+use baton::{CallError, Handle, Object, Parcel, Process};
 use baton_driver::device::OpenError;
-use baton_driver::process::{CallError, Handle, Object, Parcel, Process};
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;
@@ -14,7 +14,6 @@ const ECHO: u32 = 1;
 
 /// A process that holds the object.
 pub struct Caller {
-    process: Process,
     object: Handle,
 }
 
@@ -36,8 +35,8 @@ pub fn connect(broker: &Path) -> io::Result<Caller> {
 }
 
 pub fn connect_in(broker: &Path, context: &str) -> io::Result<Caller> {
-    let (process, object) = reach(broker, context)?;
-    Ok(Caller { process, object })
+    let (_, object) = reach(broker, context)?;
+    Ok(Caller { object })
 }
 
 /// A process of a context, and the object that its manager has there.
@@ -49,10 +48,12 @@ pub fn reach(broker: &Path, context: &str) -> io::Result<(Process, Handle)> {
 
 pub fn listen(broker: &Path, service: Service, n_loopers: usize) -> io::Result<Owner> {
     let process = Process::open(CONTEXT, broker).map_err(opened)?;
-    let object = process.add_object(move |request| match service.answer(request.data()) {
-        Some(answer) => Ok(Parcel::from(&*answer)),
-        None => Err(Errno::BADMSG),
-    });
+    let object = process
+        .object(move |request| match service.answer(request.data()) {
+            Some(answer) => Ok(Parcel::from(&*answer)),
+            None => Err(Errno::BADMSG),
+        })
+        .add();
     serve(process, object, n_loopers)
 }
 
@@ -68,8 +69,7 @@ pub fn serve(process: Process, object: Object, n_loopers: usize) -> io::Result<O
 
 impl Client for Caller {
     fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
-        let reply =
-            self.process.call(&self.object, ECHO, &Parcel::from(request)).map_err(failed)?;
+        let reply = self.object.call(ECHO, &Parcel::from(request)).map_err(failed)?;
         consume(reply.data());
         Ok(())
     }

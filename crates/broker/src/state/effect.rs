@@ -1,7 +1,8 @@
 //! Effects: the actions that the runner carries out after [`super::State`] has decided.
 
 use super::{LaneId, Thread};
-use baton_abi::control::{ChannelId, Event, ProcessId, Rank};
+use baton_abi::control::{ChannelId, Event, ProcessId};
+use baton_abi::sched_priority::SchedPriority;
 
 /// One action for the runner, in the order of the decisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub enum Effect {
         /// Whether the process is frozen.
         frozen: bool,
     },
-    /// Give a standby looper, which becomes the looper of a lane, the lane's rank, unless the
+    /// Give a standby looper, which becomes the looper of a lane, the lane's priority, unless the
     /// kernel forbids it. The runner reports the result by
     /// [`State::set_looper`](super::State::set_looper).
     Promote {
@@ -38,15 +39,15 @@ pub enum Effect {
         lane: LaneId,
         /// The looper.
         thread: Thread,
-        /// The rank of the lane.
-        rank: Rank,
+        /// The priority of the lane.
+        priority: SchedPriority,
     },
-    /// Change or remove the rank that a thread got from a caller.
-    SetRank {
+    /// Change or remove the priority that a thread got from a caller.
+    SetPriority {
         /// The thread.
         thread: Thread,
-        /// The new rank; `None` removes it.
-        rank: Option<Rank>,
+        /// The new priority; `None` removes it.
+        priority: Option<SchedPriority>,
     },
     /// Close a process's connections, then call [`super::State::remove_process`] for it.
     Disconnect {

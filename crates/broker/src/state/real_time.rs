@@ -1,13 +1,14 @@
 //! Lanes of real-time callers, each of which has a looper of its own at the server.
 //!
-//! The runner asks the kernel which rank a caller may have and which thread is whose, and passes
+//! The runner asks the kernel which priority a caller may have and which thread is whose, and passes
 //! the answers to this module.
 //!
 //! **Invariant**: a promoted thread is the looper of some lane, or an effect demotes it.
 
 use super::{Effect, State};
-use baton_abi::control::{ChannelId, Event, LaneReport, LooperReport, ProcessId, Rank};
+use baton_abi::control::{ChannelId, Event, LaneReport, LooperReport, ProcessId};
 use baton_abi::lane::LANES;
+use baton_abi::sched_priority::SchedPriority;
 use rustix::io::Errno;
 
 /// A channel and the number of a lane in it.
@@ -29,11 +30,11 @@ pub struct Thread {
 pub(super) struct Lane {
     client: ProcessId,
     server: ProcessId,
-    rank: Rank,
+    priority: SchedPriority,
     looper: Option<Looper>,
 }
 
-/// The looper of a lane. `promoted` if it has the rank of the lane.
+/// The looper of a lane. `promoted` if it has the priority of the lane.
 #[derive(Clone, Copy, Debug)]
 struct Looper {
     thread: Thread,
@@ -49,22 +50,22 @@ pub(super) struct StandbyLooper {
 }
 
 impl Lane {
-    /// Removes the looper, and its rank if it was promoted.
+    /// Removes the looper, and its priority if it was promoted.
     fn demote(&mut self, out: &mut Vec<Effect>) {
         if let Some(Looper { thread, promoted: true }) = self.looper.take() {
-            out.push(Effect::SetRank { thread, rank: None });
+            out.push(Effect::SetPriority { thread, priority: None });
         }
     }
 }
 
 impl State {
-    /// Grants a client's caller on one of its lanes a looper of this rank. The server's standby
+    /// Grants a client's caller on one of its lanes a looper of this priority. The server's standby
     /// looper takes the lane, if there is one. `EDQUOT` and `EMFILE` for too many lanes.
     pub fn grant_lane(
         &mut self,
         from: ProcessId,
         id: LaneId,
-        rank: Rank,
+        priority: SchedPriority,
         out: &mut Vec<Effect>,
     ) -> Result<(), Errno> {
         let (channel, lane) = id;
@@ -73,24 +74,24 @@ impl State {
         if !is_known {
             self.check_room_for_lane(from, server)?;
         }
-        let new = Lane { client: from, server, rank, looper: None };
+        let new = Lane { client: from, server, priority, looper: None };
         let lane_now = self.real_time.entry(id).or_insert(new);
-        let is_new_rank = std::mem::replace(&mut lane_now.rank, rank) != rank;
+        let is_new_priority = std::mem::replace(&mut lane_now.priority, priority) != priority;
         let mut looper = 0;
         match lane_now.looper {
-            Some(Looper { thread, promoted: true }) if is_new_rank => {
-                out.push(Effect::SetRank { thread, rank: Some(rank) });
+            Some(Looper { thread, promoted: true }) if is_new_priority => {
+                out.push(Effect::SetPriority { thread, priority: Some(priority) });
             }
             Some(_) => {}
             None => {
                 if let Some(StandbyLooper { thread, tid }) = self.standby_loopers.remove(&server) {
                     lane_now.looper = Some(Looper { thread, promoted: false });
-                    out.push(Effect::Promote { lane: id, thread, rank });
+                    out.push(Effect::Promote { lane: id, thread, priority });
                     looper = tid;
                 }
             }
         }
-        let event = Event::RealTimeLane { channel, lane, rank, looper };
+        let event = Event::RealTimeLane { channel, lane, priority, looper };
         out.push(Effect::Event { to: server, event });
         Ok(())
     }
@@ -124,11 +125,11 @@ impl State {
         }
     }
 
-    /// The rank of a lane's looper. `ESRCH` if the lane is no real-time caller's, or not the
+    /// The priority of a lane's looper. `ESRCH` if the lane is no real-time caller's, or not the
     /// asker's to serve.
-    pub fn rank_of_lane(&self, server: ProcessId, id: LaneId) -> Result<Rank, Errno> {
+    pub fn priority_of_lane(&self, server: ProcessId, id: LaneId) -> Result<SchedPriority, Errno> {
         let lane = self.real_time.get(&id).filter(|lane| lane.server == server);
-        lane.map(|lane| lane.rank).ok_or(Errno::SRCH)
+        lane.map(|lane| lane.priority).ok_or(Errno::SRCH)
     }
 
     /// Makes a thread the looper of a lane, promoted or not, in place of any other.
@@ -153,7 +154,7 @@ impl State {
         if same.is_none() {
             lane.demote(out);
         }
-        // A thread that could not be promoted again keeps its earlier rank.
+        // A thread that could not be promoted again keeps its earlier priority.
         let promoted = promoted || was_promoted || same.is_some_and(|looper| looper.promoted);
         lane.looper = Some(Looper { thread, promoted });
     }
@@ -205,7 +206,7 @@ impl State {
             channel: channel.0,
             lane: number,
             client: lane.client.0,
-            rank: lane.rank,
+            priority: lane.priority,
             looper: lane
                 .looper
                 .map(|looper| LooperReport { tid: looper.thread.tid, promoted: looper.promoted }),

@@ -3,6 +3,7 @@
 use super::{Channel, Ends, Lane, lanes_of};
 use crate::engine::mute::FORGIVEN;
 use baton_abi::lane::*;
+use baton_abi::sched_priority::SchedPriority;
 use baton_shm::futex::Wait;
 use baton_shm::lane_owner::{LaneOwner, Owner};
 use baton_shm::lock::Guard;
@@ -10,7 +11,6 @@ use baton_shm::mailbox::Seen;
 use baton_shm::mapping::View;
 use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU64, Ordering, fence_after_update};
-use baton_state::level::Level;
 use baton_state::work::Tid;
 use bytemuck::bytes_of_mut;
 
@@ -62,8 +62,9 @@ impl Channel {
         self.ownership(lane).owner()
     }
 
-    /// The thread takes every request on the lane until [`Channel::release_ownership`]. False if it has to
-    /// try again: another looper leaves the lane, or a request lies there, which it takes first.
+    /// The thread takes every request on the lane until [`Channel::release_ownership`]. False if it
+    /// has to try again: another looper leaves the lane, or a request lies there, which it takes
+    /// first.
     pub fn dedicate(&self, lane: Lane<'_>, number: u32, tid: Tid) -> bool {
         let owner = self.ownership(number);
         if !owner.dedicate(tid) {
@@ -145,8 +146,8 @@ impl Channel {
     }
 
     /// The nice value that the request on a lane says to have.
-    pub fn nice(&self, lane: usize) -> Level {
-        Level::nice(self.lane(lane).map_or(0, |areas| areas.header().param))
+    pub fn nice(&self, lane: usize) -> SchedPriority {
+        SchedPriority::nice(self.lane(lane).map_or(0, |areas| areas.header().param))
     }
 
     /// Takes one lane's new request away from all others who look.

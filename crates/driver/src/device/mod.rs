@@ -6,7 +6,7 @@
 
 mod error;
 mod fast;
-mod levels;
+mod priorities;
 mod read;
 mod request;
 #[cfg(test)]
@@ -185,8 +185,8 @@ pub fn handlers_restart() {
 /// A thread of the program has got another scheduling policy, priority or nice value: its next call
 /// is made by that.
 pub fn priorities_change() {
-    if !crate::level::is_at_it() {
-        crate::thread::ranks_changed();
+    if !crate::priority::is_at_it() {
+        crate::thread::priorities_changed();
     }
 }
 

@@ -4,11 +4,12 @@ use super::fast::{PendingReturn, What};
 use super::{Device, Exchanged, Written};
 use crate::engine::fast::FastRead;
 use crate::engine::tid;
+use crate::engine::wait::Until;
 use crate::user;
 use baton_abi::uapi::*;
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
-use baton_state::level::Wanted;
+use baton_state::priority::Wanted;
 use baton_state::transaction::{BufferedMessage, Incoming, LaneId};
 use baton_state::work::Tid;
 use baton_state::{Return, State};
@@ -73,7 +74,7 @@ impl Device {
         nonblocking: bool,
         called: Option<u32>,
     ) -> Result<(), Errno> {
-        self.leave_levels(tid);
+        self.leave_priorities(tid);
         let (start, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
         let consumed = usize::try_from(exchange.read_consumed).map_err(|_| Errno::INVAL)?;
         let mut out = Returns::at(start, size);
@@ -93,7 +94,7 @@ impl Device {
                     Returns::at(start, 4).put(BR_SPAWN_LOOPER, &[]);
                 }
                 if let Some((depth, wanted)) = out.serves {
-                    self.take_level(tid, depth, wanted);
+                    self.take_priority(tid, depth, wanted);
                 }
                 Ok(())
             }
@@ -118,13 +119,14 @@ impl Device {
         let mut state = engine.lock();
         let via = state.thread(tid).calls_on().map(|calling| calling.via);
         let called = called.zip(via);
+        let until = if nonblocking { Until::Now } else { Until::News };
         loop {
             engine.end_dedication(&mut state, tid);
             if !nonblocking {
                 state = engine.become_dedicated(state, tid);
             }
             let process_work = state.takes_process_work(tid);
-            state = engine.await_work(state, tid, process_work, nonblocking, None)?;
+            state = engine.await_work(state, tid, process_work, until, None)?;
             while out.room() >= LARGEST_RETURN {
                 let Some(item) = state.next_return(tid, process_work) else { break };
                 let last = ends_read(&item);

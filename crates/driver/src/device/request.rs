@@ -30,7 +30,7 @@ impl Device {
             }
             BINDER_THREAD_EXIT => {
                 engine.forget_thread(tid());
-                self.leave_level(|| 0);
+                self.leave_priority(|| 0);
             }
             BINDER_VERSION => user::write(argument, &PROTOCOL_VERSION).map_err(invalid)?,
             BINDER_GET_NODE_INFO_FOR_REF => self.node_info(argument)?,

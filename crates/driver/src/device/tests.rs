@@ -3,8 +3,8 @@
 use super::Device;
 use crate::engine::Engine;
 use crate::engine::tests::broker;
-use crate::process::{Parcel, Process};
 use crate::thread;
+use baton::{Parcel, Process};
 use baton_abi::control::ProcessId;
 use baton_abi::uapi::*;
 use baton_broker::Running;
@@ -131,7 +131,7 @@ fn stage() -> Option<Stage> {
     let (tell, told) = mpsc::channel();
     let caller = std::thread::spawn(move || {
         assert!(become_real_time());
-        let call = || client.call(&manager, 1, &Parcel::new()).unwrap().data() == [1, 0, 0, 0];
+        let call = || manager.call(1, &Parcel::new()).unwrap().data() == [1, 0, 0, 0];
         for calls in asked {
             assert!((0..PATIENCE).filter(|_| call()).take(calls).count() == calls);
             tell.send(()).unwrap();

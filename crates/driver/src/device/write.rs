@@ -172,7 +172,7 @@ impl Device {
 
     fn transact(&self, tid: Tid, reply: bool, transaction: &TransactionData, buffers_size: u64) {
         if reply {
-            self.leave_level(|| self.engine.lock().thread(tid).served());
+            self.leave_priority(|| self.engine.lock().thread(tid).served());
         }
         let target = if reply { Target::Reply } else { Target::Handle(transaction.target as u32) };
         let (mut data, mut offsets) = (Vec::new(), Vec::new());

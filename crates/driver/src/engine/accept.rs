@@ -1,4 +1,4 @@
-//! What peers have posted comes in, oldest first: requests on lanes, one-way transactions in rings.
+//! Messages of peers come in, oldest first: requests on lanes, one-way transactions in rings.
 
 use super::active_set::FEW;
 use super::{Engine, tid};
@@ -6,32 +6,33 @@ use crate::channel::{Channel, lanes_of};
 use crate::clock::stamp_in_order;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::{AT_THE_DOOR, Kind, LANES, Message, RING_BYTES};
+use baton_abi::sched_priority::SchedPriority;
 use baton_shm::lane_owner::Owner;
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
 use baton_state::State;
-use baton_state::level::Level;
 use baton_state::transaction::Recipient;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// Announcements of nothing at which a look gives up: a client could go on for ever.
+/// After so many announcements of nothing a look gives up: a client could go on for ever.
 const MOST_GONE: u32 = 64;
 
-/// Messages at which a look lets others have the state: clients may post as fast as it takes in.
+/// After so many messages a look lets other threads have the state: clients may post as fast as it
+/// takes in.
 pub(super) const MOST_AT_ONCE: usize = 256;
 
-/// Channels that are looked at whoever waits: with no more of them a look always comes to
-/// something.
+/// So many channels are looked at even if a real-time thread waits for the state: a look always
+/// makes progress.
 const CHANNELS_AT_ONCE: usize = 16;
 
-/// What a channel can hold.
+/// How many messages a channel can hold.
 const CAPACITY: usize = LANES + RING_BYTES / size_of::<Message>();
 
 impl Engine {
-    /// Takes in what peers have posted on some channels, oldest first.
+    /// Takes in the messages on some channels, oldest first.
     pub(super) fn accept(&self, state: &mut State, among: Among<'_>) -> Look {
         let (mut taken, mut gone) = (0, 0);
         let muted = !matches!(among, Among::Watched);
@@ -88,11 +89,11 @@ impl Engine {
         Look::Cut { taken, next }
     }
 
-    /// The state, once everything is in that had been posted before this call, up to what
-    /// waits for an event: that is returned. Others have the state in between.
+    /// The state, once every message that was posted before this call is in, up to one that waits
+    /// for an event, which is returned. Other threads have the state in between.
     pub(super) fn accept_posted(&self, among: Among<'_>) -> (Guard<'_, State>, Option<Candidate>) {
         let began = stamp_in_order(self.broker.stamps);
-        // Stamps are their senders' claims.
+        // A bound of messages, too: stamps are their senders' word.
         let mut left = self.channels.lock().incoming.len() * CAPACITY;
         loop {
             let mut state = self.lock();
@@ -104,8 +105,8 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::accept_posted`] of the watched channels, and then of this process's own, if
-    /// they may be others or something waits for an event.
+    /// As [`Engine::accept_posted`] of the watched channels, and then of the channels with this
+    /// process, if those may be others or a message waits for an event.
     pub(super) fn accept_posted_by(
         &self,
         process: ProcessId,
@@ -120,18 +121,19 @@ impl Engine {
         (state, of_its_own.or(later))
     }
 
-    /// Takes in what is older than the work that a command is about to queue.
+    /// Takes in the messages that are older than the work that a command is about to queue.
     pub fn accept_first(&self, state: &mut State) {
-        // What waits for an event still does; the next look finds it.
+        // A message that waits for an event still does: the next look finds it.
         self.accept(state, Among::Watched);
     }
 
-    /// The messages that come next, and the stamp up to which they do so without another look.
+    /// Finds the messages that come in next, and the stamp up to which they do so without another
+    /// look.
     ///
-    /// A message that was posted because of another one is younger, and whoever sees it sees the
-    /// other: so what one look has found comes in by its stamps as far as these are older than the
-    /// look itself. Of what claims to be younger, the first comes in, after a second look: some of
-    /// what has led to it may have been posted while the first one was under way.
+    /// A message that was posted because of another one is younger, and a look that sees it sees
+    /// the other one, too. So messages that are older than the look itself come in by their stamps.
+    /// Of messages that claim to be younger only the first comes in, after a second look: its
+    /// causes may have been posted during the first look.
     fn find(
         &self,
         state: &mut State,
@@ -185,7 +187,7 @@ impl Engine {
                 }
             }
             if empty != 0 {
-                // Whoever watched these lanes has taken what was there, or nothing was.
+                // A looper that watched these lanes has taken the requests, or there were none.
                 self.count_fruitless(channel, channel.clear_ready(empty));
             }
             self.find_one_way(state, channel, &mut found);
@@ -194,7 +196,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// The oldest one-way transaction of a channel, if it can come in.
+    /// Finds the oldest one-way transaction of a channel, if it can come in.
     fn find_one_way(&self, state: &mut State, channel: &Arc<Channel>, found: &mut Found) {
         if channel.full.load(Ordering::Relaxed) {
             return;
@@ -216,13 +218,13 @@ impl Engine {
         let full = std::mem::take(&mut *self.full.lock());
         full.iter().for_each(|channel| channel.full.store(false, Ordering::Relaxed));
         if !full.is_empty() {
-            // What waits for an event still does; the next look finds it.
+            // A message that waits for an event still does: the next look finds it.
             self.accept(state, Among::Watched);
         }
     }
 
-    /// Takes in the request on a lane that is dedicated to the calling thread. A request that has to
-    /// wait for an event is returned.
+    /// Takes in the request on a lane that is dedicated to the calling thread. A request that has
+    /// to wait for an event is returned.
     pub(super) fn accept_dedicated(
         &self,
         state: &mut State,
@@ -285,7 +287,7 @@ impl Engine {
                 channel.clear_ready(bit);
                 areas.inbox().clear();
                 if let Some((kind, errno)) = refused {
-                    // Descriptors are installed when it is read: by then it was complete.
+                    // The kernel installs descriptors at the read, when the call has been sent.
                     let code = if errno == Errno::MFILE { 0 } else { AT_THE_DOOR };
                     if !self.answer(via, kind, Some(errno), code) {
                         areas.outbox().give_back();
@@ -305,8 +307,8 @@ impl Engine {
         };
         let via = channel.via(0);
         self.take_in(state, channel, &message, channel.head(), at, via, Recipient::Pool)?;
-        // What it takes is published before its record is given back: the client never counts
-        // it as neither.
+        // The buffer's use is published before the ring's record is given back: the client never
+        // misses the transaction in both.
         channel.publish_account(state.one_way_account(channel.id));
         self.publish(state);
         channel.release_one_way(&mut channel.ends(), &message);
@@ -314,24 +316,24 @@ impl Engine {
     }
 }
 
-/// What a look at what has been posted came to.
+/// The result of a look for messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Look {
-    /// Everything is in.
+    /// Every message is in.
     All,
-    /// Up to this message, which waits for an event of the broker. What is younger waits with it,
-    /// as a node's transactions come in the order in which they were sent.
+    /// Every message is in that is older than this one, which waits for an event of the broker.
+    /// Younger ones wait with it: a node's transactions come in the order in which they were sent.
     Later(Candidate),
-    /// Others are to have the state, after so many messages. The next one was sent at `next`, or is
-    /// not known; somebody has been told to go on.
+    /// The look ended after so many messages, so that other threads have the state. The next
+    /// message was sent at `next`; 0 if that is not known. A looper or the watchdog goes on.
     Cut { taken: usize, next: u64 },
 }
 
-/// A real-time thread waits for the state, and the look would take long.
+/// The look ended early: a real-time thread waits for the state.
 pub(super) struct Awaited;
 
 impl Look {
-    /// What waits for an event.
+    /// The message that waits for an event.
     pub fn later(self) -> Option<Candidate> {
         match self {
             Look::Later(what) => Some(what),
@@ -340,12 +342,12 @@ impl Look {
     }
 }
 
-/// At which channels a look is.
+/// The channels of a look.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Among<'a> {
-    /// Those that are watched: see [`super::active_set`].
+    /// The watched ones: see [`super::active_set`].
     Watched,
-    /// One process's.
+    /// The channels with one process.
     Of(ProcessId),
     /// All, however many.
     All,
@@ -353,14 +355,14 @@ pub(super) enum Among<'a> {
     These(&'a [Arc<Channel>]),
 }
 
-/// What a look has found. Of the calls those of the best nice value come first, of these the
-/// oldest; before a call, the one-way transactions that are older. No call was made because of
-/// another one that waits.
+/// The messages that a look has found. Calls of the best nice value come first, and the oldest of
+/// these; one-way transactions that are older than a call come before it. No waiting call was made
+/// because of another waiting one.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// The first at the end.
+    /// The first one last.
     calls: SmallVec<[(Arc<Channel>, Candidate); 4]>,
-    /// One of each channel; the oldest at the end.
+    /// One of each channel, the oldest one last.
     one_ways: SmallVec<[(Arc<Channel>, Candidate); 4]>,
 }
 
@@ -386,7 +388,7 @@ impl Found {
         self.calls.iter().chain(&self.one_ways).any(|(_, what)| what.stamp < stamp)
     }
 
-    /// Leaves the one that comes next.
+    /// Keeps only the message that comes next.
     fn keep_first(&mut self) {
         let next = self.next(u64::MAX);
         let (calls, one_ways) = match next {
@@ -396,7 +398,7 @@ impl Found {
         (self.calls, self.one_ways) = (calls.into_iter().collect(), one_ways.into_iter().collect());
     }
 
-    /// Takes out the one that comes next. `None` if there is none that was sent before `until`.
+    /// Takes out the message that comes next. `None` if none was sent before `until`.
     fn next(&mut self, until: u64) -> Option<(Arc<Channel>, Candidate)> {
         let in_time = |what: &Candidate| what.stamp < until || until == u64::MAX;
         let call = self.calls.iter().rposition(|(_, what)| in_time(what));
@@ -424,38 +426,38 @@ pub(super) enum Place {
 pub(super) struct Candidate {
     pub(super) channel: ChannelId,
     place: Place,
-    nice: Level,
+    nice: SchedPriority,
     stamp: u64,
 }
 
 impl Candidate {
     fn call(channel: &Channel, lane: usize, message: &Message) -> Candidate {
-        let (place, nice) = (Place::Lane(lane), Level::nice(message.param));
+        let (place, nice) = (Place::Lane(lane), SchedPriority::nice(message.param));
         Candidate { channel: channel.id, place, nice, stamp: message.stamp }
     }
 
     fn one_way(channel: &Channel, message: &Message) -> Candidate {
-        let (place, nice) = (Place::OneWay, Level::nice(0));
+        let (place, nice) = (Place::OneWay, SchedPriority::nice(0));
         Candidate { channel: channel.id, place, nice, stamp: message.stamp }
     }
 
-    /// Of two of one kind the lesser comes first.
-    fn order(&self) -> (Level, u64) {
-        (self.nice, self.stamp)
+    /// Of two messages of one kind the lesser comes first.
+    fn order(&self) -> (Reverse<SchedPriority>, u64) {
+        (Reverse(self.nice), self.stamp)
     }
 }
 
-/// Why a message stays, or its channel goes.
+/// Why a message does not come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// It waits for an event.
     Later,
-    /// Somebody has taken it.
+    /// Another thread has taken it.
     Gone,
     /// It waits for room.
     NoRoom,
-    /// Its sender is told.
+    /// It is refused, and its sender is told.
     Refused(Errno),
-    /// Its sender has broken the protocol.
+    /// Its sender has broken the protocol: the channel ends.
     Violation(&'static str),
 }

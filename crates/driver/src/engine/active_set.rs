@@ -1,16 +1,16 @@
-//! Which clients loopers look at: those that have wanted something lately are active.
+//! The active set: the channels at which loopers look, because their clients have called lately.
 //!
-//! A look at every channel before a looper serves or sleeps is paid for by those who call. So a
-//! channel whose client has been silent for [`ACTIVE_REQUESTS`] requests of others goes inactive:
-//! no looper looks there, and its client, which reads so on its bell page, rings the doorbell. The
-//! control thread then takes in what has come, which makes the channel active again. Beyond
-//! [`MOST_ACTIVE`] the most silent go inactive, however short their silence; beyond [`FEW`],
-//! channels begin inactive, and a look for messages that is not a looper's passes over inactive
-//! ones, too.
+//! A looper looks at each active channel before it serves or sleeps, and callers pay for these
+//! looks. A channel whose client has been silent for [`ACTIVE_REQUESTS`] requests of others
+//! therefore becomes inactive: no looper looks there. Its client reads this on its bell page, and
+//! rings the doorbell. The control thread then takes the message in, and makes the channel active
+//! again. Beyond [`MOST_ACTIVE`] channels the most silent ones become inactive, however short their
+//! silence. Beyond [`FEW`] channels new ones begin inactive, and every look for messages passes
+//! over inactive ones.
 //!
-//! The list of active channels is changed under the channels' lock, `any_work` after it: a looper
-//! that knows an older list goes the general way before it serves or sleeps. One that sleeps alone
-//! on the bell of a channel that has gone inactive is rung for there.
+//! The list of active channels changes under the channels' lock, and `any_work` after it: a looper
+//! that knows an older list takes the general path before it serves or sleeps. A looper that sleeps
+//! alone on the bell of a channel that becomes inactive is rung there.
 //!
 //! **Invariant**: a channel with a message is active, or its client has rung the doorbell.
 
@@ -19,10 +19,10 @@ use crate::channel::{ACTIVE_REQUESTS, Channel};
 use baton_shm::sync::{Ordering, fence};
 use std::sync::Arc;
 
-/// So many channels are all looked at.
+/// Up to so many channels every look for messages sees all of them.
 pub(super) const FEW: usize = 64;
 
-/// Most channels at which loopers look, but for those that have a message.
+/// Most active channels, apart from those that have a message.
 const MOST_ACTIVE: usize = 256;
 
 impl Engine {
@@ -32,7 +32,7 @@ impl Engine {
         Arc::clone(&channels.active)
     }
 
-    /// A client has wanted something. Where there is one only, that tells nothing.
+    /// Counts a request of a client. With one client only there is nothing to compare.
     #[inline]
     pub(super) fn count_request(&self, channel: &Channel, among: &[Arc<Channel>]) {
         channel.count_fruitful();
@@ -45,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// Clients that have been silent for long are looked at no more.
+    /// Makes the channels of clients inactive that have been silent for long.
     #[cold]
     fn deactivate_silent(&self, requests: u64) {
         self.deactivate_those(|channels| {
@@ -55,7 +55,7 @@ impl Engine {
         });
     }
 
-    /// The most silent quarter makes room for others.
+    /// Makes the most silent quarter inactive.
     #[cold]
     fn make_way(&self) {
         let requests = self.requests.load(Ordering::Relaxed);
@@ -80,23 +80,23 @@ impl Engine {
             self.any_work.fetch_add(1, Ordering::SeqCst);
             deactivated
         };
-        // Whoever sleeps on one of these bells goes round: a wake-up there would be for nothing.
+        // Loopers that sleep on one of these bells look again: no ring would come there any more.
         self.ring_all(&deactivated);
-        // It may have been one until now.
+        // A message may have come just before.
         for channel in deactivated.iter().filter(|channel| channel.is_wanted()) {
             self.activate(channel);
             self.wake_looper();
         }
     }
 
-    /// Something is left on this channel for whoever looks next: see [`Channel::leave_ready`].
+    /// Leaves a request for the next look: see [`Channel::leave_ready`].
     pub(super) fn leave_ready(&self, channel: &Arc<Channel>, lane: usize, announced: bool) {
         channel.leave_ready(lane, announced);
         self.activate(channel);
     }
 
-    /// Something has been found on this channel: loopers look there. The caller looks there once
-    /// more, for what was posted when nobody did.
+    /// Makes a channel active on which a message was found. The caller looks there once more, for
+    /// messages that were posted while nobody looked.
     pub(super) fn activate(&self, channel: &Arc<Channel>) {
         if !channel.is_inactive() || channel.is_muted() {
             return;
@@ -105,7 +105,7 @@ impl Engine {
             self.make_way();
         }
         let mut channels = self.channels.lock();
-        // Others may have done so, or ended it.
+        // Another thread may have done so, or have ended the channel.
         if channel.is_inactive() && !channel.is_muted() && channels.by_id.contains_key(&channel.id)
         {
             Arc::make_mut(&mut channels.active).push(Arc::clone(channel));

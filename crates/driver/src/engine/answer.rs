@@ -1,5 +1,4 @@
-//! Answers: those that this process posts to its callers, and those that its own callers find on
-//! their lanes.
+//! Answers: those that this process posts to its callers, and those that its own calls get.
 
 use super::Engine;
 use super::accept::Stop;
@@ -14,7 +13,7 @@ use baton_state::work::Tid;
 use rustix::io::Errno;
 
 impl Engine {
-    /// Posts an error in an answer's place. False if the caller has left.
+    /// Posts an error in place of a reply. False if the caller has left.
     pub(super) fn answer(&self, via: LaneId, kind: Kind, errno: Option<Errno>, code: u32) -> bool {
         let param = errno.map_or(0, |errno| -errno.raw_os_error());
         let message = Message { kind: kind as u32, code, param, ..Message::default() };
@@ -45,8 +44,8 @@ impl Engine {
         })
     }
 
-    /// Takes what has come back to threads that poll, who do not come by for it themselves. A
-    /// thread that sleeps on its lane does: nobody else may be on that word with it.
+    /// Takes answers for threads that poll, which do not come to take them. A thread that sleeps on
+    /// its lane takes its answer itself: no other may use that mailbox meanwhile.
     pub(super) fn accept_answers(&self, state: &mut State) {
         if self.is_polling() {
             for tid in state.callers() {
@@ -55,18 +54,17 @@ impl Engine {
         }
     }
 
-    /// Takes what a peer that is gone has answered: its death does not undo it. Nobody takes its
-    /// lanes again: their callers may be about to sleep there, and must be the only ones to hear
-    /// the nudge.
+    /// Takes the answers of a peer that has died: its death does not undo them. Its lanes are not
+    /// used again: their callers may be about to sleep there, and the nudge is for them alone.
     pub(super) fn accept_last_words(&self, state: &mut State, peer: ProcessId) {
         for tid in state.callers_of(peer) {
             self.accept_answer_on_lane(state, tid, |_, _| {});
         }
     }
 
-    /// Takes what has come back on the lane of the thread's innermost call. False if it has to wait
-    /// for an event. Of the thread itself, or while it does not wait there: the lane is free after
-    /// it.
+    /// Takes the answer to the thread's innermost call, if it has come. False if the answer has to
+    /// wait for an event. Called by the thread itself, or while it does not wait there, because the
+    /// lane is free afterwards.
     pub fn accept_answer(&self, state: &mut State, tid: Tid) -> bool {
         self.accept_answer_on_lane(state, tid, Channel::give_lane)
     }

@@ -1,9 +1,10 @@
-//! Rings by the process itself, for work of its own and for what the control thread has taken in.
+//! Rings by the process itself, for its own work and for messages that the control thread takes in.
 //!
-//! A looper that sleeps on several bells sleeps on `any_work` too, which no client has. One that
-//! sleeps on a single bell is rung for there. Its client can make one such ring miss a looper that
-//! is just about to sleep (`shm::bell`). So as long as somebody may have been missed, the control
-//! thread rings once more after [`PAUSE`], if there is still work that a sleeper could take.
+//! A looper that sleeps on several bells also sleeps on `any_work`, which no client can reach. A
+//! looper that sleeps on a single bell is rung there. The client of that bell can make one such
+//! ring miss a looper that is just about to sleep (`shm::bell`). So while a ring may have missed a
+//! looper, the control thread rings once more after [`PAUSE`], if there is still work for a
+//! sleeper.
 
 use super::Engine;
 use super::round_timer::RoundTimer;
@@ -16,7 +17,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a ring may stay lost. Nothing of an honest client waits for it.
+/// How long a ring may stay lost. No request of an honest client waits for it.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Rings that the control thread repeats.
@@ -33,7 +34,7 @@ impl Repeats {
         Ok(Repeats { timer: RoundTimer::new(PAUSE)?, parting: Lock::default() })
     }
 
-    /// Rings where nobody else does, and says whether somebody sleeps there still.
+    /// Rings on the bells of removed channels. True if a looper still sleeps there.
     fn ring_parting(&self) -> bool {
         let mut parting = self.parting.lock();
         parting.retain(|channel| ring(channel, |bell| bell.ring()) == OwnRing::Rung);
@@ -42,7 +43,7 @@ impl Repeats {
 }
 
 impl Engine {
-    /// Wakes one looper that sleeps, or several: those on one bell only can be woken there only.
+    /// Wakes at least one looper that sleeps. Those that sleep on a single bell are all rung.
     pub(super) fn wake_looper(&self) {
         if !self.wake_one() {
             self.ring_own_bells();
@@ -56,19 +57,19 @@ impl Engine {
         futex::wake(&self.any_work, 1) != 0
     }
 
-    /// Wakes all loopers that sleep: their channels are no longer what they were.
+    /// Wakes all loopers that sleep: the list of channels has changed.
     pub(super) fn wake_loopers(&self) {
         self.tell_loopers();
         self.ring_own_bells();
     }
 
-    /// The same, but for those who sleep on one bell alone.
+    /// Wakes all loopers that sleep, except those on a single bell.
     pub(super) fn tell_loopers(&self) {
         self.any_work.fetch_add(1, Ordering::SeqCst);
         futex::wake(&self.any_work, i32::MAX as u32);
     }
 
-    /// For those who sleep on one bell alone: that is a active channel's. A look at each of these.
+    /// Wakes the loopers that sleep on a single bell, which is an active channel's.
     pub(super) fn ring_own_bells(&self) {
         let mut rung = false;
         for channel in self.active().iter() {
@@ -79,7 +80,7 @@ impl Engine {
         }
     }
 
-    /// Wakes all who sleep on the bells of these channels.
+    /// Wakes the loopers that sleep on the bells of these channels.
     pub(super) fn ring_all(&self, channels: &[Arc<Channel>]) {
         for channel in channels {
             if ring(channel, |bell| bell.ring()) == OwnRing::Rung {
@@ -88,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// A channel has gone, and the loopers have been told: those on its bell leave it.
+    /// Wakes the loopers on the bell of a channel that has been removed. They know that it has.
     pub(super) fn part_with(&self, channel: &Arc<Channel>) {
         if ring(channel, |bell| bell.ring()) == OwnRing::Rung {
             self.repeats.parting.lock().push(Arc::clone(channel));
@@ -96,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// The control thread, [`PAUSE`] after a ring: again, for what nobody has taken.
+    /// On the control thread, [`PAUSE`] after a ring: rings again if the work is still there.
     pub(super) fn ring_again(&self) {
         self.repeats.timer.begin();
         if self.repeats.ring_parting() {
@@ -109,12 +110,12 @@ impl Engine {
         }
     }
 
-    /// The control thread's last act: [`Engine::close`] may not have reached those who were about
-    /// to sleep.
+    /// The control thread's last act: rings until no looper sleeps. [`Engine::close`] may have
+    /// missed loopers that were about to.
     pub(super) fn see_loopers_off(&self) {
         let bells_are_left = || {
-            // Under the lock, as the close: it has been, or there is nothing that it could part
-            // with.
+            // Under the lock, as in `close`: either that has removed the channels, or there are
+            // some left.
             let _state = self.lock();
             !self.channels.lock().incoming.is_empty() || self.repeats.ring_parting()
         };

@@ -362,7 +362,7 @@ impl Engine {
 
     /// Asks the broker for the context manager, unless it is known. One whose death the program may
     /// have heard of elsewhere is not known any more.
-    pub(crate) fn find_manager(&self) -> Result<(), Errno> {
+    pub fn find_manager(&self) -> Result<(), Errno> {
         self.hear();
         while self.lock().manager.is_none() {
             let asked = patiently(|| self.broker.ask(&Request::ContextManager))?;
@@ -388,7 +388,7 @@ impl Engine {
 
     /// Makes a node of this process the context manager's. A refusal leaves it as it was: `EBUSY`
     /// if there is one, `EPERM` if the context is another user's.
-    pub(crate) fn become_manager(&self, ptr: u64, cookie: u64, flags: u32) -> Result<(), Errno> {
+    pub fn become_manager(&self, ptr: u64, cookie: u64, flags: u32) -> Result<(), Errno> {
         let mut state = self.lock();
         if state.nodes.at(ptr).and_then(|id| state.nodes.get(id)).is_some_and(Node::may_manage) {
             return Err(Errno::BUSY);

@@ -1,20 +1,20 @@
 //! Loopers of real-time callers: each waits on one lane alone, at its caller's priority.
 //!
-//! The broker tells of such a lane, the front end provides a thread, and that is *dedicated*
-//! there:
+//! The broker tells the engine of such a lane, the front end provides a thread, and the thread
+//! becomes *dedicated* to the lane:
 //!
 //! ```text
-//!   register   the broker gives the thread the caller's rank, unless it has: see `spare`
+//!   register   the broker gives the thread the caller's priority, unless it has: see `spare`
 //!   own        the thread owns the lane, and the mailbox says so to the client
 //!   serve      look, take in, answer, sleep on the lane's own word
 //!   leave      what has come meanwhile is the pool's
 //! ```
 //!
-//! It never spins: at its priority it could keep from running whom it waits for. It stays with its
-//! caller instead: see `stay`.
+//! A dedicated looper never spins: at its priority it could keep its own caller from running. It
+//! stays on its caller's processor instead: see `stay`.
 //!
-//! It may have to wait for a looper of the pool that serves the lane, which would never run below
-//! it on its processor. Such a wait is a short sleep.
+//! It may have to wait for a looper of the pool that still serves the lane. That looper would never
+//! run below it on one processor, so the wait is a short sleep.
 //!
 //! **Invariant**: the thread owns the lane ([`baton_shm::lane_owner`]) while it is dedicated to
 //! it, and at no other time.
@@ -37,25 +37,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Starts a thread for a dedicated, or for [`Engine::await_lane`]: the front end's part.
+/// The front end's part: starts a thread for a lane, or for [`Engine::await_lane`] if there is none
+/// yet.
 type Provider = Box<dyn Fn(Option<Arc<DedicatedLooper>>) + Send + Sync>;
 
-/// How long a looper leaves its processor to one that is taking something in from its lane.
+/// How long a dedicated looper leaves its processor to the thread that serves its lane.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// What is promised nevertheless.
+/// In the warning: what holds without the caller's priority.
 const BORROWED: &str = ". They lend it while they wait; what a looper calls, or does for callers \
     by the raw interface, \
     is done as by an ordinary thread";
 
-/// All dedicated_loopers of the process.
+/// All dedicated loopers of the process.
 #[derive(Default)]
 pub(super) struct DedicatedLoopers {
     provider: OnceLock<Provider>,
     all: Lock<Vec<Arc<DedicatedLooper>>>,
-    /// It has been said that loopers do not get their priority.
+    /// The log has said that loopers do not get their callers' priority.
     has_warned: AtomicBool,
-    /// It has been said that the pool serves real-time callers too.
+    /// The log has said that the pool serves real-time callers, too.
     pub(super) has_told_of_pool: AtomicBool,
 }
 
@@ -65,25 +66,25 @@ impl std::fmt::Debug for DedicatedLoopers {
     }
 }
 
-/// One lane that is to have a looper of its own.
+/// One lane that has, or waits for, a looper of its own.
 #[derive(Debug)]
-pub(crate) struct DedicatedLooper {
-    /// Whose it is.
+pub struct DedicatedLooper {
+    /// The caller's channel.
     pub channel: Arc<Channel>,
-    /// Which lane.
+    /// The lane's number in it.
     pub lane: u32,
-    /// Somebody has been asked to do it.
+    /// The front end has been asked for a thread, or the broker has chosen one.
     is_given: AtomicBool,
-    /// The lane is one like others again.
+    /// The caller is no real-time thread any more, or has left: the looper leaves the lane.
     is_over: AtomicBool,
-    /// The broker is to be told of the looper: its rank has changed, or the broker.
+    /// The broker is to be told of the looper: its priority has changed, or the broker.
     is_news: AtomicBool,
-    /// Its looper has not its caller's priority, and is lent it.
+    /// The looper does not have the caller's priority, and is lent it.
     borrows: AtomicBool,
 }
 
 impl DedicatedLooper {
-    /// Where it is.
+    /// The lane.
     pub fn via(&self) -> LaneId {
         self.channel.via(self.lane as usize)
     }
@@ -92,27 +93,27 @@ impl DedicatedLooper {
         self.channel.lane(self.lane as usize)
     }
 
-    /// Whether the lane is one like others again.
+    /// Whether the looper has to leave the lane.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// The broker has given its looper the caller's rank.
-    pub fn is_registered(&self) {
+    /// The broker has given its looper the caller's priority.
+    pub fn set_registered(&self) {
         self.is_news.store(false, Ordering::Release);
     }
 
-    /// Whether the broker is to be told of the looper.
+    /// Whether the broker has to be told of the looper.
     pub fn is_news(&self) -> bool {
         self.is_news.load(Ordering::Acquire)
     }
 
-    /// Another thread does it from now on.
+    /// Another thread is the looper from now on.
     pub fn renew(&self) {
         self.is_news.store(true, Ordering::Release);
     }
 
-    /// Its looper is lent its caller's priority from now on, if it needs that.
+    /// The caller lends the looper its priority from now on, if the looper needs that.
     fn borrow(&self) {
         if self.borrows.load(Ordering::Relaxed) {
             self.channel.borrow(self.lane);
@@ -128,12 +129,9 @@ impl DedicatedLooper {
 }
 
 impl Engine {
-    /// From now on `provider` is asked for a thread for each dedicated looper, for those that wait
-    /// for one, and for one to wait.
-    pub(crate) fn provide(
-        &self,
-        provider: impl Fn(Option<Arc<DedicatedLooper>>) + Send + Sync + 'static,
-    ) {
+    /// Sets the front end's provider. It is asked at once for a thread for each lane that waits for
+    /// one, and for one standby looper.
+    pub fn provide(&self, provider: impl Fn(Option<Arc<DedicatedLooper>>) + Send + Sync + 'static) {
         if self.dedicated_loopers.provider.set(Box::new(provider)).is_ok() {
             self.publish_lane_loopers(&self.lock());
             let waiting = self.dedicated_loopers.all.lock().clone();
@@ -143,12 +141,12 @@ impl Engine {
         }
     }
 
-    /// Asks for a thread that waits for a lane.
-    pub(crate) fn provide_standby(&self) {
+    /// Asks the front end for a thread that waits for the next lane.
+    pub fn provide_standby(&self) {
         self.dedicated_loopers.provider.get().into_iter().for_each(|provider| provider(None));
     }
 
-    /// Whether lanes get loopers that the front end starts.
+    /// Whether the front end starts the loopers of lanes.
     pub(super) fn provides_loopers(&self) -> bool {
         self.dedicated_loopers.provider.get().is_some()
     }
@@ -162,7 +160,7 @@ impl Engine {
         }
     }
 
-    /// The dedicated at a lane.
+    /// The lane's looper, or the one that it waits for.
     pub(in crate::engine) fn dedicated(&self, via: LaneId) -> Option<Arc<DedicatedLooper>> {
         self.dedicated_loopers.all.lock().iter().find(|dedicated| dedicated.via() == via).cloned()
     }
@@ -195,7 +193,7 @@ impl Engine {
         }
     }
 
-    /// Lanes of a channel, or one of them, are like others again.
+    /// The loopers of a channel's lanes, or of one lane, have to leave.
     pub(super) fn end_dedicated(&self, channel: ChannelId, lane: Option<u32>) {
         self.dedicated_loopers.all.lock().retain(|dedicated| {
             let ends = dedicated.via().channel == channel
@@ -207,15 +205,15 @@ impl Engine {
         });
     }
 
-    /// The calling thread, at its caller's rank, alone takes what comes on the lane from now on.
-    /// What has come before is its own or somebody's. `None` if the thread is dedicated no longer;
-    /// else what it keeps until [`Engine::leave_dedicated`].
-    pub(crate) fn own_lane<'a>(&self, dedicated: &'a DedicatedLooper) -> Option<Guard<'a, ()>> {
+    /// The calling thread, at its caller's priority, alone takes what comes on the lane from now
+    /// on. What has come before is its own or somebody's. `None` if the thread is dedicated no
+    /// longer; else what it keeps until [`Engine::leave_dedicated`].
+    pub fn own_lane<'a>(&self, dedicated: &'a DedicatedLooper) -> Option<Guard<'a, ()>> {
         let (areas, tid) = (dedicated.areas().ok()?, tid());
-        thread_settles();
+        touch_stack();
         self.keep_lane(&dedicated.channel, dedicated.lane);
         self.register(dedicated);
-        // The lane's last looper may not have left yet.
+        // The lane's last looper may not have left yet: this waits for it.
         let lock = dedicated.channel.dedicated_lock(dedicated.lane);
         dedicated.borrow();
         let mut state = self.lock();
@@ -235,16 +233,17 @@ impl Engine {
         Some(lock)
     }
 
-    /// Tells the broker who is dedicated, if it is to know.
+    /// Tells the broker which thread is dedicated, if the broker has to know.
     pub(super) fn register(&self, dedicated: &DedicatedLooper) {
         if !dedicated.is_news.swap(false, Ordering::AcqRel) {
             return;
         }
         let LaneId { channel, lane } = dedicated.via();
         let registered = self.broker.ask(&Request::RealTimeLooper { channel, lane, tid: tid() });
-        thread::rank_again();
+        thread::real_time_priority_again();
         let refused = registered == Err(Errno::PERM);
-        // A thread of the program's goes where one that borrows must not stay.
+        // The program's own threads do not borrow: they go back to the program, which may keep
+        // them.
         let borrows = refused && self.dedicated_loopers.provider.get().is_some();
         dedicated.borrows.store(borrows, Ordering::Relaxed);
         if borrows {
@@ -260,9 +259,9 @@ impl Engine {
         }
     }
 
-    /// Waits until there is something for the thread dedicated that `serve`, which takes in what
-    /// has been posted, leaves to the state. `None` once the thread is dedicated no longer.
-    pub(crate) fn await_dedicated<'a>(
+    /// Waits until the state has something for the dedicated thread. Meanwhile `serve` takes in
+    /// requests past the state, and says whether it could. `None` once the thread has to leave.
+    pub fn await_dedicated<'a>(
         &'a self,
         mut state: Guard<'a, State>,
         dedicated: &DedicatedLooper,
@@ -277,7 +276,7 @@ impl Engine {
             if dedicated.is_over() || self.is_closed() {
                 return None;
             }
-            // Whoever has something for the thread nudges it from now on.
+            // Other threads that have work for this one nudge it from now on.
             state.set_waiting(tid, Waiting::Lane(dedicated.via()));
             self.unlock(state);
             self.register(dedicated);
@@ -324,14 +323,14 @@ impl Engine {
                 Seen::Nudge => false,
                 Seen::Nothing => true,
             };
-            // A caller that is always there first hides every nudge behind its calls.
+            // The calls of a fast caller hide nudges: a message goes first.
             if !goes_on || dedicated.is_over() || dedicated.is_news.load(Ordering::Relaxed) {
                 return;
             }
         }
     }
 
-    /// Takes in what lies in the thread's lane, by the general path.
+    /// Takes in the request on the thread's lane, by the general path.
     pub(super) fn accept_own<'a>(
         &'a self,
         mut state: Guard<'a, State>,
@@ -344,7 +343,7 @@ impl Engine {
         }
         dedicated.borrow();
         if self.accept_dedicated(&mut state, channel, dedicated.lane as usize).is_some() {
-            // What allows it has not come. After everything that was caused before, it never will.
+            // Its grant or ticket has not come. If it has not after a barrier, it never will.
             self.unlock(state);
             state = self.pass_barrier();
             if self.accept_dedicated(&mut state, channel, dedicated.lane as usize).is_some() {
@@ -352,7 +351,7 @@ impl Engine {
             }
         }
         if !areas.inbox().is_empty() && !channel.ends().dead {
-            // Whoever is at it may be one that does not run as long as this thread does.
+            // The thread that serves the lane may not run as long as this one does.
             self.unlock(state);
             std::thread::sleep(PAUSE);
             state = self.lock();
@@ -360,13 +359,8 @@ impl Engine {
         state
     }
 
-    /// The thread's dedicated is over: what has come meanwhile is the pool's.
-    pub(crate) fn leave_dedicated(
-        &self,
-        dedicated: &DedicatedLooper,
-        tid: Tid,
-        lock: Guard<'_, ()>,
-    ) {
+    /// The thread leaves the lane, which is the pool's again, with what has arrived.
+    pub fn leave_dedicated(&self, dedicated: &DedicatedLooper, tid: Tid, lock: Guard<'_, ()>) {
         let mut state = self.lock();
         if let Ok(areas) = dedicated.areas() {
             dedicated.channel.release_ownership(areas, dedicated.lane, tid);
@@ -375,15 +369,15 @@ impl Engine {
         dedicated.channel.borrow_no_more(dedicated.lane);
         dedicated.channel.release_lane(dedicated.lane);
         drop(lock);
-        // What waits for an event still does; the next look finds it.
+        // A message that waits for an event still does: the next look finds it.
         self.accept(&mut state, Among::Watched);
         self.unlock(state);
         self.forget_thread(tid);
     }
 }
 
-/// Pages of the stack that a handler may use are there before it is called.
-fn thread_settles() {
+/// Touches the pages of the stack that a handler may use, before it is called.
+fn touch_stack() {
     const STACK_BYTES: usize = 128 << 10;
     std::hint::black_box(&mut [0u8; STACK_BYTES]);
 }

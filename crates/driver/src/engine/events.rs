@@ -91,8 +91,8 @@ impl Engine {
         }
     }
 
-    /// Applies every event that the broker has sent before this call, also those that it keeps back:
-    /// the socket has no room for them, or this process has not read enough descriptors.
+    /// Applies every event that the broker has sent before this call, also those that it keeps
+    /// back: the socket has no room for them, or this process has not read enough descriptors.
     pub(crate) fn take_all_events(&self) {
         self.take_events();
         if self.has_events() {

@@ -29,12 +29,7 @@ pub struct LoanedLane {
 
 impl Engine {
     /// Takes a lane for a call by this handle, with so many bytes of data.
-    pub(crate) fn loan_lane(
-        &self,
-        tid: Tid,
-        handle: u32,
-        bytes: usize,
-    ) -> Result<LoanedLane, Refusal> {
+    pub fn loan_lane(&self, tid: Tid, handle: u32, bytes: usize) -> Result<LoanedLane, Refusal> {
         if bytes > MAX_PAYLOAD_BYTES {
             return Err(Refusal::failed(Errno::NOSPC));
         }

@@ -31,7 +31,7 @@ mod stay;
 mod take_in;
 #[cfg(test)]
 pub(crate) mod tests;
-mod wait;
+pub(crate) mod wait;
 mod wait_policy;
 pub(crate) mod yield_first;
 
@@ -93,7 +93,7 @@ pub struct Engine {
     published_outstanding: AtomicU32,
     published_received: AtomicU64,
     /// The receive buffer, as the engine writes it.
-    pub(crate) memory: Mapping<MAX_PAYLOAD_BYTES>,
+    pub memory: Mapping<MAX_PAYLOAD_BYTES>,
     memory_file: OwnedFd,
     /// Where the program has mapped it; 0 before.
     pub(crate) program_map: AtomicUsize,

@@ -2,8 +2,8 @@
 //!
 //! A looper that comes to read becomes *dedicated* to a lane ([`super::dedicated`]), if the pool
 //! can spare it: it waits on that lane alone, inside its read, and serves at the priority that the
-//! broker gives it. If the pool cannot spare it, the driver asks the program for one more looper, up
-//! to the program's maximum.
+//! broker gives it. If the pool cannot spare it, the driver asks the program for one more looper,
+//! up to the program's maximum.
 //!
 //! Between two reads the thread is with the program, which may keep it. A caller whose request has
 //! not been taken in for a millisecond announces it. If the thread does not read within one more
@@ -140,7 +140,8 @@ impl Engine {
             return state;
         }
         if !thread::is_ordinary() {
-            // A thread that was dedicated may have a rank that the broker is about to take back.
+            // A thread that was dedicated may have a priority that the broker is about to take
+            // back.
             let thread = state.thread(tid);
             let was_unsuited = thread.is_unsuited;
             thread.is_unsuited = !thread.was_dedicated;
@@ -262,7 +263,8 @@ impl Engine {
         self.carry_out_effects(state);
     }
 
-    /// A thread of the program has been relieved: the lane is the pool's, and so is a request there.
+    /// A thread of the program has been relieved: the lane is the pool's, and so is a request
+    /// there.
     pub(super) fn leave_relieved(&self, via: LaneId, tid: Tid) {
         let LaneId { channel: id, lane } = via;
         if let Some(channel) = self.channel(id)
@@ -276,8 +278,8 @@ impl Engine {
             channel.release_lane(lane);
         }
         self.broker.tell(&Request::LeaveRealTime { channel: id, lane });
-        // The broker is about to change the thread's rank.
-        thread::ranks_changed();
+        // The broker is about to change the thread's priority.
+        thread::priorities_changed();
         self.end_reservations(tid);
     }
 

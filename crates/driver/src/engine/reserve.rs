@@ -6,9 +6,10 @@
 
 use super::{Engine, tid};
 use crate::channel::Channel;
-use crate::thread::{self, Rank};
+use crate::thread;
 use baton_abi::control::{ProcessId, Request};
 use baton_abi::lane::status;
+use baton_abi::sched_priority::SchedPriority;
 use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
 use baton_state::transaction::Refusal;
@@ -53,7 +54,7 @@ struct Reservation {
     channel: Weak<Channel>,
     lane: u32,
     /// As the broker was asked, whatever it answered.
-    rank: Rank,
+    priority: SchedPriority,
     /// The broker that was asked, or [`UNASKED`] if it is to be asked by the next call.
     era: u32,
 }
@@ -65,7 +66,7 @@ impl Engine {
         peer: ProcessId,
         purpose: Purpose,
     ) -> Option<(Arc<Channel>, usize)> {
-        let Some(rank) = thread::rank() else {
+        let Some(priority) = thread::real_time_priority() else {
             if self.reservations.count.load(Ordering::Relaxed) != 0 {
                 self.end_reservations(tid());
             }
@@ -84,13 +85,13 @@ impl Engine {
             (None, Purpose::Call) => take(&|channel, lane| self.take_own_lane(channel, lane))?,
             (found, _) => found?,
         };
-        self.ask_for_looper(&channel, lane, rank);
+        self.ask_for_looper(&channel, lane, priority);
         Some((channel, lane as usize))
     }
 
     /// The calling thread keeps the lane that it has just taken, if it is a real-time one.
     pub(super) fn reserve(&self, channel: &Arc<Channel>, lane: usize) {
-        let Some(rank) = thread::rank() else { return };
+        let Some(priority) = thread::real_time_priority() else { return };
         let (tid, peer, lane) = (tid(), channel.peer, lane as u32);
         {
             let mut all = self.reservations.all.lock();
@@ -101,27 +102,34 @@ impl Engine {
             }
             channel.reserve(lane);
             let era = UNASKED;
-            all.push(Reservation { tid, peer, channel: Arc::downgrade(channel), lane, rank, era });
+            all.push(Reservation {
+                tid,
+                peer,
+                channel: Arc::downgrade(channel),
+                lane,
+                priority,
+                era,
+            });
             self.reservations.count.store(all.len(), Ordering::Relaxed);
         }
         self.keep_lane(channel, lane);
-        self.ask_for_looper(channel, lane, rank);
+        self.ask_for_looper(channel, lane, priority);
     }
 
     /// Whether the next call by this lane may be made like the last one, as the calling thread's
-    /// rank has it.
-    pub(super) fn is_served_by_rank(&self, channel: &Channel, lane: u32) -> bool {
-        let Some(rank) = thread::rank_again() else { return true };
+    /// priority has it.
+    pub(super) fn is_served_at_priority(&self, channel: &Channel, lane: u32) -> bool {
+        let Some(priority) = thread::real_time_priority_again() else { return true };
         // Another broker may have come since the call asked for its looper.
-        let asked = (rank, self.broker.link().era);
+        let asked = (priority, self.broker.link().era);
         let all = self.reservations.all.lock();
         let same =
             |ours: &&Reservation| ours.lane == lane && std::ptr::eq(ours.channel.as_ptr(), channel);
-        all.iter().find(same).is_some_and(|ours| (ours.rank, ours.era) == asked)
+        all.iter().find(same).is_some_and(|ours| (ours.priority, ours.era) == asked)
     }
 
     /// Asks the broker for a looper, unless this one was asked for the same.
-    fn ask_for_looper(&self, channel: &Arc<Channel>, lane: u32, rank: Rank) {
+    fn ask_for_looper(&self, channel: &Arc<Channel>, lane: u32, priority: SchedPriority) {
         channel.show_bound(lane, thread::bound_to());
         let link = self.broker.link();
         let asked = {
@@ -130,9 +138,9 @@ impl Engine {
                 ours.lane == lane && ours.channel.as_ptr() == Arc::as_ptr(channel)
             };
             let Some(ours) = all.iter_mut().find(same) else { return };
-            let before = (ours.rank, ours.era);
-            (ours.rank, ours.era) = (rank, link.era);
-            before == (rank, link.era)
+            let before = (ours.priority, ours.era);
+            (ours.priority, ours.era) = (priority, link.era);
+            before == (priority, link.era)
         };
         if asked {
             return;
@@ -192,13 +200,8 @@ impl Engine {
 
     /// What the first call of a real-time thread by a handle would do beforehand: whether it has a
     /// looper of its own at the other end now, for which it waits for so long.
-    pub(crate) fn prepare_lane(
-        &self,
-        tid: Tid,
-        handle: u32,
-        longest: Duration,
-    ) -> Result<bool, Refusal> {
-        thread::find_rank();
+    pub fn prepare_lane(&self, tid: Tid, handle: u32, longest: Duration) -> Result<bool, Refusal> {
+        thread::refresh_priority();
         self.hear();
         let mut state = self.lock();
         self.take_over_own(&mut state);
@@ -206,8 +209,8 @@ impl Engine {
         self.unlock(state);
         let peer = route?.peer;
         let (channel, lane) = self.lane_to(peer, Purpose::Call).map_err(Refusal::lost)?;
-        let is_served =
-            thread::rank().is_some() && self.await_looper(&channel, lane as u32, longest);
+        let is_served = thread::real_time_priority().is_some()
+            && self.await_looper(&channel, lane as u32, longest);
         if is_served {
             self.see_looper(&channel, lane as u32);
         }
@@ -251,7 +254,10 @@ mod tests {
         let (broker, _directory) = broker();
         let (server, client, channel) = channel(&broker);
         let caller = || {
-            if !thread::set_rank(Some((libc::SCHED_FIFO, 1)), thread::Children::Inherit) {
+            if !thread::set_real_time_priority(
+                Some(SchedPriority::fifo(1)),
+                thread::Children::Inherit,
+            ) {
                 return println!(
                     "skipped: {} (no real-time priority here)",
                     std::thread::current().name().unwrap_or_default()
@@ -259,11 +265,11 @@ mod tests {
             }
             let lane = channel.take_lane().unwrap().unwrap();
             client.reserve(&channel, lane);
-            assert!(client.is_served_by_rank(&channel, lane as u32), "the broker has answered");
+            assert!(client.is_served_at_priority(&channel, lane as u32), "the broker has answered");
             for era in [UNASKED, client.broker.link().era + 1] {
                 let ask_another = |ours: &mut Reservation| ours.era = era;
                 client.reservations.all.lock().iter_mut().for_each(ask_another);
-                assert!(!client.is_served_by_rank(&channel, lane as u32), "{era}");
+                assert!(!client.is_served_at_priority(&channel, lane as u32), "{era}");
             }
         };
         std::thread::scope(|scope| scope.spawn(caller).join().unwrap());

@@ -66,17 +66,17 @@ impl Settings {
         settings
     }
 
-    /// See [`crate::process::Options::longest_spin`].
+    /// How long a thread looks for a peer before it sleeps, at most a second.
     pub fn set_longest_spin(&mut self, longest: Duration) {
         self.longest_spin_ns = longest.as_nanos().min(MOST_SPIN_NS.into()) as u64;
     }
 
-    /// See [`crate::process::Options::follow`].
+    /// Whether a looper moves to its only caller's processor.
     pub fn set_follow(&mut self, follow: bool) {
         self.follow = follow;
     }
 
-    /// See [`crate::process::Options::spin_real_time`].
+    /// Whether real-time threads look before they sleep.
     pub fn set_spin_real_time(&mut self, spin: bool) {
         self.spin_real_time = spin;
     }

@@ -1,10 +1,10 @@
 //! Spinning before sleeping: whether it pays, and for how long.
 //!
-//! A wake from another processor takes some ten microseconds, a store that is seen there a tenth of
-//! one. So a thread that waits for a peer on another processor looks for a while before it sleeps,
-//! if what it waits for has come that soon lately. It never does where there is one processor,
-//! where the peer last ran on this one, or, unless the program asks for it, at a real-time
-//! priority, at which it could keep the very thread from running that it waits for.
+//! A wake-up from another processor takes some ten microseconds; a store is seen there after a
+//! tenth of one. A thread that waits for a peer on another processor therefore looks for a while
+//! before it sleeps, if such waits have been that short lately. It never spins on a machine of one
+//! processor, or if the peer last ran on this one. At a real-time priority it spins only if the
+//! program asks for it: it could keep the thread that it waits for from running.
 
 use super::settings::Settings;
 use crate::clock::now_ns;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 16;
-/// Looks before the first one at the clock: most waits that are spun for end within them.
+/// Looks before the first look at the clock: most spins end within them.
 const QUICK_LOOKS: u32 = 64;
 
 /// Whether this thread may spin for a peer that is on another processor.
@@ -22,29 +22,30 @@ pub(super) fn may_spin(settings: &Settings, apart: bool) -> bool {
     settings.longest_spin_ns > 0 && apart && (settings.spin_real_time || !is_real_time())
 }
 
-/// How long one kind of wait has taken lately.
+/// How long waits of one kind have taken lately.
 #[derive(Debug, Default)]
 pub struct SpinBudget {
     average_ns: AtomicU64,
-    /// Waits that were not spun for since the last that was.
+    /// Waits without a spin since the last spin.
     left_out: AtomicU32,
 }
 
-/// One of so many waits is spun for where they have taken too long: two ends that both sleep wait
-/// for each other's wake-ups, and would never find out that they need not.
+/// Of waits that have taken too long one in so many is tried with a spin: two ends that both sleep
+/// wait for each other's wake-ups, and would never find out that they need not.
 const TRIED_EVERY: u32 = 16;
 
 /// How a spin ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Spun<T> {
-    /// With what it waited for.
+    /// With the event.
     Saw(T),
-    /// It no longer pays: sleep, then [`SpinBudget::learn`] how long it took since this time.
+    /// Without it: the thread sleeps, then calls [`SpinBudget::learn`] with the time since this
+    /// one.
     Since(u64),
 }
 
 impl SpinBudget {
-    /// Looks until there is something or it no longer pays.
+    /// Looks until the event comes, or the budget is used up.
     pub(super) fn spin<T>(&self, longest_ns: u64, mut look: impl FnMut() -> Option<T>) -> Spun<T> {
         if !self.pays(longest_ns) && !self.is_tried() {
             return Spun::Since(now_ns());
@@ -86,20 +87,20 @@ impl SpinBudget {
         self.left_out.fetch_add(1, Ordering::Relaxed) % TRIED_EVERY == TRIED_EVERY - 1
     }
 
-    /// How long to spin in a wait of this kind, once it spins.
+    /// The budget of one spin.
     fn budget_ns(&self, longest_ns: u64) -> u64 {
         let average = self.average_ns.load(Ordering::Relaxed);
         longest_ns.min(2 * average + longest_ns / 8)
     }
 
-    /// One wait has taken so long. One that took very long counts as a long one only, so that some
+    /// Learns that one wait has taken so long. A very long one counts as a long one, so that a few
     /// short ones make up for it.
     pub fn learn(&self, waited_ns: u64, longest_ns: u64) {
         let average = self.average_ns.load(Ordering::Relaxed);
-        // After one within a spin, which was tried or slept through, long ones before tell nothing.
+        // One short wait, with or without a spin, outweighs the long ones before.
         let most = if waited_ns < longest_ns { longest_ns / 2 } else { u64::MAX };
         let (average, waited) = (average.min(most), waited_ns.min(4 * longest_ns));
-        // Of two threads that learn at once one is forgotten.
+        // Of two threads that learn at once one is lost.
         self.average_ns.store((7 * average + waited) / 8, Ordering::Relaxed);
     }
 }
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!(looks, 0, "not yet");
         assert_eq!(budget.spin(LONGEST, || Some(1)), Spun::Saw(1), "it is tried");
         assert!(budget.pays(LONGEST), "at once");
-        // A wait that has been slept through in less than a spin says the same.
+        // A sleep that was shorter than a spin teaches the same.
         (0..50).for_each(|_| budget.learn(1_000_000_000, LONGEST));
         budget.learn(LONGEST / 2, LONGEST);
         assert!(budget.pays(LONGEST));

@@ -2,10 +2,11 @@
 //! has to start one then.
 //!
 //! It is an ordinary thread, of which the broker knows. A lane that is granted gives it the
-//! caller's rank, and the broker wakes it by a word of the tally page: it takes the event itself,
-//! before any ordinary thread of the process runs.
+//! caller's priority, and the broker wakes it by a word of the tally page: it takes the event
+//! itself, before any ordinary thread of the process runs.
 //!
-//! **Invariant**: one thread at a time waits here, and has a lane that the broker meant for it.
+//! **Invariant**: at most one thread waits here, and the lane that it gets is the one for which the
+//! broker has chosen it.
 
 use super::dedicated::DedicatedLooper;
 use super::{Engine, tid};
@@ -18,7 +19,7 @@ use baton_shm::sync::Ordering;
 use baton_state::work::Tid;
 use std::sync::Arc;
 
-/// Whoever waits here.
+/// The standby looper, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct Standby {
     place: Lock<Place>,
@@ -31,9 +32,9 @@ struct Place {
 }
 
 impl Engine {
-    /// Waits until the broker has a lane for the calling thread, at its caller's rank if the system
-    /// allows that. `None` once the process has closed, or if another thread waits already.
-    pub(crate) fn await_lane(&self) -> Option<Arc<DedicatedLooper>> {
+    /// Waits until the broker has a lane for the calling thread, at its caller's priority if the
+    /// system allows that. `None` once the process has closed, or if another thread waits already.
+    pub fn await_lane(&self) -> Option<Arc<DedicatedLooper>> {
         let tid = tid();
         {
             let mut place = self.standby.place.lock();
@@ -45,8 +46,8 @@ impl Engine {
         let word = self.tally.word(tally::LANES);
         let mut era = None;
         loop {
-            // Acquire pairs with the release of who changes it: then the event is there, or the
-            // dedicated.
+            // Acquire pairs with the release of the one who changes it: then the event is there, or
+            // the lane.
             let lanes = word.load(Ordering::Acquire);
             if self.is_closed() {
                 return None;
@@ -55,23 +56,23 @@ impl Engine {
             let mut place = self.standby.place.lock();
             if let Some(dedicated) = place.dedicated.take() {
                 place.waits = None;
-                // Without a rank it has to hear from the broker why.
-                thread::rank_again().inspect(|_| dedicated.is_registered());
+                // Without a priority it has to hear from the broker why.
+                thread::real_time_priority_again().inspect(|_| dedicated.set_registered());
                 return Some(dedicated);
             }
             drop(place);
             let link = self.broker.link();
             if era.replace(link.era) != Some(link.era) {
-                // A broker that is gone will not mean it, and the next one is told.
+                // Each broker is told once. One that is gone chooses no thread.
                 let _ = link.ask(&Request::StandbyLooper { tid });
             }
-            // Its descriptors are needed if the broker dies meanwhile.
+            // This thread may sleep long, and a link that it held would keep descriptors open.
             drop(link);
             futex::wait(word, lanes, None);
         }
     }
 
-    /// Gives a lane to the thread that the broker means, if it waits.
+    /// Gives a lane to the standby looper that the broker has chosen. False if that is not waiting.
     pub(super) fn give_to_standby(&self, dedicated: &Arc<DedicatedLooper>, looper: Tid) -> bool {
         let mut place = self.standby.place.lock();
         if looper == 0 || place.waits != Some(looper) || place.dedicated.is_some() {
@@ -83,7 +84,7 @@ impl Engine {
         true
     }
 
-    /// The thread that waits, if one does, looks at everything.
+    /// Wakes the standby looper, if there is one.
     pub(super) fn wake_standby(&self) {
         let word = self.tally.word(tally::LANES);
         word.fetch_add(1, Ordering::Release);

@@ -14,7 +14,7 @@
 
 use super::Engine;
 use super::dedicated::DedicatedLooper;
-use crate::thread::{bind, ranks_changed};
+use crate::thread::{bind, priorities_changed};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::cell::Cell;
 
@@ -50,7 +50,7 @@ pub(super) fn go_free() {
 #[cold]
 fn stay_at(processor: Option<u32>) {
     // What it calls meanwhile is to stay there, too.
-    ranks_changed();
+    priorities_changed();
     if let Some((here, before)) = CALLERS.replace(processor).zip(BEFORE.take()) {
         // Who has bound this thread in between has the last word.
         if sched_getaffinity(None) == Ok(only(here)) {

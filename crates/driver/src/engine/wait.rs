@@ -19,29 +19,42 @@ use baton_state::work::Tid;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// How long a call may lie in its lane before the server's control thread is asked to look: all
-/// of the server's threads are busy, and there may be no room.
-const UNTAKEN: std::time::Duration = std::time::Duration::from_millis(1);
+/// After this time a caller whose request still lies in its lane rings the doorbell: all loopers of
+/// the server are busy, and its control thread has to look.
+const UNTAKEN: Duration = Duration::from_millis(1);
+
+/// How long a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Until there is work.
+    News,
+    /// Until there is work, or this time has come.
+    Deadline(Instant),
+    /// Not at all.
+    Now,
+}
 
 impl Engine {
-    /// Waits until a read by this thread has something to return. `EAGAIN` if it would not wait,
-    /// `EINTR` after a signal. Meanwhile a looper's `server` may serve what the state need not know
-    /// of.
-    pub(crate) fn await_work<'a>(
+    /// Waits until a read by this thread has something to return. `EAGAIN` if the read may not
+    /// wait,
+    /// `ETIMEDOUT` once the deadline has passed, `EINTR` after a signal. Meanwhile `server` serves
+    /// plain calls past the state.
+    pub fn await_work<'a>(
         &'a self,
         mut state: Guard<'a, State>,
         tid: Tid,
         process_work: bool,
-        nonblocking: bool,
+        until: Until,
         mut server: Option<&mut dyn Server>,
     ) -> Result<Guard<'a, State>, Errno> {
         if !process_work && let Some(via) = state.idle_dedicated_to(tid) {
-            return self.await_dedicated_lane(state, (tid, via), nonblocking);
+            return self.await_dedicated_lane(state, (tid, via), until == Until::Now);
         }
-        // What a server can take in by itself is not to come in by the state.
+        // Requests that `server` can take in must not come in by the state.
         if server.is_some() && process_work && !state.has_work(tid, true) && !self.is_closed() {
-            state = self.sleep(state, tid, process_work, &mut server)?;
+            state = self.sleep(state, tid, process_work, until, &mut server)?;
         }
         loop {
             if self.has_events() {
@@ -70,20 +83,26 @@ impl Engine {
                 state = self.catch_up(later, (!answered).then_some(tid));
                 continue;
             }
-            if nonblocking {
-                self.hurry(&mut state, tid);
-                return Err(Errno::AGAIN);
+            match until {
+                Until::Now => {
+                    self.hurry(&mut state, tid);
+                    return Err(Errno::AGAIN);
+                }
+                Until::Deadline(deadline) if deadline <= Instant::now() => {
+                    return Err(Errno::TIMEDOUT);
+                }
+                Until::News | Until::Deadline(_) => {}
             }
-            state = self.sleep(state, tid, process_work, &mut server)?;
+            state = self.sleep(state, tid, process_work, until, &mut server)?;
             if process_work && server.is_none() && state.wants_dedicated() {
-                // It may have been woken for that.
+                // This thread may have been woken for it.
                 return Ok(state);
             }
         }
     }
 
-    /// A call that nobody has taken in yet: its server's control thread can tell whether it will
-    /// be taken at all.
+    /// Rings the doorbell for the thread's call, if the server has not taken it in yet: the
+    /// server's control thread finds out whether it will.
     pub(super) fn hurry(&self, state: &mut State, tid: Tid) {
         if let Some(calling) = state.thread(tid).calls_on()
             && let Some(channel) = self.channel(calling.via.channel)
@@ -97,9 +116,14 @@ impl Engine {
         mut state: Guard<'a, State>,
         tid: Tid,
         process_work: bool,
+        until: Until,
         server: &mut Option<&mut dyn Server>,
     ) -> Result<Guard<'a, State>, Errno> {
         let innermost = state.thread(tid).calls_on().map(|calling| calling.via);
+        let deadline = match until {
+            Until::Deadline(deadline) => Some(deadline),
+            Until::News | Until::Now => None,
+        };
         let outcome = if let Some(via) = innermost {
             let Some(channel) = self.channel(via.channel) else { return Ok(state) };
             let lane = channel.lane(via.lane as usize)?;
@@ -110,7 +134,7 @@ impl Engine {
             let is_there = || (!lane.inbox().is_empty()).then_some(posted);
             match self.lets_by(&policy, &channel, via.lane, is_there) {
                 true => Ok(Seen::Message),
-                false => self.await_answer(&channel, via.lane, lane, &policy),
+                false => self.await_answer_by(&channel, via.lane, lane, &policy, deadline),
             }
         } else if process_work {
             state.set_waiting(tid, Waiting::Bell);
@@ -125,20 +149,59 @@ impl Engine {
             let word = self.own_word(tid);
             state.set_waiting(tid, Waiting::Own);
             drop(state);
-            Mailbox::new(&word).wait(None)
+            Mailbox::new(&word).wait(deadline.map(left_until))
         };
         state = self.lock();
         state.set_waiting(tid, Waiting::No);
         match outcome {
             Err(Wait::Interrupted) if !state.has_work(tid, process_work) => {
-                // An answer that came with the signal is left for the next read.
+                // The next read takes an answer that came with the signal.
                 Err(Errno::INTR)
             }
             _ => Ok(state),
         }
     }
 
-    /// Waits for something on the lane of a call.
+    /// Waits for a message on the lane of a call, until the deadline if there is one.
+    #[inline(always)]
+    pub(super) fn await_answer_by(
+        &self,
+        channel: &Channel,
+        number: u32,
+        lane: Lane<'_>,
+        policy: &WaitPolicy,
+        deadline: Option<Instant>,
+    ) -> Result<Seen, Wait> {
+        match deadline {
+            None => self.await_answer(channel, number, lane, policy),
+            Some(deadline) => self.await_answer_until(channel, number, lane, policy, deadline),
+        }
+    }
+
+    /// Waits for a message on the lane of a call until the deadline. The caller does not lend its
+    /// priority: the lock that lends it has no time-out.
+    #[cold]
+    fn await_answer_until(
+        &self,
+        channel: &Channel,
+        number: u32,
+        lane: Lane<'_>,
+        policy: &WaitPolicy,
+        deadline: Instant,
+    ) -> Result<Seen, Wait> {
+        self.spin_or_sleep(channel, lane, policy, || {
+            // The looper that has been woken takes the request.
+            if !channel.is_expected(number) && !lane.outbox().is_empty() {
+                match lane.inbox().wait(Some(UNTAKEN.min(left_until(deadline)))) {
+                    Err(Wait::TimedOut) => channel.hurry(number as usize),
+                    outcome => return outcome,
+                }
+            }
+            lane.inbox().wait(Some(left_until(deadline)))
+        })
+    }
+
+    /// Waits for a message on the lane of a call.
     #[inline(never)]
     pub(super) fn await_answer(
         &self,
@@ -150,6 +213,17 @@ impl Engine {
         if let Some(seen) = channel.lend(number, lane) {
             return Ok(seen);
         }
+        self.spin_or_sleep(channel, lane, policy, || sleep_for_answer(channel, number, lane))
+    }
+
+    #[inline(always)]
+    fn spin_or_sleep(
+        &self,
+        channel: &Channel,
+        lane: Lane<'_>,
+        policy: &WaitPolicy,
+        sleep: impl FnOnce() -> Result<Seen, Wait>,
+    ) -> Result<Seen, Wait> {
         let longest = self.settings.longest_spin_ns;
         let mut since = None;
         if policy.mode() == WaitMode::Spin {
@@ -160,7 +234,7 @@ impl Engine {
             }
         }
         policy.sleep();
-        let outcome = sleep_for_answer(channel, number, lane);
+        let outcome = sleep();
         if let Some(start) = since {
             channel.answers.learn(now_ns() - start, longest);
         }
@@ -169,7 +243,7 @@ impl Engine {
 
     /// Waits until a client or this process wants a looper that looks at everything.
     pub(super) fn await_client(&self, any_work: u32, server: &mut Option<&mut dyn Server>) -> Wait {
-        // After `any_work` was read: whatever becomes of the list later changes that.
+        // After `any_work` was read: a later change of the list changes that word.
         let active = self.active();
         if let Some(server) = server {
             server.forget_stale(&active);
@@ -200,15 +274,15 @@ impl Engine {
         }
     }
 
-    /// The clients that have wanted something lately, as many as a thread waits for.
+    /// The channels of clients that have called lately, at most as many as a thread waits for.
     fn recent<'a>(&self, active: &'a [Arc<Channel>]) -> SmallVec<[&'a Channel; MAX_WORDS]> {
         let requests = self.requests.load(Ordering::Relaxed);
         let recent = active.iter().filter(|channel| channel.is_recent(requests));
         recent.map(|channel| &**channel).take(MAX_WORDS).collect()
     }
 
-    /// Waits for something to look at. If that is a message on the last lane that was served, of
-    /// which nobody else need know: that lane.
+    /// Waits for news. Returns the last lane that was served if the news is a message there, of
+    /// which no other thread knows.
     #[inline]
     fn await_news(
         &self,
@@ -251,8 +325,8 @@ impl Engine {
         }
     }
 
-    /// Lets the caller by that was served last, and watches its lane meanwhile. True if there is a
-    /// message on it, of which nobody else may know.
+    /// Yields to the caller that was served last, and watches its lane meanwhile. True if a message
+    /// lies there, of which no other thread may know.
     fn lets_caller_by(&self, channel: &Channel, number: u32) -> bool {
         let Ok(lane) = channel.lane(number as usize) else { return false };
         let policy = WaitPolicy::of_one(self, channel, number);
@@ -264,8 +338,8 @@ impl Engine {
         lane.inbox().unwatch()
     }
 
-    /// Sleeps on the bells of the clients that have wanted a looper lately. Of one client it is the
-    /// bell alone, which costs the kernel least.
+    /// Sleeps on the bells of the recent clients. For one client that is the bell's word alone,
+    /// which costs the kernel least.
     #[inline]
     fn sleep_as_looper(&self, active: &[Arc<Channel>], recent: &[&Channel], any_work: u32) -> Wait {
         let asleep = self.front.word(status::SLEEPERS);
@@ -310,14 +384,14 @@ impl Engine {
             && !channel.has_news()
             && self.any_work.load(Ordering::SeqCst) == any_work
         {
-            // Its client has rung for what another thread has taken, or for nothing. This process's
-            // own rings have changed the word.
+            // The client has rung for a request that another thread has taken, or for nothing.
+            // Rings by this process change the word.
             self.count_fruitless(channel, 1);
         }
         Some(outcome)
     }
 
-    /// `None` if there is news, and it has not slept.
+    /// Sleeps on several words. `None` if there is news at once.
     #[inline]
     fn sleep_on(
         &self,
@@ -326,14 +400,19 @@ impl Engine {
         any_work: u32,
     ) -> Option<(Wait, Option<usize>)> {
         bell::fence_before_check();
-        // The process's own work is announced after it is there: here, or by the words changed.
+        // The process announces its own work after queueing it: either this look finds it, or the
+        // words have changed.
         let news = self.any_work.load(Ordering::SeqCst) != any_work
             || active.iter().any(|channel| channel.has_news());
         (!news).then(|| futex::wait_any_of(words))
     }
 }
 
-/// A futex word and what it is expected to hold.
+fn left_until(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}
+
+/// A futex word and its expected value.
 type Word<'a> = (&'a AtomicU32, u32);
 
 #[inline(always)]

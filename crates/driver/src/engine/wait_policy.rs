@@ -1,8 +1,8 @@
-//! In which mode a thread waits for the other end of a lane: by where the two run, found out once
-//! for several waits.
+//! How a thread waits for the other end of a lane: it yields, spins or sleeps at once. That depends
+//! on the processors of the two ends, at which the thread looks once for several waits.
 //!
-//! Either end may come to run elsewhere in the meantime. One wait is then in vain: after it the
-//! thread sleeps, and finds out anew.
+//! Either end may move to another processor in the meantime. Then one wait is in vain: the thread
+//! sleeps, and looks again.
 
 use super::Engine;
 use super::spin::may_spin;
@@ -10,45 +10,45 @@ use crate::channel::{Channel, Placed};
 use crate::thread::may_yield;
 use std::cell::Cell;
 
-/// Waits on a lane between two looks at where its two ends run.
+/// Waits on a lane between two looks at the processors of its ends.
 const WAITS: u32 = 32;
 
 /// What a thread does before it sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WaitMode {
-    /// It lets the other end's thread by: see [`super::yield_first`].
+    /// It yields once to the other end's thread: see [`super::yield_first`].
     LetBy,
     /// It spins: see [`super::spin`].
     Spin,
-    /// Nothing.
+    /// It sleeps at once.
     #[default]
     Sleep,
 }
 
-/// That of one end's next waits on a lane. The other end is told every so often where this one
-/// runs.
+/// The mode of one end's next waits on a lane. At each look this end also shows the other one on
+/// which processor it runs.
 #[derive(Debug)]
 pub(super) struct WaitPolicy {
     mode: Cell<WaitMode>,
-    /// For how many waits it holds, at most.
+    /// For how many waits a look holds, at most.
     waits: u32,
-    /// For how many more than this it does.
+    /// For how many waits after this one it still holds.
     left: Cell<u32>,
 }
 
 impl WaitPolicy {
-    /// Those of a thread that waits there often.
+    /// For a thread that waits on the lane often.
     pub fn new() -> WaitPolicy {
         WaitPolicy { mode: Cell::default(), waits: WAITS, left: Cell::new(0) }
     }
 
-    /// That of one wait.
+    /// For one wait.
     pub fn of_one(engine: &Engine, channel: &Channel, lane: u32) -> WaitPolicy {
         let (mode, _) = engine.mode(channel, lane, 1);
         WaitPolicy { mode: Cell::new(mode), waits: 1, left: Cell::new(0) }
     }
 
-    /// Before the next wait, and what is posted before that.
+    /// Begins the next wait, before the message that it waits to be answered is posted.
     #[inline(always)]
     pub fn next(&self, engine: &Engine, channel: &Channel, lane: u32) {
         match self.left.get().checked_sub(1) {
@@ -65,29 +65,30 @@ impl WaitPolicy {
         self.left.set(waits - 1);
     }
 
-    /// That of the wait.
+    /// The mode of this wait.
     #[inline(always)]
     pub fn mode(&self) -> WaitMode {
         self.mode.get()
     }
 
-    /// For how many waits before this it has held, if it is not to sleep.
+    /// How many waits before this one the look has served, if the mode is not to sleep.
     pub fn held(&self) -> u32 {
         self.waits - 1 - self.left.get()
     }
 
-    /// Whether it holds for this wait, and no more.
+    /// Whether this is the last wait of the look.
     #[inline(always)]
     pub fn is_last(&self) -> bool {
         self.left.get() == 0
     }
 
-    /// It has been in vain, or has not paid, and holds no more.
+    /// The wait has been in vain, or has not paid: the next one looks again.
     pub fn forget(&self) {
         self.left.set(0);
     }
 
-    /// The thread sleeps. If that was not to be, either end may be elsewhere.
+    /// The thread sleeps. If the mode was another one, an end may have moved: the next wait looks
+    /// again.
     pub fn sleep(&self) {
         if self.mode() != WaitMode::Sleep {
             self.forget();
@@ -96,10 +97,10 @@ impl WaitPolicy {
 }
 
 impl Engine {
-    /// That of the calling thread's next waits for something on a lane, and of how many, which is
-    /// not more than `most`.
+    /// The mode of the calling thread's next waits on a lane, and for how many of them it holds, at
+    /// most `most`.
     fn mode(&self, channel: &Channel, lane: u32, most: u32) -> (WaitMode, u32) {
-        // Who lends its priority does so, and hears of the answer by that.
+        // A thread that lends its priority sleeps on the lock that lends it.
         let may_let_by = || !channel.lends(lane) && may_yield();
         match channel.placed() {
             Placed::Unknown => (WaitMode::Sleep, 1),

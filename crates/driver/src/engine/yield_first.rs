@@ -1,35 +1,35 @@
-//! Letting the peer by before a sleep, where both run on one processor.
+//! Yielding once to the peer before a sleep, where both run on one processor.
 //!
-//! Two threads that sleep for each other make four system calls a round trip: each wakes the other,
-//! and waits. One that yields first gives the processor to the other as well, and has what it waits
-//! for when it is back:
+//! Two threads that sleep for each other make four system calls a round trip: each wakes the other
+//! and sleeps. A thread that yields first gives the processor to the other as well, and mostly
+//! finds its message when it runs again:
 //!
 //! ```text
 //!   client                      looper               system calls
 //!   post, wake, wait            answer, wake, wait   4, if both sleep
-//!   post, yield                 answer, yield        2, if both let each other by
+//!   post, yield                 answer, yield        2, if both yield first
 //! ```
 //!
-//! Whoever has let the other by and has nothing yet sleeps as ever: nobody yields twice in a row
-//! for one wait, and one who waits for long sleeps. That it pays is found out for each lane, in
-//! waits:
+//! A thread that has yielded and finds nothing sleeps: it yields once for each wait. Each lane
+//! learns whether yielding pays, and leaves waits out:
 //!
 //! ```text
-//!   what it waits for is there           the next wait tries again; half as many are left out
-//!   it is not: the peer was away         one wait is left out, then two, four, ..., 64
-//!   it is, but has taken long:           one is, for each 4096 counts, then 8192, ... 65,536
-//!     others want the processor, too
+//!   the message is there                 the next wait tries again; half as many are left out
+//!   it is not: the peer did not run      one wait is left out, then two, four, ..., 64
+//!   it is, but has taken long: others    one for each 4096 counts is left out, then 8192, ...,
+//!     want the processor, too            65,536
 //! ```
 //!
-//! The last kind is the one that costs: a thread that yields waits for its turn among all that are
-//! ready to run, where one that is woken comes soon. Fewer than one call in a thousand is to meet
-//! that.
+//! The last case is the expensive one: a thread that yields waits for its turn among all runnable
+//! threads, while a thread that is woken runs soon. Fewer than one call in a thousand should meet
+//! it.
 //!
-//! **Invariant**: where the peer runs, and when it sent, is its word. All that a false one gains is
-//! that waits for it yield once in vain, or do not yield.
+//! **Invariant**: the peer's processor and the time of its message are the peer's word. A false
+//! word gains no more than that waits for this peer yield once in vain, or do not yield.
 //!
-//! At a real-time priority those of the same priority are let by, whom a sleep would let by too.
-//! SCHED_DEADLINE gives up what is left of its period by a yield, and does not.
+//! A thread of a real-time priority yields to threads of the same priority, to which a sleep would
+//! give the processor, too. A thread of SCHED_DEADLINE does not yield: it would lose the rest of
+//! its period.
 
 use super::Engine;
 use super::wait_policy::{WaitMode, WaitPolicy};
@@ -38,26 +38,25 @@ use crate::clock::stamp;
 use baton_shm::sync::Ordering;
 use std::sync::atomic::AtomicU32;
 
-/// Most waits that are left out because the peer was away: to try costs a system call.
+/// Most waits that are left out because the peer did not run: a try costs a system call.
 const AWAY: u32 = 64;
-/// Most that are left out because others wanted the processor: to try may cost some milliseconds.
+/// Most waits that are left out because others wanted the processor: a try may cost milliseconds.
 const CROWDED: u32 = 1 << 16;
-/// So much later what has come should have. A counter of 2 to 4 GHz has counted so far in 130 to
-/// 260 us, the clock in 520.
+/// A message that is older than this by its stamp has taken long: 130 to 260 us by a counter of 4
+/// to 2 GHz, 520 us by the clock.
 const LONG: i64 = 1 << 19;
 
-/// Whether it has paid lately. Threads that share one may both be heard, or either.
+/// Whether yielding on a lane has paid lately. Of two threads that learn at once one may be lost.
 #[derive(Debug, Default)]
 pub struct YieldFirst {
-    /// Waits that are left out.
+    /// How many of the next waits are left out.
     left_out: AtomicU32,
-    /// How many were last.
+    /// How many were left out the last time.
     pause: AtomicU32,
 }
 
 impl YieldFirst {
-    /// How many of so many waits are to be left out, one after the other. If there is none, it is
-    /// to be tried.
+    /// Takes up to `most` of the waits that are left out. If there is none, the wait tries.
     pub(super) fn leave_out(&self, waits: u32) -> u32 {
         let left_out = self.left_out.load(Ordering::Relaxed);
         let now = left_out.min(waits);
@@ -75,23 +74,23 @@ impl YieldFirst {
     #[cold]
     fn has_not_paid(&self, (least, most): (u32, u32)) {
         let last = self.pause.load(Ordering::Relaxed);
-        // A longer one, of the other kind, is not made shorter.
+        // A longer pause, of the other kind, is not made shorter.
         let pause = if last > most { last } else { (2 * last).clamp(least, most) };
         self.pause.store(pause, Ordering::Relaxed);
         self.left_out.store(pause, Ordering::Relaxed);
     }
 }
 
-/// Fewest and most waits that are left out after one that has taken so long: one for each
-/// microsecond or two, by which others cost some tenths of a call.
+/// How many waits are left out after one that has taken so long, at least and at most: one for each
+/// microsecond or two. The slow waits then cost some tenths of a call on average.
 #[cold]
 fn crowded(taken: i64) -> (u32, u32) {
     ((taken >> 12).min(CROWDED.into()) as u32, CROWDED)
 }
 
 impl Engine {
-    /// Lets the other end's thread by, if that is the mode of this wait on the lane. `sent` says
-    /// whether there is something now, and since when it could have been. True if there is.
+    /// Yields once to the other end's thread, if that is the mode of this wait. `sent` returns the
+    /// stamp of a message that lies there. True if one does.
     #[inline(always)]
     pub(super) fn lets_by(
         &self,
@@ -110,8 +109,8 @@ impl Engine {
             yield_first.has_not_paid((1, AWAY));
             return false;
         };
-        // A stamp may be its sender's word: one that lies is slept for. One that is ahead of ours
-        // is not late.
+        // A stamp is its sender's word: a false one makes this thread sleep. A stamp ahead of this
+        // thread's clock is not late.
         let taken = stamp(self.broker.stamps).wrapping_sub(sent).cast_signed();
         if taken > LONG {
             yield_first.has_paid(policy.held());

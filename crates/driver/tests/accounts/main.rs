@@ -10,9 +10,9 @@ mod rng;
 #[path = "../support/stranger.rs"]
 mod stranger;
 
+use baton::{CallError, Parcel, Process};
 use baton_abi::control::{Event, NodeId, Object, Reply, Request, Strength};
 use baton_broker::Config;
-use baton_driver::process::{CallError, Parcel, Process};
 use child::Child;
 use rustix::io::Errno;
 use std::io::BufRead;
@@ -76,7 +76,7 @@ fn commands() -> impl Iterator<Item = String> {
 
 fn service(socket: &Path) {
     let process = Process::open("binder", socket).expect("a broker");
-    let object = process.add_object(|_| Ok(Parcel::new()));
+    let object = process.object(|_| Ok(Parcel::new())).add();
     process.become_context_manager(object).expect("there is no other");
     let serving = process.clone();
     std::thread::spawn(move || serving.serve());
@@ -86,13 +86,13 @@ fn service(socket: &Path) {
 fn client(socket: &Path) {
     let process = Process::open("binder", socket).expect("a broker");
     let manager = process.context_manager().expect("a service");
-    let own = process.add_object(|_| Ok(Parcel::new()));
+    let own = process.object(|_| Ok(Parcel::new())).add();
     for _ in commands() {
         let mut parcel = Parcel::new();
         parcel.write_object(own);
-        match process.call(&manager, 1, &parcel) {
+        match manager.call(1, &parcel) {
             Ok(_) => println!("called"),
-            Err(CallError::Failed(errno)) => println!("refused: {errno}"),
+            Err(CallError::Refused(errno)) => println!("refused: {errno}"),
             Err(error) => println!("{error}"),
         }
     }

@@ -12,8 +12,8 @@ mod rng;
 #[path = "../support/stranger.rs"]
 mod stranger;
 
+use baton::{CallError, Handle, Parcel, Process};
 use baton_broker::Config;
-use baton_driver::process::{CallError, Handle, Parcel, Process};
 use child::Child;
 use program::{Commands, Program};
 use rustix::fd::{AsFd, FromRawFd, OwnedFd};
@@ -174,7 +174,7 @@ fn limit() {
 fn typed(socket: &Path) {
     limit();
     let process = Process::open("binder", socket).expect("a broker");
-    let object = process.add_object(|_| Ok(Parcel::new()));
+    let object = process.object(|_| Ok(Parcel::new())).add();
     process.become_context_manager(object).expect("there is no other");
     let serving = process.clone();
     std::thread::spawn(move || serving.serve());
@@ -211,18 +211,18 @@ fn client(socket: &Path) {
     // After a restart it may not be back yet.
     let manager = loop {
         match process.context_manager() {
-            Err(CallError::Dead) => std::thread::yield_now(),
+            Err(CallError::NoManager | CallError::BrokerGone) => std::thread::yield_now(),
             found => break found.expect("a service"),
         }
     };
     let null: OwnedFd = std::fs::File::open("/dev/null").expect("it is there").into();
     obey(|command| {
         Some(match command {
-            "call" => outcome(&process, &manager, &Parcel::new()),
+            "call" => outcome(&manager, &Parcel::new()),
             "descriptor" => {
                 let mut parcel = Parcel::new();
                 parcel.write_fd(null.as_fd());
-                outcome(&process, &manager, &parcel)
+                outcome(&manager, &parcel)
             }
             "open" => match Process::open("binder", socket) {
                 Ok(_) => "opened".to_owned(),
@@ -234,10 +234,10 @@ fn client(socket: &Path) {
     });
 }
 
-fn outcome(process: &Process, manager: &Handle, parcel: &Parcel) -> String {
-    match process.call(manager, 1, parcel) {
+fn outcome(manager: &Handle, parcel: &Parcel) -> String {
+    match manager.call(1, parcel) {
         Ok(_) => "called".to_owned(),
-        Err(CallError::Failed(_)) => "refused".to_owned(),
+        Err(CallError::Refused(_)) => "refused".to_owned(),
         Err(error) => error.to_string(),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It takes commands as lines on its standard input and answers with lines on its standard output.
 
-use baton_driver::process::{CallError, Handle, Object, Parcel, Process, Request};
+use baton::{CallError, Handle, Object, Parcel, Process, Request};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub fn run(role: &str, socket: &Path, seed: u64) {
         stop: AtomicBool::new(false),
     });
     let serving = Arc::clone(&actor);
-    let object = actor.process.add_object(move |request| serving.serve(request));
+    let object = actor.process.object(move |request| serving.serve(request)).add();
     if role == 0 {
         actor.process.become_context_manager(object).expect("no other manager");
     }
@@ -88,7 +88,7 @@ impl Actor {
     fn keep(self: &Arc<Self>, role: usize, handle: Handle) {
         self.peers.lock().expect("no panic").insert(role, handle.clone());
         let actor = Arc::clone(self);
-        self.process.link_to_death(&handle, move || {
+        handle.link_to_death(move || {
             let gone = actor.peers.lock().expect("no panic").remove(&role);
             drop(gone);
             say(&format!("dead {}", ROLES[role]));
@@ -103,14 +103,14 @@ impl Actor {
         }
         if self.role == 2 && self.peer(1).is_none() {
             let manager = self.peer(0).expect("just found");
-            let found = self.process.call(&manager, GET, &[1][..].into())?;
-            self.keep(1, found.handle(0).ok_or(CallError::Failed(Errno::NOENT))?);
+            let found = manager.call(GET, &[1][..].into())?;
+            self.keep(1, found.handle(0).ok_or(CallError::Refused(Errno::NOENT))?);
             drop(found);
             self.introduce(1, object)?;
         }
         for role in 0..ROLES.len() {
             if let Some(peer) = self.peer(role) {
-                drop(self.process.call(&peer, ECHO, &Parcel::new())?);
+                drop(peer.call(ECHO, &Parcel::new())?);
             }
         }
         Ok(())
@@ -120,7 +120,7 @@ impl Actor {
         let mut parcel = Parcel::new();
         parcel.write(&[self.role as u8]).write_object(object);
         let peer = self.peer(to).expect("just kept");
-        self.process.call(&peer, HOLD, &parcel).map(drop)
+        peer.call(HOLD, &parcel).map(drop)
     }
 
     // ---- serving ----------------------------------------------------------------------------
@@ -137,7 +137,7 @@ impl Actor {
             }
             BACK => {
                 let object = request.received.handle(0).ok_or(Errno::INVAL)?;
-                let answer = self.process.call(&object, ECHO, &request.data()[..1].into());
+                let answer = object.call(ECHO, &request.data()[..1].into());
                 reply.write(answer.map_err(|_| Errno::PIPE)?.data());
             }
             HOLD => self.keep(role, request.received.handle(0).ok_or(Errno::INVAL)?),
@@ -206,15 +206,15 @@ impl Actor {
             }
             _ => {
                 parcel.write_object(object).write_fd(self.null.as_fd());
-                let sent = self.process.one_way(&peer, ECHO, &parcel);
+                let sent = peer.one_way(ECHO, &parcel);
                 // A flood is refused, not an error.
                 return match sent {
-                    Err(CallError::Failed(Errno::NOSPC)) => Ok(()),
+                    Err(CallError::NoRoom) => Ok(()),
                     other => other.map_err(|error| (error, vec![role])),
                 };
             }
         };
-        let answer = self.process.call(&peer, code, &parcel);
+        let answer = peer.call(code, &parcel);
         answer.map(drop).map_err(|error| (error, vec![role, third]))
     }
 }

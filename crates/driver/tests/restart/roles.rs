@@ -1,11 +1,11 @@
 //! What the children are: a broker, a service, a client, one who keeps to the bare protocol, and
 //! one who lies in it.
 
+use baton::{self, CallError, Handle, Parcel, Process};
 use baton_abi::claim::Claim;
 use baton_abi::control::*;
 use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES};
 use baton_broker::Config;
-use baton_driver::process::{self, CallError, Handle, Parcel, Process};
 use baton_shm::mapping;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -49,29 +49,30 @@ fn broker(socket: &Path) {
 
 fn service(socket: &Path) {
     let process = Process::open("binder", socket).expect("a broker");
-    let given = process.add_object(|_| Ok(Parcel::new()));
+    let given = process.object(|_| Ok(Parcel::new())).add();
     let known = Arc::new(AtomicU32::new(0));
     let kept = Arc::new(Mutex::new(Vec::new()));
-    let keeper = process.clone();
-    let object = process.add_object(move |request| {
-        let mut reply = Parcel::new();
-        match request.code() {
-            GET => {
-                reply.write_object(given);
-            }
-            KEEP => {
-                let handle = request.received.handle(0).ok_or(Errno::INVAL)?;
-                keeper.link_to_death(&handle, || say("client died"));
-                kept.lock().expect("no panic").push(handle);
-                let known = known.fetch_add(1, Ordering::Relaxed) + 1;
-                if known > 1 {
-                    say(&format!("knows {known}"));
+    let object = process
+        .object(move |request| {
+            let mut reply = Parcel::new();
+            match request.code() {
+                GET => {
+                    reply.write_object(given);
                 }
+                KEEP => {
+                    let handle = request.received.handle(0).ok_or(Errno::INVAL)?;
+                    handle.link_to_death(|| say("client died"));
+                    kept.lock().expect("no panic").push(handle);
+                    let known = known.fetch_add(1, Ordering::Relaxed) + 1;
+                    if known > 1 {
+                        say(&format!("knows {known}"));
+                    }
+                }
+                _ => {}
             }
-            _ => {}
-        }
-        Ok(reply)
-    });
+            Ok(reply)
+        })
+        .add();
     process.become_context_manager(object).expect("there is no other");
     for _ in 0..2 {
         let serving = process.clone();
@@ -85,28 +86,28 @@ fn service(socket: &Path) {
 struct Client {
     process: Process,
     manager: Handle,
-    own: process::Object,
+    own: baton::Object,
 }
 
 impl Client {
     fn with_object(&self, code: u32) -> Result<(), CallError> {
         let mut parcel = Parcel::new();
         parcel.write_object(self.own);
-        self.process.call(&self.manager, code, &parcel).map(drop)
+        self.manager.call(code, &parcel).map(drop)
     }
 }
 
 fn client(socket: &Path) {
     let process = Process::open("binder", socket).expect("a broker");
     let manager = process.context_manager().expect("a service");
-    let own = process.add_object(|_| Ok(Parcel::new()));
+    let own = process.object(|_| Ok(Parcel::new())).add();
     let client = Client { process, manager, own };
     let (process, manager) = (&client.process, &client.manager);
-    let found = process.call(manager, GET, &Parcel::new()).expect("a service");
+    let found = manager.call(GET, &Parcel::new()).expect("a service");
     let mut held = found.handle(0);
     drop(found);
     client.with_object(KEEP).expect("a service");
-    process.link_to_death(manager, || say("manager died"));
+    manager.link_to_death(|| say("manager died"));
     let serving = process.clone();
     std::thread::spawn(move || serving.serve());
     say("ready");
@@ -116,13 +117,13 @@ fn client(socket: &Path) {
         match &command[..] {
             "call" => {
                 let all = [Some(manager), held.as_ref()].into_iter().flatten();
-                let done = all.map(|handle| process.call(handle, LOOK, &Parcel::new()).map(drop));
+                let done = all.map(|handle| handle.call(LOOK, &Parcel::new()).map(drop));
                 let failed = done.filter_map(Result::err).next();
                 say(&failed.map_or("called".to_owned(), |error| error.to_string()));
             }
             "introduce" => match client.with_object(LOOK) {
                 Ok(()) => say("called"),
-                Err(CallError::Failed(_)) => say("refused"),
+                Err(CallError::Refused(_) | CallError::BrokerGone) => say("refused"),
                 Err(error) => say(&error.to_string()),
             },
             "drop" => {
@@ -146,22 +147,22 @@ fn client(socket: &Path) {
 
 /// Calls of all kinds. Those without objects never fail; those with may for want of a broker.
 fn load(client: &Client, busy: &AtomicBool) {
-    let (process, manager) = (&client.process, &client.manager);
+    let manager = &client.manager;
     while busy.load(Ordering::Acquire) {
-        process.call(manager, LOOK, &[1; 100][..].into()).expect("a call without objects");
-        match process.call(manager, GET, &Parcel::new()) {
+        manager.call(LOOK, &[1; 100][..].into()).expect("a call without objects");
+        match manager.call(GET, &Parcel::new()) {
             Ok(reply) => drop(reply.handle(0)),
-            Err(CallError::Failed(_)) => {}
+            Err(CallError::Refused(_) | CallError::BrokerGone) => {}
             Err(error) => panic!("a reply with an object: {error}"),
         }
         match client.with_object(LOOK) {
-            Ok(()) | Err(CallError::Failed(_)) => {}
+            Ok(()) | Err(CallError::Refused(_) | CallError::BrokerGone) => {}
             Err(error) => panic!("a call with an object: {error}"),
         }
         let mut parcel = Parcel::new();
         parcel.write_object(client.own);
-        match process.one_way(manager, LOOK, &parcel) {
-            Ok(()) | Err(CallError::Failed(_)) => {}
+        match manager.one_way(LOOK, &parcel) {
+            Ok(()) | Err(CallError::Refused(_) | CallError::BrokerGone) => {}
             Err(error) => panic!("a one-way call: {error}"),
         }
     }

@@ -224,7 +224,7 @@ impl World {
             }
             match effect {
                 Effect::Event { to, event } => self.send_event(to, event),
-                Effect::Promote { .. } | Effect::SetRank { .. } => {
+                Effect::Promote { .. } | Effect::SetPriority { .. } => {
                     unreachable!("no thread here is a real one")
                 }
                 Effect::SetFrozen { process, frozen } => {

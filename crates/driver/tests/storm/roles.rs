@@ -7,8 +7,8 @@
 use crate::child::{PATIENCE, some_instant};
 use crate::rng::Rng;
 use crate::{GRACE, MANAGER, SERVERS, THREADS};
+use baton::{CallError, Handle, Object, Parcel, Process, Request};
 use baton_broker::Config;
-use baton_driver::process::{CallError, Handle, Object, Parcel, Process, Request};
 use baton_shm::clock::now_ns;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -138,7 +138,6 @@ fn parcel(words: &[u64]) -> Parcel {
 /// Keeps a handle under a key, until its process dies.
 fn keep<T: Send + 'static>(
     all: &Arc<Mutex<BTreeMap<u64, (u64, T)>>>,
-    process: &Process,
     (key, number): (u64, u64),
     handle: &Handle,
     kept: T,
@@ -146,7 +145,7 @@ fn keep<T: Send + 'static>(
     let before = all.lock().expect("no panic").insert(key, (number, kept));
     drop(before);
     let weak = Arc::downgrade(all);
-    process.link_to_death(handle, move || {
+    handle.link_to_death(move || {
         let Some(all) = weak.upgrade() else { return };
         let mut all = all.lock().expect("no panic");
         let gone = all.get(&key).is_some_and(|kept| kept.0 == number).then(|| all.remove(&key));
@@ -157,36 +156,36 @@ fn keep<T: Send + 'static>(
 
 fn manager(process: &Process, rng: &mut Rng) {
     let (servers, clients) = (Arc::default(), Arc::default());
-    let serving = process.clone();
-    let object = process.add_object(move |request| {
-        let (data, object) = (request.data(), request.received.handle(0));
-        let mut reply = Parcel::new();
-        match (request.code() as usize, object) {
-            (LOOKUP, None) => {
-                let all: std::sync::MutexGuard<'_, BTreeMap<u64, (u64, Handle)>> =
-                    Mutex::lock(&servers).expect("no panic");
-                if let Some((number, handle)) = all.get(&words(data)[0]) {
-                    reply.write(&number.to_ne_bytes()).write_handle(handle);
+    let object = process
+        .object(move |request| {
+            let (data, object) = (request.data(), request.received.handle(0));
+            let mut reply = Parcel::new();
+            match (request.code() as usize, object) {
+                (LOOKUP, None) => {
+                    let all: std::sync::MutexGuard<'_, BTreeMap<u64, (u64, Handle)>> =
+                        Mutex::lock(&servers).expect("no panic");
+                    if let Some((number, handle)) = all.get(&words(data)[0]) {
+                        reply.write(&number.to_ne_bytes()).write_handle(handle);
+                    }
                 }
+                (code @ (ATTACH | REGISTER), Some(object)) => {
+                    let (index, number) = (words(data)[0], words(data)[1]);
+                    let (all, key) =
+                        if code == ATTACH { (&clients, number) } else { (&servers, index) };
+                    keep(all, (key, number), &object, object.clone());
+                    reply.write(&answer(MANAGER, &data[..16]));
+                }
+                _ => return Err(Errno::INVAL),
             }
-            (code @ (ATTACH | REGISTER), Some(object)) => {
-                let (index, number) = (words(data)[0], words(data)[1]);
-                let (all, key) =
-                    if code == ATTACH { (&clients, number) } else { (&servers, index) };
-                keep(all, &serving, (key, number), &object, object.clone());
-                reply.write(&answer(MANAGER, &data[..16]));
-            }
-            _ => return Err(Errno::INVAL),
-        }
-        Ok(reply)
-    });
+            Ok(reply)
+        })
+        .add();
     start_loopers(process, 2);
     until(rng, || process.become_context_manager(object).ok());
     say("ready");
 }
 
 struct Server {
-    process: Process,
     number: u64,
     gift: Object,
     /// How many marks have come, by sender.
@@ -194,19 +193,20 @@ struct Server {
 }
 
 fn server(process: &Process, number: u64, index: u64, mut rng: Rng) {
-    let gift =
-        process.add_object(move |request| Ok((&*answer(number | GIFT_BIT, request.data())).into()));
-    let server = Server { process: process.clone(), number, gift, marks: Mutex::default() };
-    let object = process.add_object(move |request| server.serve(request));
+    let gift = process
+        .object(move |request| Ok((&*answer(number | GIFT_BIT, request.data())).into()))
+        .add();
+    let server = Server { number, gift, marks: Mutex::default() };
+    let object = process.object(move |request| server.serve(request)).add();
     start_loopers(process, 2);
     let process = process.clone();
     std::thread::spawn(move || {
         loop {
             let (start, (tell, dead)) = (now_ns(), channel::<()>());
             let registered = process.context_manager().and_then(|manager| {
-                process.link_to_death(&manager, move || drop(tell));
+                manager.link_to_death(move || drop(tell));
                 let mut parcel = parcel(&[index, number]);
-                process.call(&manager, REGISTER as u32, parcel.write_object(object))?;
+                manager.call(REGISTER as u32, parcel.write_object(object))?;
                 Ok(manager)
             });
             match registered {
@@ -232,7 +232,7 @@ impl Server {
             }
             BACK => {
                 let object = received.handle(0).ok_or(Errno::INVAL)?;
-                let told = self.process.call(&object, PLAIN as u32, &data[..8].into());
+                let told = object.call(PLAIN as u32, &data[..8].into());
                 reply.write(&answer(self.number, told.map_err(|_| Errno::PIPE)?.data()));
             }
             GIFT => {
@@ -266,7 +266,7 @@ impl Server {
 // ---- calling ------------------------------------------------------------------------------------
 
 fn client(process: &Process, number: u64, asked: &Arc<AtomicU64>) {
-    let own = process.add_object(move |request| Ok((&*answer(number, request.data())).into()));
+    let own = process.object(move |request| Ok((&*answer(number, request.data())).into())).add();
     start_loopers(process, 1);
     for thread in 0..THREADS {
         let caller = Caller {
@@ -369,8 +369,7 @@ impl Caller {
         let failed = |by_broker| move |error| Failure(kind, number, by_broker || !proven, error);
         let bytes = some_bytes(&mut self.rng);
         let seed = self.rng.next().to_ne_bytes();
-        let process = self.process.clone();
-        let call = |parcel: &Parcel| process.call(&handle, kind as u32, parcel);
+        let call = |parcel: &Parcel| handle.call(kind as u32, parcel);
         match kind {
             PLAIN => {
                 let got = call(&bytes[..].into()).map_err(failed(false))?;
@@ -391,7 +390,7 @@ impl Caller {
                     say(&format!("wrong gift of {number}: none"));
                     return Ok(true);
                 };
-                let got = self.process.call(&gift, PLAIN as u32, &seed[..].into());
+                let got = gift.call(PLAIN as u32, &seed[..].into());
                 let got = got.map_err(failed(true))?;
                 let wanted = answer(number | GIFT_BIT, &seed);
                 self.check("given object", number, &seed, got.data(), &wanted);
@@ -421,11 +420,11 @@ impl Caller {
         if self.rng.percent(20) {
             self.count(ATTACH);
             let mut parcel = parcel(&[0, self.number]);
-            let call = process.call(&manager, ATTACH as u32, parcel.write_object(self.own));
+            let call = manager.call(ATTACH as u32, parcel.write_object(self.own));
             let (asked, got) = (&parcel.data()[..16], call.map_err(failed(ATTACH))?);
             self.check("attach", MANAGER, asked, got.data(), &answer(MANAGER, asked));
         }
-        let found = process.call(&manager, LOOKUP as u32, &parcel(&[index]));
+        let found = manager.call(LOOKUP as u32, &parcel(&[index]));
         let found = found.map_err(failed(LOOKUP))?;
         Ok(found.handle(0).map(|handle| (words(found.data())[0], handle)))
     }
@@ -440,10 +439,10 @@ impl Caller {
         let sender = self.number << 8 | self.thread as u64;
         let mut sent = self.sent.get(&server).copied().unwrap_or(0);
         for _ in 0..=self.rng.below(16) {
-            match self.process.one_way(handle, MARK as u32, &parcel(&[sender, sent])) {
+            match handle.one_way(MARK as u32, &parcel(&[sender, sent])) {
                 Ok(()) => sent += 1,
                 // A flood is refused, not an error.
-                Err(CallError::Failed(Errno::NOSPC)) => break,
+                Err(CallError::NoRoom) => break,
                 Err(error) => return Err(failed(false)(error)),
             }
             self.sent.insert(server, sent);
@@ -451,7 +450,7 @@ impl Caller {
         let late = Instant::now() + PATIENCE / 2;
         loop {
             self.count(COUNT);
-            let come = self.process.call(handle, COUNT as u32, &parcel(&[sender]));
+            let come = handle.call(COUNT as u32, &parcel(&[sender]));
             let come = words(come.map_err(failed(false))?.data());
             if come == [sent] {
                 return Ok(());

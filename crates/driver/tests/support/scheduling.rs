@@ -1,7 +1,7 @@
 //! Policies and priorities of the calling thread.
 
 /// Policy and priority of the calling thread.
-pub fn rank() -> [i32; 2] {
+pub fn sched_priority() -> [i32; 2] {
     let mut parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: asks about the calling thread, and fills a structure of ours.
     let policy = unsafe {
@@ -24,6 +24,6 @@ pub fn may_be_real_time() -> bool {
 }
 
 /// As a handler answers.
-pub fn bytes(rank: [i32; 2]) -> Vec<u8> {
-    rank.iter().flat_map(|word| word.to_ne_bytes()).collect()
+pub fn bytes(priority: [i32; 2]) -> Vec<u8> {
+    priority.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }

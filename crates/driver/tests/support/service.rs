@@ -1,6 +1,6 @@
 //! A server that manages the context, with one looper, and clients of it.
 use super::support::Broker;
-use baton_driver::process::{Handle, Parcel, Process, Request};
+use baton::{Handle, Parcel, Process, Request};
 use rustix::io::Errno;
 
 pub fn manage(
@@ -8,7 +8,7 @@ pub fn manage(
     handler: impl Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync + 'static,
 ) -> Process {
     let server = Process::open("binder", &broker.socket).unwrap();
-    let object = server.add_object(handler);
+    let object = server.object(handler).add();
     server.become_context_manager(object).unwrap();
     let serving = server.clone();
     std::thread::spawn(move || serving.serve());

@@ -1,8 +1,8 @@
 //! A broker of the test's own, and a service manager.
 #![allow(dead_code)]
 
+use baton::{Handle, Parcel, Process, Request};
 use baton_broker::{Config, Running};
-use baton_driver::process::{Handle, Parcel, Process, Request};
 use baton_host::format::{Reader, Write};
 use baton_host::manager;
 use rustix::io::Errno;
@@ -40,33 +40,35 @@ fn token_and_name(data: &[u8]) -> Option<String> {
 pub fn serve_manager(broker: &Broker) -> Process {
     let process = broker.open();
     let services: Mutex<HashMap<String, Handle>> = Mutex::default();
-    let object = process.add_object(move |request: &Request<'_>| {
-        let mut reply = Parcel::new();
-        reply.write_i32(0);
-        let mut services = services.lock().unwrap();
-        if request.code() == manager::LIST {
-            reply.write_i32(services.len() as i32);
-            services.keys().for_each(|name| reply.write_string(name));
-            return Ok(reply);
-        }
-        let name = token_and_name(request.data()).ok_or(Errno::INVAL)?;
-        match request.code() {
-            manager::ADD => {
-                let handle = request.received.handle(0).ok_or(Errno::INVAL)?;
-                services.insert(name, handle);
+    let object = process
+        .object(move |request: &Request<'_>| {
+            let mut reply = Parcel::new();
+            reply.write_i32(0);
+            let mut services = services.lock().unwrap();
+            if request.code() == manager::LIST {
+                reply.write_i32(services.len() as i32);
+                services.keys().for_each(|name| reply.write_string(name));
+                return Ok(reply);
             }
-            manager::CHECK => {
-                reply.write_i32(1);
-                reply.write_i32(manager::SERVICE_WITH_METADATA);
-                match services.get(&name) {
-                    Some(handle) => _ = reply.write_handle(handle),
-                    None => reply.write_null_object(),
+            let name = token_and_name(request.data()).ok_or(Errno::INVAL)?;
+            match request.code() {
+                manager::ADD => {
+                    let handle = request.received.handle(0).ok_or(Errno::INVAL)?;
+                    services.insert(name, handle);
                 }
+                manager::CHECK => {
+                    reply.write_i32(1);
+                    reply.write_i32(manager::SERVICE_WITH_METADATA);
+                    match services.get(&name) {
+                        Some(handle) => _ = reply.write_handle(handle),
+                        None => reply.write_null_object(),
+                    }
+                }
+                _ => return Err(Errno::NOSYS),
             }
-            _ => return Err(Errno::NOSYS),
-        }
-        Ok(reply)
-    });
+            Ok(reply)
+        })
+        .add();
     process.become_context_manager(object).unwrap();
     let serving = process.clone();
     thread::spawn(move || serving.serve());

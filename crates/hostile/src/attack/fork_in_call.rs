@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::fork::{Forked, end, fork};
-use baton_driver::process::{Parcel, Process};
+use crate::stage::{Group, Setting, Stage};
+use crate::verdict::Findings;
+use baton::{Parcel, Process};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::time::{Duration, Instant};
 
@@ -33,7 +35,7 @@ fn play(run: &Run) -> io::Result<Findings> {
 fn attack(attacker: &Attacker) -> io::Result<()> {
     let process = Process::open(CONTEXT, &attacker.socket).map_err(io::Error::other)?;
     let manager = process.context_manager().map_err(io::Error::other)?;
-    let call = || process.call(&manager, 1, &Parcel::from(&b"12345678"[..])).is_ok();
+    let call = || manager.call(1, &Parcel::from(&b"12345678"[..])).is_ok();
     if !call() {
         return Err(io::Error::other("the parent's first call"));
     }

@@ -1,7 +1,9 @@
 //! Clients of the typed API send one-way calls as fast as they can.
 
-use super::*;
-use baton_driver::process::{Parcel, Process};
+use super::{Attack, Load, Play, Whose, strangers};
+use crate::attacker::{Attacker, CONTEXT};
+use baton::{Parcel, Process};
+use std::io;
 
 const NAME: &str = "one_way_flood";
 
@@ -20,8 +22,8 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     attacker.ready();
     attacker.holding("");
     while attacker.must_continue() {
-        // A refusal for lack of room is the purpose of the attack.
-        if process.one_way(&manager, 1, &parcel).is_ok() {
+        // That there is no room is what it wants.
+        if manager.one_way(1, &parcel).is_ok() {
             attacker.count(1);
         }
     }

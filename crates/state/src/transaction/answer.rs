@@ -1,10 +1,9 @@
 //! How a call ends: by a reply, by an error, by its peer's death.
 
 use super::{Arrival, Incoming, LaneId, Received, Refusal, Room, Verdict};
-use crate::State;
-use crate::level::Level;
-use crate::thread::{Calling, Frame, Thread, Waiting};
+use crate::thread::{Calling, Frame, Half, Thread, Waiting};
 use crate::work::{Queue, Tid, Turn, Work};
+use crate::{Effect, State};
 use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{Kind, Message};
 use baton_abi::uapi::*;
@@ -33,7 +32,7 @@ impl State {
             sizes: (message.data_bytes as usize, message.offsets_bytes as usize),
             sender: (0, self.user_of(peer)),
             label: None,
-            least: Level::UNASKED,
+            min_priority: None,
             turn: Turn::default(),
             serving: None,
         };
@@ -88,6 +87,19 @@ impl State {
             let handle = calling.handle.take();
             self.end_sending(handle);
         }
+    }
+
+    /// Gives up the thread's innermost call: nobody waits for its answer any more. False if it has
+    /// been answered, or lies on a lane that has turned round, which the thread cannot leave alone.
+    pub fn abandon_call(&mut self, tid: Tid) -> bool {
+        let Some(&calling) = self.thread(tid).calls_on().filter(|calling| calling.owns_lane) else {
+            return false;
+        };
+        self.pop_call(tid);
+        if !calling.dead {
+            self.effect(Effect::Leave(calling.via, vec![Half::Calling]));
+        }
+        true
     }
 
     /// Threads outside of the driver that have not been answered.

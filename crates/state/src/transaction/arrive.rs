@@ -105,7 +105,7 @@ impl State {
         let one_way = message.kind == Kind::OneWay as u32;
         let target = self.nodes.get_mut(node).expect("admitted");
         target.local.strong += 1;
-        let least = target.level();
+        let min_priority = target.min_priority();
         self.fill(room, message, contents, Some(node));
         let (pid, uid) = self.peers.get(&arrival.peer).map_or((0, u32::MAX), |p| (p.pid, p.uid));
         let nested = arrival.chain.iter().find(|entry| entry.process == self.id.0);
@@ -126,7 +126,7 @@ impl State {
             sizes: (message.data_bytes as usize, message.offsets_bytes as usize),
             sender: (if one_way { 0 } else { pid }, uid),
             label: room.label,
-            least,
+            min_priority,
             turn: Turn::of(message.param),
             serving: (!one_way).then_some(Serving {
                 via: arrival.via,

@@ -17,9 +17,10 @@ pub use reserved_slot::{ReservedSlot, SLOT_BYTES};
 
 use super::buffer::Offset;
 use super::work::{Tid, Turn};
-use crate::level::{Level, Wanted};
+use crate::priority::Wanted;
 use baton_abi::control::{ChannelId, Granted, NodeId, Object, ProcessId, Strength};
 use baton_abi::lane::{ChainEntry, Kind, Message};
+use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
 use rustix::io::Errno;
 
@@ -64,8 +65,8 @@ pub struct Incoming {
     pub sender: (u32, u32),
     /// Offset in the mapping of the sender's label, if the node wants it.
     pub label: Option<Offset>,
-    /// The least at which it is served.
-    pub least: Level,
+    /// The minimum priority at which it is served, if its node asks for one.
+    pub min_priority: Option<SchedPriority>,
     /// Its place among calls that wait.
     pub turn: Turn,
     /// Who waits for the answer, if anyone.
@@ -153,7 +154,7 @@ impl Incoming {
     /// By what it is to be served.
     pub fn wanted(&self) -> Wanted {
         let nice = self.serving.is_some().then(|| self.turn.nice());
-        Wanted { nice, node: self.least }
+        Wanted { nice, minimum: self.min_priority }
     }
 }
 

@@ -18,7 +18,7 @@ impl State {
             let first = thread.failed
                 | thread.return_once
                 | thread.relieved_of.is_some()
-                | thread.is_off_level;
+                | thread.is_off_priority;
             thread.is_available() && !first
         })
     }

@@ -1,8 +1,9 @@
-//! Plain messages that come to lie in the receive buffer: the uapi front end's.
+//! Plain messages in the receive buffer, for the uapi front end.
 //!
-//! Room, copy and what the thread is told of itself are one hold of the state's lock. Nobody
-//! revokes meanwhile, so a in_flight that is entered or left then is so for good. What a thread on
-//! dedicated takes in lies in its slot, and needs none of it: see [`super::dedicated_uapi`].
+//! A thread takes room, copies, and learns whether the program needs one more looper under one hold
+//! of the state's lock. No epoch ends meanwhile, so an operation that begins or ends then does so
+//! for good. A dedicated thread copies into its reserved slot without the lock: see
+//! [`super::dedicated_uapi`].
 
 use super::dedicated_uapi::Past;
 use super::serve::DATA_AT;
@@ -18,19 +19,19 @@ use baton_state::thread::Waiting;
 use baton_state::transaction::{BufferedMessage, SLOT_BYTES};
 use baton_state::work::Tid;
 
-/// What has come in, and whether the thread is to ask its program for one more looper.
+/// A message that has come in, and whether the thread has to ask its program for one more looper.
 pub(crate) type Brought = (BufferedMessage, bool);
 
-/// A message's way into the receive buffer, for a thread.
+/// A thread's receiver that copies into the receive buffer.
 pub(crate) struct Buffered<'a> {
     tid: Tid,
     /// Of a dedicated thread.
     past: Option<&'a mut Past>,
-    /// What has come.
+    /// The message that has come.
     pub brought: Option<Brought>,
 }
 
-/// Without the state a message cannot come in.
+/// The message has to come in under the state's lock.
 struct ByState;
 
 impl<'a> Buffered<'a> {
@@ -39,12 +40,12 @@ impl<'a> Buffered<'a> {
         Buffered { tid, past: None, brought: None }
     }
 
-    /// For a thread dedicated.
+    /// For a dedicated thread.
     pub(super) fn of_dedicated(tid: Tid, past: &'a mut Past) -> Buffered<'a> {
         Buffered { tid, past: Some(past), brought: None }
     }
 
-    /// Takes a request in without the state.
+    /// Takes a request into the thread's reserved slot, without the state's lock.
     fn take_past(&mut self, engine: &Engine, request: &Posted<'_>) -> Result<bool, ByState> {
         let (message, bytes) = (&request.message, request.message.data_bytes as usize);
         let past = self.past.as_ref().ok_or(ByState)?;
@@ -96,7 +97,7 @@ impl Receiver for Buffered<'_> {
         true
     }
 
-    /// From then on its looper waits no more.
+    /// Takes the request in. Its looper counts as busy from then on.
     fn take_request(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
         if let Ok(taken) = self.take_past(engine, request) {
             return taken;
@@ -125,7 +126,7 @@ impl Receiver for Buffered<'_> {
 }
 
 impl Engine {
-    /// A call by the fast path, of bytes of the program's. An answer goes to `receiver`.
+    /// Calls by the fast path with bytes of the program's memory. The answer goes to `receiver`.
     pub(crate) fn call_buffered(
         &self,
         handle: u32,
@@ -139,10 +140,10 @@ impl Engine {
         if self.is_polling() || !self.lock().is_free(receiver.tid) {
             return Outcome::No;
         }
-        self.call_fast(handle, named, Payload::Program(source), receiver)
+        self.call_fast(handle, named, Payload::Program(source), None, receiver)
     }
 
-    /// Frees a buffer, if it is one of which nothing comes but room. False if not.
+    /// Frees a buffer, if that has no effect but free room. False if it has.
     pub(crate) fn free_room(&self, tid: Tid, buffer: Offset, address: u64) -> bool {
         if self.free_slot_at(buffer) {
             return true;
@@ -164,7 +165,7 @@ impl Engine {
 
 fn buffered_request(request: &Posted<'_>, buffer: Offset) -> BufferedMessage {
     let &(pid, uid) = request.sender;
-    // A caller that has left has no number any more.
+    // A caller that has left has no pid any more.
     let sender = (if request.taken.lane.outbox().is_closed() { 0 } else { pid }, uid);
     buffered(&request.message, buffer, sender)
 }

@@ -21,49 +21,50 @@ use baton_state::thread::Waiting;
 use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 use bytemuck::bytes_of;
+use std::time::Instant;
 
-/// What became of a call.
-pub(crate) enum Outcome {
+/// How a call on the fast path ended.
+pub enum Outcome {
     /// It has been answered.
     Answered,
-    /// It is the state's: wait for its answer there. With it how the wait for that has ended so
-    /// far.
+    /// The call is the state's: the thread waits for the answer there. With the result of its last
+    /// wait.
     Adopted(Result<Seen, Wait>),
-    /// It was not made.
+    /// The call was not made.
     No,
 }
 
-/// What became of one by a thread that has entered.
+/// How a call by a thread that has entered ended.
 enum Made {
     Answered,
-    /// It is under way. With it how the wait has ended.
+    /// It has been posted, and has no plain answer. With the result of the last wait.
     Unanswered(Result<Seen, Wait>),
     NotAtAll,
 }
 
-/// An answer of the one shape.
-pub(crate) struct Plain<'a> {
+/// A plain answer.
+pub struct Plain<'a> {
     inside: &'a Inside<'a>,
     pub message: &'a Message,
-    /// Where it lies, its data behind the header.
+    /// The area in which it lies, its data behind the header.
     pub area: View<'a>,
 }
 
 impl Plain<'_> {
-    /// Who has answered.
+    /// The process that has answered.
     pub fn peer(&self) -> ProcessId {
         self.inside.peer()
     }
 
-    /// The call is over, unless this is false: then it is the state's.
+    /// Ends the call. False if the state has taken it over.
     #[inline(always)]
     pub fn leave(&self) -> bool {
         self.inside.end_call()
     }
 }
 
-/// Longest payload of which nobody asks whether its target has room: that is not where it goes to
-/// lie, but what is too large for a process to receive is too large for its threads.
+/// The longest payload that is sent without a look at the target's room. The fast path does not use
+/// that room, but a payload that is too large for a process is too large for its threads.
 const UNCOUNTED_BYTES: usize = 128;
 
 fn has_room(channel: &Channel, bytes: usize) -> bool {
@@ -71,7 +72,7 @@ fn has_room(channel: &Channel, bytes: usize) -> bool {
     bytes <= UNCOUNTED_BYTES || allocation_bytes(bytes, 0, 0, 0) <= free()
 }
 
-/// The state has the call, and the lane with it.
+/// The state has taken the call over, and the lane with it.
 #[cold]
 fn leave(local: &mut Local, handle: u32, payload: Payload<'_>) {
     match payload {
@@ -81,20 +82,24 @@ fn leave(local: &mut Local, handle: u32, payload: Payload<'_>) {
 }
 
 impl Engine {
-    /// Calls by the way that the thread's last call by this handle went, and waits for the answer.
-    /// An answer of the one shape goes to `receiver`.
+    /// Calls along the route that the thread remembers for this handle, and waits for the answer. A
+    /// plain answer goes to `receiver`. Past the deadline the call is the state's, which can give
+    /// it up.
     #[inline(always)]
-    pub(crate) fn call_fast(
+    pub fn call_fast(
         &self,
         handle: u32,
         named: (u32, u32),
         payload: Payload<'_>,
+        deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
         if payload.bytes() > INLINE_BYTES || local::is_serving() {
             return Outcome::No;
         }
-        let call = |local: &mut Local| Some(self.call_by(local, handle, named, payload, receiver));
+        let call = |local: &mut Local| {
+            Some(self.call_by(local, handle, named, payload, deadline, receiver))
+        };
         local::with(self, call).unwrap_or(Outcome::No)
     }
 
@@ -105,11 +110,12 @@ impl Engine {
         handle: u32,
         named: (u32, u32),
         payload: Payload<'_>,
+        deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
-        // A child of fork, which has no page of events, has no way either.
+        // A child of fork has no events page, and no route either.
         let way = local.way(handle).filter(|_| !self.has_events());
-        let outcome = way.map(|way| self.call_on(way, named, payload, receiver));
+        let outcome = way.map(|way| self.call_on(way, named, payload, deadline, receiver));
         match outcome {
             Some(Outcome::Answered) => {}
             Some(Outcome::Adopted(_)) => leave(local, handle, payload),
@@ -118,13 +124,14 @@ impl Engine {
         outcome.unwrap_or(Outcome::No)
     }
 
-    /// Calls by a way that is not known to be stale. The lane is the state's if the call is.
+    /// Calls along a route that may be stale. If the state takes the call over, it has the lane.
     #[inline(always)]
     fn call_on(
         &self,
         (in_flight, route): (&InFlight, &Route),
         named: (u32, u32),
         payload: Payload<'_>,
+        deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
         let own = route.lane.via();
@@ -133,7 +140,7 @@ impl Engine {
             Payload::Loan(loan) => loan.plain_lane(own.channel),
         };
         let (Some(via), Ok(token)) = (via, token::next()) else { return Outcome::No };
-        // Before anyone can take_over it, who takes it off again.
+        // Before another thread can take the operation over, and clears this.
         self.set_open(in_flight, true);
         let inside = route.lane.enter(self, in_flight, via.lane, (route.handle, token));
         let made = match &inside {
@@ -144,6 +151,7 @@ impl Engine {
                 token,
                 named,
                 payload,
+                deadline,
                 receiver,
             ),
             None => Made::NotAtAll,
@@ -157,7 +165,7 @@ impl Engine {
             Made::NotAtAll if self.turn_back(in_flight, via) => return Outcome::No,
             Made::NotAtAll => Ok(Seen::Nudge),
         };
-        // Not before the state has the call.
+        // Only once the state has the call.
         drop(inside);
         Outcome::Adopted(seen)
     }
@@ -175,6 +183,7 @@ impl Engine {
         token: u64,
         (code, flags): (u32, u32),
         payload: Payload<'_>,
+        deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Made {
         let (channel, own) = inside.channel();
@@ -211,7 +220,7 @@ impl Engine {
         channel.tell_of_request(number as usize, reader, false);
         let is_there = || (!lane.inbox().is_empty()).then_some(request.stamp);
         if !self.lets_by(policy, channel, number, is_there) {
-            let seen = self.await_answer(channel, number, lane, policy);
+            let seen = self.await_answer_by(channel, number, lane, policy, deadline);
             if seen != Ok(Seen::Message) {
                 return Made::Unanswered(seen);
             }
@@ -223,7 +232,8 @@ impl Engine {
         Made::Answered
     }
 
-    /// Entries were revoked just now. False if the call that was not made has failed meanwhile.
+    /// The epoch has ended just now. False if the state has failed the call meanwhile, which was
+    /// not posted.
     #[cold]
     fn turn_back(&self, in_flight: &InFlight, via: LaneId) -> bool {
         if in_flight.leave() {
@@ -236,7 +246,7 @@ impl Engine {
         under_way
     }
 
-    /// Takes the answer, if it is as plain as the call, and nothing was to be heard before it.
+    /// Takes the answer, if it is plain and no event of the broker has to be applied before it.
     #[inline(always)]
     fn take_answer(
         &self,
@@ -257,7 +267,7 @@ impl Engine {
         taken
     }
 
-    /// What comes next is not for the fast path: the state takes over.
+    /// The state takes the call over: its answer is not for the fast path.
     #[cold]
     fn hand_over(&self, in_flight: &InFlight) {
         let mut state = self.lock();
@@ -267,21 +277,21 @@ impl Engine {
         self.unlock(state);
     }
 
-    /// Remembers the way of a call that has been answered. The state has not changed since.
-    pub(crate) fn learn_route(&self, state: &mut State, tid: Tid, handle: u32, via: LaneId) {
+    /// Remembers the route of a call that has been answered. The state has not changed since.
+    pub fn learn_route(&self, state: &mut State, tid: Tid, handle: u32, via: LaneId) {
         let outermost = state.thread(tid).stack.is_empty();
         let reference = state.references.get(handle).filter(|reference| !reference.dead);
         let (Some(reference), Some(channel)) = (reference, self.channel(via.channel)) else {
             return;
         };
-        // Number 0 is whoever manages the context.
+        // Handle 0 stands for the manager of the moment.
         let other = handle == 0 && state.manager != Some(0);
         if other || !outermost || self.is_polling() || channel.peer != reference.owner {
             return;
         }
         let node = reference.node;
-        // A thread that has become a real-time one takes a lane of its own first.
-        if !self.is_served_by_rank(&channel, via.lane) || self.in_flight().is_none() {
+        // A thread that has become a real-time one reserves a lane first.
+        if !self.is_served_at_priority(&channel, via.lane) || self.in_flight().is_none() {
             return;
         }
         let _ = local::with(self, |local| {

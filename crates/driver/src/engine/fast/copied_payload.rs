@@ -1,4 +1,4 @@
-//! A payload that has been copied out of its lane, and lies in no receive buffer.
+//! A payload that has been copied out of its lane into the thread's own memory.
 
 use super::serve::DATA_AT;
 use super::{Plain, Posted, Receiver};
@@ -10,19 +10,19 @@ use std::cell::RefCell;
 type Long = Box<[u8]>;
 
 thread_local! {
-    /// Memory of payloads that are gone: a thread that calls or serves all day needs one or two.
+    /// Memory of payloads that are gone, for the next ones. A thread needs one or two.
     static SPARE: RefCell<Vec<Long>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Most that a thread keeps.
+/// How many a thread keeps at most.
 const MOST_SPARE: usize = 2;
-/// Longest that needs no memory of its own.
+/// The longest payload that is kept inline.
 const SHORT_BYTES: usize = 32;
-/// Least that is allocated for a longer one.
+/// The least that is allocated for a longer payload.
 const LEAST_BYTES: usize = 128;
 
 /// One payload.
-pub(crate) struct CopiedPayload {
+pub struct CopiedPayload {
     short: [u8; SHORT_BYTES],
     /// Where it does not fit there.
     long: Option<Spare>,
@@ -35,7 +35,7 @@ pub(crate) struct CopiedPayload {
     pub sender: (u32, u32),
 }
 
-/// It goes back to the others when it is dropped, and is empty only then.
+/// Memory that goes back to [`SPARE`] when it is dropped; empty only then.
 struct Spare(Long);
 
 impl CopiedPayload {
@@ -52,7 +52,7 @@ impl CopiedPayload {
         (self.code, self.flags) = (message.code, message.flags);
         self.bytes = message.data_bytes as usize;
         if self.bytes <= SHORT_BYTES {
-            // All of it, whatever lies behind: a copy of a fixed size is a load and a store.
+            // Always the full size: such a copy is one load and one store.
             map.read(at, &mut self.short);
             self.long = None;
         } else {
@@ -95,7 +95,7 @@ impl Spare {
     #[inline(never)]
     fn filled(map: View<'_>, at: usize, bytes: usize) -> Spare {
         let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
-        // What is too short makes way: of calls that are alike each finds the last one's.
+        // Memory that is too short is dropped: calls of one size find each other's.
         let mut data = spare.filter(|data: &Long| data.len() >= bytes).unwrap_or_else(|| {
             vec![0; bytes.next_power_of_two().max(LEAST_BYTES)].into_boxed_slice()
         });
@@ -105,7 +105,7 @@ impl Spare {
 }
 
 impl Drop for Spare {
-    // Few are dropped, where everybody passes.
+    // Not inlined: few payloads are long.
     #[inline(never)]
     fn drop(&mut self) {
         let _ = SPARE.try_with(|spare| {

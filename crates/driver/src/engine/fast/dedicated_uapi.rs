@@ -1,12 +1,12 @@
 //! A dedicated looper of the uapi front end, on the fast path.
 //!
-//! From its second transaction on it takes no lock, which ordinary threads may hold for what
-//! strangers cause: what it takes in lies in its [`ReservedSlot`], and what others change of it,
-//! its [`EventFlag`] says. It is then *past* the state, until it has news or its program wants
-//! anything else of the device: [`Engine::settle`].
+//! From its second transaction on it takes no lock: ordinary threads may hold the state's lock for
+//! work that strangers cause. Its requests lie in its [`ReservedSlot`], and other threads tell it
+//! of changes by its [`EventFlag`]. It is then *past* the state, until it has news or its program
+//! wants anything else of the device: see [`Engine::settle`].
 //!
-//! **Invariant**: the state says that a thread is past ([`State::go_past`]) as long as its
-//! [`Past`] does, but for one whose transaction has been taken_over, which finds that with its answer.
+//! **Invariant**: the state says that a thread is past ([`State::go_past`]) as long as its [`Past`]
+//! does, but for one whose transaction has been taken_over, which finds that with its answer.
 
 use super::in_flight::InFlight;
 use super::uapi_thread::{FastRead, Subject};
@@ -25,29 +25,29 @@ use baton_state::transaction::{Incoming, LaneId, ReservedSlot};
 use baton_state::work::Tid;
 use std::sync::Arc;
 
-/// The lane, and what the thread knows of its client.
+/// A dedicated thread's lane, and what it has validated of the client.
 pub(super) struct DedicatedUapi {
     dedicated: Arc<DedicatedLooper>,
     cache: LaneCache<Subject>,
     past: Past,
 }
 
-/// What the thread has of the state's.
+/// The parts of the state that the thread has while it is past it.
 pub(super) struct Past {
     via: LaneId,
-    /// Where its next message lies, if that is set aside.
+    /// Room for its next message, if that is reserved.
     pub slot: Option<Arc<ReservedSlot>>,
-    /// It is past the state: there it hears of news.
+    /// Set while it is past the state: the flag by which it hears of news.
     pub flag: Option<Arc<EventFlag>>,
-    /// It has sent something since, of which the state does not know.
+    /// It has answered since, and the state does not know that.
     has_sent: bool,
 }
 
 impl Past {
-    /// Goes past the state, if nothing is to be asked there, once there is a slot.
+    /// Goes past the state, if it has a reserved slot and no news.
     pub fn begin(&mut self, engine: &Engine, state: &mut State, tid: Tid) {
         self.slot.take_if(|slot| slot.is_gone());
-        // What waits for room gets it first.
+        // One-way transactions that wait for room get it first.
         if self.slot.is_none() && !engine.any_full.load(Ordering::Relaxed) {
             let peer = engine.channel(self.via.channel).map(|channel| channel.peer);
             self.slot = peer.and_then(|peer| state.reserve_slot(tid, peer));
@@ -58,7 +58,7 @@ impl Past {
         };
     }
 
-    /// With the state's lock: what the thread does from now on is the state's to know.
+    /// With the state's lock held: the thread is not past the state any more.
     fn end(&mut self, state: &mut State, tid: Tid) {
         if self.flag.take().is_some() {
             state.set_waiting(tid, Waiting::No);
@@ -68,7 +68,7 @@ impl Past {
         }
     }
 
-    /// Whether it is past the state, and there is no news.
+    /// Whether it is past the state, and has no news.
     #[inline(always)]
     fn holds(&self) -> bool {
         self.flag.as_ref().is_some_and(|flag| !flag.is_raised())
@@ -82,7 +82,7 @@ impl DedicatedUapi {
         Some(DedicatedUapi { dedicated: engine.dedicated(via)?, cache: LaneCache::new(), past })
     }
 
-    /// Which lane.
+    /// The lane.
     pub fn via(&self) -> LaneId {
         self.past.via
     }
@@ -92,12 +92,12 @@ impl DedicatedUapi {
         self.cache.learn(engine, state, incoming, subject);
     }
 
-    /// The thread's in_flight.
+    /// The thread's operation in flight.
     pub fn in_flight(&self) -> Option<&InFlight> {
         self.cache.in_flight()
     }
 
-    /// What it has taken in last.
+    /// The transaction that it has taken in last.
     pub fn taken(&self) -> Option<Taken<'_>> {
         let lane = self.dedicated.areas().ok()?;
         Some(Taken {
@@ -113,7 +113,7 @@ impl DedicatedUapi {
         self.past.flag.is_some()
     }
 
-    /// It is so no more.
+    /// The thread is not past the state any more.
     pub fn come_back(&mut self, engine: &Engine, tid: Tid) {
         if self.is_past() {
             let mut state = engine.lock();
@@ -122,8 +122,7 @@ impl DedicatedUapi {
         }
     }
 
-    /// Frees what lies in the thread's slot. False if that is another buffer, or the state's to
-    /// do.
+    /// Frees the thread's slot. False if `buffer` is another one, or if the state has to free it.
     #[inline]
     pub fn free(&self, buffer: Offset) -> bool {
         let own = self.past.slot.as_ref().filter(|slot| slot.buffer == buffer);
@@ -132,7 +131,7 @@ impl DedicatedUapi {
 }
 
 impl Engine {
-    /// Waits for a transaction of the one shape on the lane.
+    /// Waits for a plain request on the lane.
     pub(super) fn read_dedicated(&self, tid: Tid, own: &mut DedicatedUapi) -> FastRead {
         let DedicatedUapi { dedicated, cache, past } = own;
         let Ok(areas) = dedicated.areas() else { return FastRead::No };

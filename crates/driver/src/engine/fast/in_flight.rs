@@ -1,4 +1,4 @@
-//! What a thread does on the fast path, where whoever holds the state's lock can see it.
+//! A thread's operation on the fast path, where the holder of the state's lock can see it.
 
 use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{ChainEntry, STATUS_BYTES, status};
@@ -14,19 +14,19 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 const CALLING: u32 = 1;
 const SERVING: u32 = 2;
 
-/// One thread's. Only that thread writes it.
+/// The operation of one thread, which alone writes it.
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub tid: Tid,
-    /// Its own slot of the status page, if there was one left.
+    /// The thread's slot of the status page, if one was free.
     pub slot: Option<Slot>,
-    pass: Entry,
+    entry: Entry,
     channel: AtomicU64,
     lane: AtomicU32,
     peer: AtomicU64,
-    /// Calling: by which handle. Serving: whether the answer may carry descriptors.
+    /// Of a call: its handle. Of a service: whether the answer may carry descriptors.
     handle: AtomicU32,
-    /// Calling: what the call gives out. Serving: what the caller gave out.
+    /// Of a call: its own token. Of a service: the caller's token.
     token: AtomicU64,
 }
 
@@ -50,7 +50,7 @@ impl Slot {
     }
 }
 
-/// What was under way.
+/// An operation that has been taken over.
 #[derive(Debug)]
 pub(super) enum Operation {
     Calling(Calling),
@@ -62,7 +62,7 @@ impl InFlight {
         InFlight {
             tid,
             slot,
-            pass: Entry::default(),
+            entry: Entry::default(),
             channel: AtomicU64::new(0),
             lane: AtomicU32::new(0),
             peer: AtomicU64::new(0),
@@ -71,7 +71,7 @@ impl InFlight {
         }
     }
 
-    /// What the thread begins from now on is on this lane.
+    /// The thread's next operations are on this lane.
     #[inline(always)]
     pub fn come_to(&self, via: LaneId, peer: ProcessId) {
         // Relaxed: `Entry::enter` releases them.
@@ -86,8 +86,8 @@ impl InFlight {
         self.token.store(token, Ordering::Relaxed);
     }
 
-    /// Begins a call on the lane to which the thread has come, and is inside from then on. False if
-    /// entries have been revoked since the epoch: see [`InFlight::leave`].
+    /// Begins a call on the lane of [`InFlight::come_to`]; the thread is inside from then on. False
+    /// if the epoch has ended: then see [`InFlight::leave`].
     #[inline(always)]
     pub fn begin_call(
         &self,
@@ -96,23 +96,23 @@ impl InFlight {
         token: u64,
     ) -> bool {
         self.note(handle, token);
-        self.pass.enter(way, epoch, CALLING)
+        self.entry.enter(way, epoch, CALLING)
     }
 
-    /// The call is over. False if the state has it.
+    /// Ends the call. False if the state has taken it over.
     #[inline(always)]
     pub fn end_call(&self) -> bool {
-        self.pass.end()
+        self.entry.end()
     }
 
-    /// The thread is inside no more.
+    /// The thread is no longer inside.
     #[inline(always)]
     pub fn come_out(&self) {
-        self.pass.come_out();
+        self.entry.come_out();
     }
 
-    /// Begins to serve on the lane to which the thread has come. False if a revocation has been
-    /// shut since the epoch: see [`InFlight::leave`].
+    /// Begins to serve on the lane of [`InFlight::come_to`]. False if the epoch has ended: then see
+    /// [`InFlight::leave`].
     #[inline(always)]
     pub fn begin_service(
         &self,
@@ -121,35 +121,35 @@ impl InFlight {
         caller: u64,
     ) -> bool {
         self.note(u32::from(accepts_fds), caller);
-        self.pass.enter(way, epoch, SERVING)
+        self.entry.enter(way, epoch, SERVING)
     }
 
-    /// It is over, or has not begun. False if the state has it.
+    /// Ends the operation, or one that has not begun. False if the state has taken it over.
     pub fn leave(&self) -> bool {
-        self.pass.leave()
+        self.entry.leave()
     }
 
-    /// Whether the thread may not have done with this channel, which nobody can enter for any more.
+    /// Whether the thread may still use this channel, for which no thread can enter any more.
     pub fn is_inside(&self, channel: ChannelId) -> bool {
-        self.pass.is_inside() && self.channel.load(Ordering::Relaxed) == channel.0
+        self.entry.is_inside() && self.channel.load(Ordering::Relaxed) == channel.0
     }
 
-    /// With the state's lock held: whether what may be under way is with this peer.
+    /// With the state's lock held: whether the operation, if there is one, is with this peer.
     pub fn is_with(&self, peer: ProcessId) -> bool {
-        self.pass.is_inside() && self.peer.load(Ordering::Relaxed) == peer.0
+        self.entry.is_inside() && self.peer.load(Ordering::Relaxed) == peer.0
     }
 
-    /// With the state's lock held: whether what may be under way has given out one of these.
+    /// With the state's lock held: whether the operation, if there is one, has one of these tokens.
     pub fn has_given(&self, tokens: impl IntoIterator<Item = u64>) -> bool {
-        self.pass.is_inside() && {
+        self.entry.is_inside() && {
             let given = self.token.load(Ordering::Relaxed);
             tokens.into_iter().any(|token| token == given)
         }
     }
 
-    /// With the state's lock held: what is under way, which is the state's from now on.
+    /// With the state's lock held: takes the operation, which is the state's from now on.
     pub fn take_over(&self) -> Option<Operation> {
-        let operation = self.pass.take_over()?;
+        let operation = self.entry.take_over()?;
         let lane = self.lane.load(Ordering::Relaxed);
         let via = LaneId { channel: ChannelId(self.channel.load(Ordering::Relaxed)), lane };
         let peer = ProcessId(self.peer.load(Ordering::Relaxed));
@@ -181,7 +181,7 @@ mod tests {
     use baton_shm::revocation::Revocation;
 
     #[test]
-    fn a_call_at_a_shut_gate_can_be_seized_until_its_thread_has_left() {
+    fn a_revoked_call_can_be_taken_over_until_its_thread_has_left() {
         let (everybodys, own) = (Revocation::default(), Revocation::default());
         let way = Revocations(&everybodys, &own);
         let known = way.epoch();

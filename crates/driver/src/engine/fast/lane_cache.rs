@@ -1,7 +1,7 @@
-//! A thread dedicated on the fast path: it knows one client, and takes what comes on one lane.
+//! A dedicated thread on the fast path: it knows one client, and takes the requests of one lane.
 //!
-//! Unlike a looper of the pool it does not apply events first, of which strangers may cause any
-//! number: what is of the one shape needs none, and what does asks for them.
+//! Unlike a looper of the pool it applies no events first, of which strangers may cause any number.
+//! A plain request needs none, and the general path asks for those that a request needs.
 
 use super::Receiver;
 use super::in_flight::InFlight;
@@ -14,20 +14,19 @@ use baton_state::State;
 use baton_state::transaction::Incoming;
 use std::sync::Arc;
 
-/// What such a thread knows of its client.
-pub(crate) struct LaneCache<T> {
+/// What a dedicated thread knows of its client.
+pub struct LaneCache<T> {
     in_flight: Option<Arc<InFlight>>,
     client: Option<Client<T>>,
 }
 
 impl<T: Clone> LaneCache<T> {
-    /// Of a thread that has just begun.
+    /// Knows nothing yet.
     pub fn new() -> LaneCache<T> {
         LaneCache { in_flight: None, client: None }
     }
 
-    /// Remembers what the state has admitted: a transaction of the shape that this thread could
-    /// have taken in by itself.
+    /// Remembers sender, node and priority of a plain transaction that the state has admitted.
     pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
         if incoming.label.is_some() || engine.is_polling() {
             return;
@@ -41,20 +40,20 @@ impl<T: Clone> LaneCache<T> {
         Client::learn(&mut self.client, engine.way(&channel).epoch(), state, incoming, object);
     }
 
-    /// Whether what it knows of the channel's client no longer holds.
+    /// Whether the channel's client has been revoked since, or is not known.
     #[inline(always)]
     pub fn is_stale(&self, engine: &Engine, channel: &Channel) -> bool {
         let epoch = engine.way(channel).epoch();
         self.client.as_ref().is_none_or(|client| client.epoch() != epoch)
     }
 
-    /// The thread's in_flight.
+    /// The thread's operation in flight.
     pub(super) fn in_flight(&self) -> Option<&InFlight> {
         self.in_flight.as_deref()
     }
 
-    /// Takes in what has been posted on this lane, if it is one transaction of the one shape, and
-    /// says what serves it. What it brought goes to `receiver`.
+    /// Takes in the request on this lane, if it is a plain one to a known node, and finds the
+    /// node's object. The payload goes to `receiver`.
     #[inline(always)]
     pub fn take<'a>(
         &'a mut self,

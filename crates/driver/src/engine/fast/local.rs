@@ -1,11 +1,11 @@
-//! What a thread remembers of its last calls, for the next one.
+//! A thread's routes: what it remembers of its last calls, for the next ones.
 
 use super::in_flight::InFlight;
 use super::own_lane::OwnLane;
 use crate::channel::Channel;
 use crate::engine::{Engine, tid};
-use crate::level::nice;
-use crate::thread::rank_changes;
+use crate::priority::nice;
+use crate::thread::priority_changes;
 use baton_abi::control::NodeId;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,42 +13,42 @@ use std::sync::{Arc, Weak};
 
 thread_local! {
     static LOCAL: RefCell<Local> = const { RefCell::new(Local::new()) };
-    /// Transactions that the thread serves: what it calls meanwhile is nested, and has a chain.
+    /// How many transactions the thread serves. A call that it makes meanwhile is nested.
     static SERVING: Cell<u32> = const { Cell::new(0) };
 }
 
-/// How many handles a thread can call by in turn.
+/// How many routes a thread keeps.
 const ROUTES: usize = 8;
 
-/// Of one engine, the last that the thread has used.
+/// The routes of one engine, the last that the thread has used.
 pub(super) struct Local {
     engine: u64,
     pub in_flight: Option<Arc<InFlight>>,
-    /// By the handle's remainder.
+    /// At the handle's remainder.
     routes: [Option<Route>; ROUTES],
 }
 
-/// The way that a call went.
+/// The route of calls by one handle.
 pub(super) struct Route {
     pub handle: u32,
     pub node: NodeId,
     pub lane: Rc<OwnLane>,
     /// The thread's nice value.
     pub nice: i32,
-    /// [`rank_changes`]: a thread of another rank has other lanes.
-    ranks: u32,
+    /// [`priority_changes`] at that time: a thread of another priority has other lanes.
+    priority_changes: u32,
 }
 
 impl Route {
-    /// Whether the thread's rank may be another than it was.
+    /// Whether the thread's priority may have changed since.
     #[inline(always)]
-    fn is_of_other_rank(&self) -> bool {
-        self.ranks != rank_changes()
+    fn has_other_priority(&self) -> bool {
+        self.priority_changes != priority_changes()
     }
 
-    /// Whether calls cannot go this way any more.
+    /// Whether calls cannot take this route any more.
     fn is_stale(&self, engine: &Engine) -> bool {
-        self.lane.is_stale(engine) || self.is_of_other_rank()
+        self.lane.is_stale(engine) || self.has_other_priority()
     }
 }
 
@@ -61,15 +61,15 @@ impl Local {
         self.engine == engine.number
     }
 
-    /// The thread's in_flight and its route by this handle, which may be stale.
+    /// The thread's operation and its route for this handle, which may be stale.
     #[inline]
     pub fn way(&self, handle: u32) -> Option<(&InFlight, &Route)> {
         let route = self.routes[handle as usize % ROUTES].as_ref();
-        let route = route.filter(|route| route.handle == handle && !route.is_of_other_rank())?;
+        let route = route.filter(|route| route.handle == handle && !route.has_other_priority())?;
         Some((self.in_flight.as_deref()?, route))
     }
 
-    /// Calls go by what the thread knows no more, where that is stale.
+    /// Forgets the routes that are stale.
     #[cold]
     pub fn forget_stale(&mut self, engine: &Engine) {
         for route in &mut self.routes {
@@ -77,7 +77,8 @@ impl Local {
         }
     }
 
-    /// From now on calls by the handle go by this lane, or by the one that the thread has there.
+    /// Calls by the handle use this lane from now on, or the lane that the thread has on the
+    /// channel.
     pub fn learn(
         &mut self,
         engine: &Engine,
@@ -85,7 +86,7 @@ impl Local {
         channel: &Arc<Channel>,
         number: u32,
     ) {
-        let (epoch, ranks) = (engine.way(channel).epoch(), rank_changes());
+        let (epoch, priority_changes) = (engine.way(channel).epoch(), priority_changes());
         self.forget_stale(engine);
         let mut lanes = self.routes.iter().flatten().map(|route| &route.lane);
         let lane = match lanes.find(|lane| lane.is_on(channel)) {
@@ -96,10 +97,10 @@ impl Local {
             },
         };
         self.routes[handle as usize % ROUTES] =
-            Some(Route { handle, node, lane, nice: nice(), ranks });
+            Some(Route { handle, node, lane, nice: nice(), priority_changes });
     }
 
-    /// The lane is the state's, with the call that is on it.
+    /// The state has taken the call over, and with it the handle's lane.
     pub fn leave_lane(&mut self, handle: u32) {
         let route = self.routes[handle as usize % ROUTES].take();
         if let Some(Route { lane, .. }) = route {
@@ -114,7 +115,7 @@ impl Local {
         }
     }
 
-    /// The same of a lane that no call is on, if the thread has it. Whoever asks has it then.
+    /// Gives a lane without a call to the one who asks, if the thread has it.
     fn part_with(&mut self, channel: &Channel, number: u32) -> Option<()> {
         let is_this = |lane: &Rc<OwnLane>| lane.via().lane == number && lane.is_on(channel);
         let lane = self.routes.iter().flatten().map(|route| &route.lane).find(|lane| is_this(lane));
@@ -124,8 +125,8 @@ impl Local {
     }
 }
 
-/// The calling thread's, if it is of this engine. `None` too if it is in use, by a signal handler's
-/// victim, or gone with its thread.
+/// Uses the calling thread's routes, if they are of this engine. `None` also if a signal handler
+/// has interrupted their use, or if the thread is ending.
 #[inline(always)]
 pub(super) fn with<T>(engine: &Engine, body: impl FnOnce(&mut Local) -> Option<T>) -> Option<T> {
     let used = LOCAL.try_with(|local| {
@@ -135,19 +136,19 @@ pub(super) fn with<T>(engine: &Engine, body: impl FnOnce(&mut Local) -> Option<T
     used.ok().flatten()
 }
 
-/// Whether the calling thread has used another engine since, or its own part of it is gone.
+/// Whether the calling thread may have an operation of an engine that it has used before.
 fn has_used_others() -> bool {
     LOCAL.try_with(|local| local.try_borrow().is_ok_and(|local| local.engine != 0)).unwrap_or(true)
 }
 
-/// Whether the thread serves a transaction.
+/// Whether the calling thread serves a transaction.
 pub(super) fn is_serving() -> bool {
     SERVING.get() > 0
 }
 
-/// Runs the program's code on a transaction.
+/// Runs the program's handler of a transaction.
 #[inline(always)]
-pub(crate) fn while_serving<T>(body: impl FnOnce() -> T) -> T {
+pub fn while_serving<T>(body: impl FnOnce() -> T) -> T {
     struct Back;
     impl Drop for Back {
         fn drop(&mut self) {
@@ -160,12 +161,12 @@ pub(crate) fn while_serving<T>(body: impl FnOnce() -> T) -> T {
 }
 
 impl Engine {
-    /// Takes a lane that the calling thread holds for its plain calls, none of which it makes now.
+    /// Takes a lane that the calling thread keeps for its plain calls. It has none in flight now.
     pub(in crate::engine) fn take_own_lane(&self, channel: &Channel, number: u32) -> bool {
         with(self, |local| local.part_with(channel, number)).is_some()
     }
 
-    /// The calling thread's in_flight, new if it has none.
+    /// The calling thread's operation, a new one if it has none.
     pub(super) fn in_flight(&self) -> Option<Arc<InFlight>> {
         let known = with(self, |local| local.in_flight.clone());
         if known.is_some() {
@@ -188,13 +189,14 @@ impl Engine {
             .flatten()
     }
 
-    /// The calling thread's in_flight, if it has one.
+    /// The calling thread's operation, if it has one.
     pub(super) fn own_in_flight(&self) -> Option<Arc<InFlight>> {
         let known = with(self, |local| local.in_flight.clone());
         known.or_else(|| has_used_others().then(|| self.listed_in_flight()).flatten())
     }
 
-    /// The same, found without the thread's help: a looper keeps it while the thread uses others.
+    /// The calling thread's operation, found in the engine's list: a looper keeps it while the
+    /// thread uses other engines.
     fn listed_in_flight(&self) -> Option<Arc<InFlight>> {
         let tid = tid();
         self.fast

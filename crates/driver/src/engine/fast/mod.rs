@@ -1,21 +1,22 @@
-//! The fast path: a plain call, and nothing that the state would have to know.
+//! The fast path: plain calls, past the state.
 //!
-//! It has one shape: a two-way transaction of at most [`INLINE_BYTES`], without objects, by a
-//! handle that this thread has called by before; at the other end a looper that has served this
-//! client and this node before. Neither takes a lock nor allocates; whatever else there is goes the
-//! long way.
+//! A call is *plain* if it is two-way, carries at most [`INLINE_BYTES`] and no objects, and goes by
+//! a handle that the thread has called before, to a looper that has served this client and this
+//! node before. Neither end takes a lock or allocates. Every other transaction takes the general
+//! path.
 //!
-//! What the long way has checked is remembered with the revocations' epoch, and holds while that
-//! stands: [`Engine::revoke`] revokes entries before the state learns anything that could
-//! change it (an event of the broker, an end), and makes of every call under way the frame on its
-//! thread's stack that it would have been. From then on it is the long way's.
+//! A thread remembers what the general path has checked, together with an epoch. The check holds as
+//! long as the epoch stands. [`Engine::revoke`] ends the epoch before the state learns anything
+//! that could change a check (an event of the broker, the end of a channel). It also turns every
+//! operation in flight into the frame on its thread's stack that the general path would have made.
+//! From then on the operation is the state's.
 //!
-//! What concerns one peer alone (its channels, its references, its death) revokes entries by
-//! that peer's channels, and leaves what threads know of others as it is ([`Engine::revoke_with`]):
-//! any process can cause such a thing as often as it likes.
+//! A change that concerns one peer alone (its channels, references or death) ends the epochs of
+//! that peer's channels only ([`Engine::revoke_with`]), because any process can cause such changes
+//! as often as it likes.
 //!
-//! **Invariant**: a transaction is known to the state, or to exactly one [`InFlight`], until it
-//! is answered; and to the status page in either case.
+//! **Invariant**: until a transaction is answered, either the state or exactly one [`InFlight`]
+//! knows it; the status page counts it in both cases.
 
 mod buffered;
 mod call;
@@ -32,13 +33,13 @@ mod uapi_thread;
 
 pub(crate) use buffered::{Brought, Buffered};
 
-pub(crate) use call::{Outcome, Plain};
-pub(crate) use copied_payload::CopiedPayload;
-pub(crate) use lane_cache::LaneCache;
-pub(crate) use local::while_serving;
-pub(crate) use pinned::PinnedLooper;
-pub(crate) use route_cache::RouteCache;
-pub(crate) use serve::{ActiveSet, Answered, Posted, Served, Server, Taken};
+pub use call::{Outcome, Plain};
+pub use copied_payload::CopiedPayload;
+pub use lane_cache::LaneCache;
+pub use local::while_serving;
+pub use pinned::PinnedLooper;
+pub use route_cache::RouteCache;
+pub use serve::{ActiveSet, Answered, Posted, Served, Server, Taken};
 pub(crate) use uapi_thread::{FastRead, Subject};
 
 use crate::channel::Channel;
@@ -55,59 +56,57 @@ use std::sync::Weak;
 /// Most bytes of data that the fast path carries.
 pub const INLINE_BYTES: usize = 64 << 10;
 
-/// Where plain messages go: to memory of the thread's own, or to the receive buffer. Either makes
-/// the message the thread's, and is false if it leaves it where it is.
-pub(crate) trait Receiver {
-    /// Whether there is a place for it.
+/// The place to which a thread copies plain messages: its own memory, or the receive buffer. Each
+/// `take` function makes the message the thread's, or returns false and leaves it on its lane.
+pub trait Receiver {
+    /// Whether a message is short enough.
     #[inline(always)]
     fn fits(&self, message: &Message) -> bool {
         message.data_bytes as usize <= INLINE_BYTES
     }
 
-    /// An answer: [`Plain::leave`], and copy it.
+    /// Takes an answer: [`Plain::leave`], then the copy.
     fn take_answer(&mut self, engine: &Engine, answer: &Plain<'_>) -> bool;
 
-    /// A request: [`Posted::begin`], and copy it.
+    /// Takes a request: [`Posted::begin`], then the copy.
     fn take_request(&mut self, engine: &Engine, request: &Posted<'_>) -> bool;
 }
 
-/// What all threads of an engine share.
+/// The part that all threads of an engine share.
 #[derive(Debug, Default)]
 pub(crate) struct Fast {
     pub revocation: Revocation,
     operations: Lock<Vec<Weak<InFlight>>>,
 }
 
-/// Whether a message is of the one shape, whatever its length, of this kind and with so many
-/// callers in its chain.
+/// Whether a message is plain, apart from its length, of this kind, and has so many callers in its
+/// chain.
 #[inline(always)]
 fn is_plain(message: &Message, kind: Kind, chain: u16) -> bool {
     let Message { offsets_bytes, buffers_bytes, fds, ticket, .. } = *message;
-    // One comparison for all that must be nothing.
+    // One comparison for all fields that must be 0.
     let other = message.kind ^ kind as u32 | u32::from(message.chain ^ chain);
     u64::from(other | offsets_bytes | buffers_bytes | u32::from(fds)) | ticket == 0
 }
 
 impl Engine {
-    /// Revokes all entries, and makes everything that is under way known to the state. To be
-    /// called before the state looks at other threads' calls, or changes what calls were checked
-    /// by.
-    pub(crate) fn revoke(&self, state: &mut State) {
+    /// Ends every epoch, and makes all operations in flight known to the state. To be called before
+    /// the state looks at other threads' calls, or changes anything by which calls were checked.
+    pub fn revoke(&self, state: &mut State) {
         self.fast.revocation.revoke();
         self.take_over_if(state, |_| true);
         state.take_over_slots_of(None);
     }
 
-    /// The same of what is under way with one peer, before the state changes what calls from it or
-    /// to it were checked by.
+    /// As [`Engine::revoke`], for the channels and operations with one peer.
     pub(crate) fn revoke_with(&self, state: &mut State, peer: ProcessId) {
         self.revoke_entries_with(peer);
         self.take_over_if(state, |in_flight| in_flight.is_with(peer));
         state.take_over_slots_of(Some(peer));
     }
 
-    /// Makes calls of ours known to the state that have led to one with these callers. They wait:
-    /// none begins meanwhile that could have.
+    /// Registers with the state every fast call of this process that appears in `chain`. These
+    /// callers wait for their answers, so no further one begins meanwhile.
     pub(crate) fn revoke_callers(&self, state: &mut State, chain: &[ChainEntry]) {
         let ours = || chain.iter().filter(|entry| entry.process == self.identity.process.0);
         if ours().next().is_some() {
@@ -130,14 +129,13 @@ impl Engine {
         });
     }
 
-    /// What stands on a plain call's way by a channel.
+    /// The revocations that a plain call on a channel checks.
     #[inline(always)]
     fn way<'a>(&'a self, channel: &'a Channel) -> Revocations<'a> {
         Revocations(&self.fast.revocation, &channel.revocation)
     }
 
-    /// Whether a thread may use a channel that is on no list any more, and that nobody keeps for
-    /// it.
+    /// Whether a thread may still use a channel that has been removed from all lists.
     pub(super) fn is_used(&self, channel: &Channel) -> bool {
         self.fast
             .operations
@@ -147,7 +145,7 @@ impl Engine {
             .any(|in_flight| in_flight.is_inside(channel.id))
     }
 
-    /// Makes what the calling thread has under way known to the state.
+    /// Makes the calling thread's operation in flight known to the state.
     pub(crate) fn take_over_own(&self, state: &mut State) {
         if let Some(in_flight) = self.own_in_flight() {
             self.take_over(state, &in_flight);
@@ -160,12 +158,12 @@ impl Engine {
             Some(Operation::Serving(serving)) => state.adopt_service(in_flight.tid, serving),
             None => return,
         }
-        // The state counts it before the thread does no more.
+        // The state counts the operation before the thread stops counting it.
         self.publish(state);
         self.set_open(in_flight, false);
     }
 
-    /// Whether the in_flight's thread has something under way, for whoever freezes the process.
+    /// Shows on the status page whether the thread has an operation in flight: freezing asks for it.
     #[inline(always)]
     fn set_open(&self, in_flight: &InFlight, open: bool) {
         match &in_flight.slot {
@@ -178,12 +176,12 @@ impl Engine {
         }
     }
 
-    /// The in_flight's thread has received a transaction.
+    /// Counts a transaction that the thread has received.
     #[inline(always)]
     fn count_received(&self, in_flight: &InFlight) {
         match &in_flight.slot {
             Some(slot) => {
-                // Nobody else writes it.
+                // Only this thread writes it.
                 let count = slot.transactions.load(Ordering::Relaxed).wrapping_add(1);
                 slot.transactions.store(count, Ordering::Relaxed);
             }
@@ -193,7 +191,7 @@ impl Engine {
         }
     }
 
-    /// A slot of the status page that no in_flight has.
+    /// A slot of the status page that no thread has.
     fn free_slot(&self, operations: &[Weak<InFlight>]) -> Option<Slot> {
         let number = |in_flight: &Weak<InFlight>| Some(in_flight.upgrade()?.slot.as_ref()?.number);
         let taken: Vec<_> = operations.iter().filter_map(number).collect();

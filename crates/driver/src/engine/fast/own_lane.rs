@@ -1,8 +1,9 @@
-//! A lane that is a thread's as long as it has a route by it.
+//! A lane that a thread keeps for its plain calls, as long as it has a route on it.
 //!
-//! It keeps no channel: one whose peer is gone must not stay for a thread that calls no more. Nor
-//! does a call count itself among those who do, which would be two atomic operations. It is inside
-//! an entry meanwhile, and the channel goes when nobody is:
+//! The lane does not keep its channel alive: a channel whose peer is gone must not stay for a
+//! thread that calls no more. A call does not count itself at the channel either, which would take
+//! two atomic operations. Instead the calling thread is inside an [entry](super::in_flight)
+//! meanwhile, and the channel goes when no thread is inside for it:
 //!
 //! ```text
 //!   caller                                   engine
@@ -23,40 +24,40 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
-/// No epoch that a revocation comes to.
+/// An epoch that no revocation reaches.
 const NEVER: u64 = u64::MAX;
 
 /// The lane.
 pub(super) struct OwnLane {
     channel: Weak<Channel>,
-    /// Where that is, while there is one.
+    /// Its address, while it is alive.
     at: NonNull<Channel>,
-    /// The channel's.
+    /// The channel's own.
     revocation: Arc<Revocation>,
     via: LaneId,
     /// Its areas, of the channel's memory.
     areas: Lane<'static>,
-    /// Who is at the other end.
+    /// The process at the other end.
     pub peer: ProcessId,
-    /// When the engine had the channel; [`NEVER`] if the lane is the thread's no more.
+    /// An epoch at which the engine had the channel; [`NEVER`] once the lane is not the thread's.
     epoch: Cell<u64>,
-    /// How the thread's waits on it go.
+    /// How the thread waits for answers on it.
     pub policy: WaitPolicy,
 }
 
-/// The thread may use the lane's channel as long as this is there.
+/// A thread inside an entry: it may use the lane's channel as long as this lives.
 pub(super) struct Inside<'a> {
     in_flight: &'a in_flight::InFlight,
     lane: &'a OwnLane,
 }
 
 impl OwnLane {
-    /// Takes it, if nobody uses it.
+    /// Takes a lane that is free. `None` if it is not.
     pub fn take(channel: &Arc<Channel>, number: u32, epoch: u64) -> Option<OwnLane> {
         if !channel.take_this_lane(number) {
             return None;
         }
-        // A call finds it so, and leaves it so.
+        // Each call begins and ends with this.
         channel.set_progress(number as usize, Progress::Departed);
         let (via, peer) = (channel.via(number as usize), channel.peer);
         let areas = channel.lane(number as usize).ok()?;
@@ -68,24 +69,23 @@ impl OwnLane {
         Some(OwnLane { channel, at, revocation, via, areas, peer, epoch, policy })
     }
 
-    /// Which it is.
+    /// The lane.
     pub fn via(&self) -> LaneId {
         self.via
     }
 
-    /// What stands on a plain call's way by it.
+    /// The revocations that a call on it checks.
     #[inline(always)]
     fn way<'a>(&'a self, engine: &'a Engine) -> Revocations<'a> {
         Revocations(&engine.fast.revocation, &self.revocation)
     }
 
-    /// Whether something has been shut on its way since it was taken: nobody can enter by it any
-    /// more.
+    /// Whether the epoch has ended: no call can begin on the lane any more.
     pub fn is_stale(&self, engine: &Engine) -> bool {
         self.way(engine).epoch() != self.epoch.get()
     }
 
-    /// Begins a call on one of its channel's lanes. `None` if it is stale: see
+    /// Begins a call on a lane of this channel. `None` if the epoch has ended: then see
     /// [`in_flight::InFlight::leave`].
     #[inline(always)]
     pub fn enter<'a>(
@@ -97,33 +97,32 @@ impl OwnLane {
     ) -> Option<Inside<'a>> {
         in_flight.come_to(LaneId { channel: self.via.channel, lane: number }, self.peer);
         let entered = in_flight.begin_call((self.way(engine), self.epoch.get()), handle, token);
-        // Not `then_some`: one that is dropped comes out, and what a keeper has made of the call is
-        // lost.
+        // Not `then_some`: that would make an `Inside` and drop it, which ends the entry.
         entered.then(|| Inside { in_flight, lane: self })
     }
 
-    /// Whether it is one of this channel's.
+    /// Whether the lane is one of this channel.
     pub fn is_on(&self, channel: &Channel) -> bool {
         std::ptr::eq(self.at.as_ptr(), channel)
     }
 
-    /// It is the state's, or the next thread's.
+    /// The lane is the state's or another thread's from now on.
     pub fn is_no_more(&self) {
         self.epoch.set(NEVER);
     }
 }
 
 impl Inside<'_> {
-    /// The channel, and the lane's areas.
+    /// The channel and the lane's areas.
     #[inline(always)]
     pub fn channel(&self) -> (&Channel, Lane<'_>) {
         // SAFETY: at the epoch by which it has entered the engine had the channel on its lists. Off
-        // them it keeps it until no in_flight says that its thread is inside for this channel
+        // them it keeps it until no operation says that its thread is inside for this channel
         // (`Engine::reclaim`), and nobody enters by that epoch any more.
         (unsafe { self.lane.at.as_ref() }, self.lane.areas)
     }
 
-    /// Who is at the other end.
+    /// The process at the other end.
     pub fn peer(&self) -> ProcessId {
         self.lane.peer
     }

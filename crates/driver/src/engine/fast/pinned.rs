@@ -1,21 +1,20 @@
-//! A looper with one caller is pinned to that caller's lane: it sleeps on the lane's own word,
-//! which the caller's post wakes without more ado.
+//! A looper with one caller is pinned to that caller's lane: it sleeps on the lane's mailbox, and
+//! the caller's post wakes it at once.
 //!
 //! ```text
-//!             a looper of the pool                    one that is pinned to a lane
+//!             other loopers of the pool               a pinned looper
 //!   client    READY, fence, bell, wake                wake
 //!   looper    counts itself among the sleepers and    is counted all the time, and on no bell
 //!             on the bell, looks at all channels,
 //!             claims the READY bit, marks the lane
 //! ```
 //!
-//! Nobody is sent away: whoever else wants a looper finds one that sleeps elsewhere, and rings the
-//! doorbell as for any such. With each request that it takes the looper looks for others'. It is
-//! pinned only while there is one active channel, after so many requests in a row on that lane, and
-//! until anything else is to be done.
+//! Another client that wants a looper sees one that sleeps elsewhere, and rings the doorbell. With
+//! each request that it takes, the pinned looper looks for requests of others. It is pinned only
+//! while there is one active channel, after [`super::route_cache`]'s number of requests in a row on
+//! one lane, and until there is anything else to do.
 //!
-//! **Invariant**: whoever is pinned to a lane serves it, whether there is a request or not: nobody
-//! else takes one there, nor becomes dedicated to it. See [ADR
+//! **Invariant**: a pinned looper owns its lane ([`baton_shm::lane_owner`]). See [ADR
 //! 0036](../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
 
 use super::Receiver;
@@ -31,15 +30,15 @@ use baton_shm::mailbox::Seen;
 use baton_shm::sync::Ordering;
 use std::cell::Cell;
 
-/// A lane at which the calling looper is pinned until this is dropped.
-pub(crate) struct PinnedLooper<'a, T> {
+/// A looper that is pinned to a lane until this is dropped.
+pub struct PinnedLooper<'a, T> {
     engine: &'a Engine,
     at: Taken<'a>,
     client: &'a Client<T>,
     /// The node that was called last.
     known: Cell<Option<&'a Known<T>>>,
     any_work: u32,
-    /// It is the looper of the process that may spin.
+    /// It is the one looper of the process that may spin.
     spins: bool,
     policy: WaitPolicy,
     sleeps: u32,
@@ -49,8 +48,9 @@ pub(crate) struct PinnedLooper<'a, T> {
 const FOLLOWS_EVERY: u32 = 8;
 
 impl<'a, T> PinnedLooper<'a, T> {
-    /// By what holds while the client's epoch and `any_work` stand. `None` if somebody is at the
-    /// lane.
+    /// Pins the calling looper, which has validated the client at its epoch, and has seen
+    /// `any_work`.
+    /// `None` if the lane is not the pool's, or is served.
     pub(super) fn begin(
         engine: &'a Engine,
         at: Taken<'a>,
@@ -66,12 +66,12 @@ impl<'a, T> PinnedLooper<'a, T> {
         Some(PinnedLooper { engine, at, client, known, any_work, spins, policy, sleeps })
     }
 
-    /// What it has taken in last.
+    /// The transaction that it has taken in last.
     pub fn taken(&self) -> &Taken<'a> {
         &self.at
     }
 
-    /// Waits for a message, or for anything else.
+    /// Waits for a request, or for anything else to do.
     #[inline(always)]
     pub fn wait(&mut self) -> Result<Seen, Wait> {
         let PinnedLooper { engine, at: Taken { channel, lane, via, .. }, .. } = *self;
@@ -115,8 +115,8 @@ impl<'a, T> PinnedLooper<'a, T> {
         self.spins
     }
 
-    /// The message that has come, and what serves it. `None` if it is not a transaction of the one
-    /// shape, or there is anything else.
+    /// The request that has come, and its node's object. `None` if it is not plain, or if there is
+    /// anything else to do.
     #[inline(always)]
     pub fn find(&self) -> Option<(Posted<'a>, &'a T)> {
         if self.is_wanted() || self.has_others() {
@@ -127,7 +127,7 @@ impl<'a, T> PinnedLooper<'a, T> {
         Some((Posted { is_pinned: true, ..posted }, object))
     }
 
-    /// Takes it in. What it brought goes to `receiver`. False if it is to be left where it is.
+    /// Takes the request in; the payload goes to `receiver`. False if it stays on its lane.
     #[inline(always)]
     pub fn take(&self, posted: &Posted<'a>, receiver: &mut impl Receiver) -> bool {
         let taken = receiver.fits(&posted.message) && receiver.take_request(self.engine, posted);
@@ -138,7 +138,7 @@ impl<'a, T> PinnedLooper<'a, T> {
         taken
     }
 
-    /// Whether there is anything to do but what comes on this lane.
+    /// Whether there is anything to do besides this lane's requests.
     #[inline(always)]
     pub fn is_disturbed(&self) -> bool {
         let PinnedLooper { engine, at, client, .. } = *self;
@@ -152,13 +152,13 @@ impl<'a, T> PinnedLooper<'a, T> {
         engine.any_work.load(Ordering::Acquire) != any_work || engine.has_events()
     }
 
-    /// Whether anything has come but on this lane.
+    /// Whether the client has announced anything on other lanes or in its ring.
     #[inline(always)]
     fn has_others(&self) -> bool {
         let Taken { channel, via, .. } = self.at;
         match channel.new_lanes() {
             Ok(0) => false,
-            // Announced before the looper came to be pinned.
+            // Announced before the looper was pinned.
             Ok(ready) if ready == 1 << via.lane => {
                 channel.claim_ready(via.lane as usize);
                 false

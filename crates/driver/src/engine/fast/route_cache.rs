@@ -1,43 +1,44 @@
-//! What a looper knows of its clients, and which of them it serves next.
+//! What a looper has validated of its clients, and which of them it serves next.
 
 use super::in_flight::InFlight;
 use super::serve::{ActiveSet, Posted, Served, Taken};
 use super::{PinnedLooper, Receiver, is_plain};
 use crate::channel::{Channel, OneWay, lanes_of};
 use crate::engine::Engine;
-use crate::level;
+use crate::priority;
 use baton_abi::control::{ChannelId, NodeId};
 use baton_abi::lane::{ChainEntry, Kind, LANES, Message};
+use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::{TF_CLEAR_BUF, TF_ONE_WAY};
 use baton_shm::lane_owner::Owner;
 use baton_shm::sync::Ordering;
 use baton_state::State;
-use baton_state::level::Level;
 use baton_state::node::Node;
 use baton_state::transaction::Incoming;
 use bytemuck::bytes_of_mut;
 use rustc_hash::FxHashMap;
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::sync::{Arc, Weak};
 
-/// How many nodes a client can call in turn.
+/// How many nodes of each client are kept.
 const NODES: usize = 8;
 
-/// What a looper knows of its clients, by the order of the channels at which it looks. It keeps no
-/// channel: a looper may be with its program for who knows how long.
-pub(crate) struct RouteCache<T> {
+/// What a looper has validated of its clients, in the order of the active channels. The cache keeps
+/// no channel alive: its looper may stay with its program for any time.
+pub struct RouteCache<T> {
     in_flight: Option<Arc<InFlight>>,
-    /// Of everybody's revocation.
+    /// The engine's epoch when this was learnt.
     epoch: u64,
     active: Weak<Vec<Arc<Channel>>>,
     clients: Vec<Option<Client<T>>>,
-    /// The lane that was served last: the place of its channel, and its number.
+    /// The lane that was served last: the index of its channel, and its number.
     last: Option<(usize, u32)>,
-    /// How often in a row that has been it, while there was one channel to look at.
+    /// How many requests in a row came on that lane, while there was one active channel.
     in_a_row: u32,
-    /// How often in a row it has chosen by nice values.
+    /// How many choices in a row were made by nice values.
     by_nice: Cell<u8>,
-    /// The lane that it has chosen last all the same.
+    /// The lane after the one that was last chosen in turn, among such choices.
     by_turn: Cell<usize>,
 }
 
@@ -52,28 +53,28 @@ const NO_NICE: i32 = i32::MIN;
 #[derive(Clone)]
 pub(super) struct Known<T> {
     node: NodeId,
-    /// What serves it.
+    /// The object that serves it.
     object: T,
-    /// The least at which.
-    least: Level,
-    /// A caller at this nice value is served at the level at which the looper is.
+    /// The minimum priority that the node asks for.
+    min_priority: Option<SchedPriority>,
+    /// A caller at this nice value is served at the priority at which the looper runs.
     nice: i32,
 }
 
-/// What a client has called lately.
+/// The nodes that a client has called lately.
 #[derive(Clone)]
 pub(super) struct Client<T> {
     channel: ChannelId,
-    /// Of the channel's way, when this was learnt.
+    /// The epoch of the channel's revocations when this was learnt.
     epoch: u64,
     sender: (u32, u32),
-    /// By the node's remainder.
+    /// At the node's remainder.
     nodes: [Option<Known<T>>; NODES],
 }
 
 impl<T> Client<T> {
-    /// Remembers what the state has admitted, in the client's cache, at this epoch of its channel's
-    /// way.
+    /// Remembers in the client's cache a transaction that the state has admitted, at this epoch of
+    /// the channel's revocations.
     pub fn learn(
         cache: &mut Option<Client<T>>,
         epoch: u64,
@@ -86,13 +87,14 @@ impl<T> Client<T> {
         let nodes = [const { None }; NODES];
         cache.take_if(|client| client.epoch != epoch);
         let client = cache.get_or_insert(Client { channel, epoch, sender, nodes });
-        let least = state.nodes.get(node).map_or(Level::nice(0), Node::level);
-        let nice = Some(incoming.turn.nice()).filter(|nice| level::is_served_here(*nice, least));
+        let min_priority = state.nodes.get(node).and_then(Node::min_priority);
+        let nice =
+            Some(incoming.turn.nice()).filter(|nice| priority::is_served_here(*nice, min_priority));
         let nice = nice.unwrap_or(NO_NICE);
-        client.nodes[node.0 as usize % NODES] = Some(Known { node, object, least, nice });
+        client.nodes[node.0 as usize % NODES] = Some(Known { node, object, min_priority, nice });
     }
 
-    /// At which this was learnt.
+    /// The epoch at which this was learnt.
     #[inline(always)]
     pub fn epoch(&self) -> u64 {
         self.epoch
@@ -103,7 +105,7 @@ impl<T> Client<T> {
         self.nodes[node as usize % NODES].as_ref().filter(|known| known.is(node))
     }
 
-    /// The same, where it is mostly the one that it was the last time.
+    /// As `known`, for a caller that mostly asks for the node that it asked for last.
     #[inline(always)]
     pub fn known_again<'a>(
         &'a self,
@@ -118,7 +120,7 @@ impl<T> Client<T> {
 }
 
 impl<T: Clone> RouteCache<T> {
-    /// Of a looper that has just begun.
+    /// Knows nothing yet.
     pub fn new() -> RouteCache<T> {
         let (active, clients) = (Weak::new(), Vec::new());
         let (by_nice, by_turn) = (Cell::new(0), Cell::new(0));
@@ -134,8 +136,7 @@ impl<T: Clone> RouteCache<T> {
         }
     }
 
-    /// Remembers what the state has admitted: a transaction of the shape that this looper could
-    /// have taken in by itself.
+    /// Remembers sender, node and priority of a plain transaction that the state has admitted.
     pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
         let Some(serving) = &incoming.serving else { return };
         if incoming.label.is_some() || engine.is_polling() {
@@ -154,7 +155,7 @@ impl<T: Clone> RouteCache<T> {
         }
     }
 
-    /// Whether what it knows of clients no longer holds.
+    /// Whether the epoch has ended, and nothing that is known holds.
     #[inline(always)]
     pub fn is_stale(&self, engine: &Engine) -> bool {
         engine.fast.revocation.epoch() != self.epoch
@@ -168,7 +169,7 @@ impl<T: Clone> RouteCache<T> {
         }
     }
 
-    /// Looks at these channels from now on.
+    /// Looks at these channels from now on, and keeps what it knows of those that stay.
     pub fn follow(&mut self, active: &ActiveSet) {
         if self.in_flight.is_none() || self.knows(active) {
             return;
@@ -202,23 +203,23 @@ impl<T: Clone> RouteCache<T> {
         PinnedLooper::begin(engine, taken, client, any_work)
     }
 
-    /// Whether it knows of these channels, and of no others.
+    /// Whether these are the channels at which it looks.
     #[inline(always)]
     fn knows(&self, active: &ActiveSet) -> bool {
         std::ptr::eq(self.active.as_ptr(), Arc::as_ptr(active))
     }
 
-    /// The channels, if they are still the same.
+    /// The channels at which it looks, if they still exist.
     pub fn active(&self) -> Option<ActiveSet> {
         self.active.upgrade()
     }
 
-    /// The thread's in_flight.
+    /// The thread's operation in flight.
     pub(super) fn in_flight(&self) -> Option<&InFlight> {
         self.in_flight.as_deref()
     }
 
-    /// What it has taken in last, of one of these channels.
+    /// The transaction that it has taken in last, on one of these channels.
     pub fn taken<'a>(&'a self, active: &'a ActiveSet) -> Option<Taken<'a>> {
         let (place, number) = self.last_lane(active)?;
         let (in_flight, channel) = (self.in_flight()?, &*active[place]);
@@ -226,8 +227,8 @@ impl<T: Clone> RouteCache<T> {
         Some(Taken { in_flight, channel, lane, via })
     }
 
-    /// Takes in one transaction of the one shape, and says what serves it. What it brought goes to
-    /// `receiver`. If there is none: whether the looper waits on, or looks at everything.
+    /// Takes in one plain request, and finds its node's object. The payload goes to `receiver`. If
+    /// it takes nothing in: whether the looper waits on, or looks at everything.
     #[inline(always)]
     pub fn take<'a>(
         &'a mut self,
@@ -249,13 +250,13 @@ impl<T: Clone> RouteCache<T> {
         };
         let (channel, number) = (&*active[place], number as usize);
         let Ok(lane) = channel.lane(number) else { return Err(Served::Look) };
-        // Announced before that, or by a client that was in a hurry: the general path leaves it
-        // alone.
+        // Announced before the lane got that owner, or by a client in a hurry: the general path
+        // nudges the owner.
         if channel.lane_owner(number as u32) != Owner::Pool {
             return Err(Served::Look);
         }
         if !ours && !channel.claim_ready(number) {
-            // Another looper has it.
+            // Another looper has claimed it.
             return Err(Served::Wait);
         }
         let last = Some((place, number as u32));
@@ -277,9 +278,9 @@ impl<T: Clone> RouteCache<T> {
         Ok((taken, object))
     }
 
-    /// The lane that is next: of those with a request the first after the last that was served, so
-    /// that all come in turn; if some have other nice values than 0, mostly the best of them. An
-    /// error if there is anything but requests.
+    /// Chooses the lane that is served next: of those with a request the first after the last that
+    /// was served, so that all have their turn. If some requests have other nice values than 0, it
+    /// is mostly the one with the best. `Err` if a one-way transaction waits.
     #[inline(always)]
     fn choose(&self, active: &[Arc<Channel>], posted: bool) -> Result<Option<Chosen>, OneWay> {
         let last = self.last.filter(|_| posted);
@@ -303,7 +304,7 @@ impl<T: Clone> RouteCache<T> {
             return Ok(self.choose_by_nice(active, last));
         }
         if let Some((place, number)) = last {
-            // The others' turn: it waits with them.
+            // Another lane's turn: this one is announced like others.
             active[place].set_ready(number as usize);
         }
         let beyond = if place == last_place { ready & (u64::MAX << last_number) << 1 } else { 0 };
@@ -312,12 +313,13 @@ impl<T: Clone> RouteCache<T> {
     }
 }
 
-/// After so many choices by nice values the next is in turn, whatever clients say of them: that is
-/// their word. So none waits for more than this many times as many others, and one, as it would.
+/// After so many choices by nice values the next lane is chosen in turn: a nice value is the
+/// client's word. A lane so waits for at most `MOST_BY_NICE + 1` times as many others as without
+/// nice values.
 const MOST_BY_NICE: u8 = 8;
 
 impl<T: Clone> RouteCache<T> {
-    /// The lane with the best nice value; of several the first after the last that was served.
+    /// Chooses the lane with the best nice value; of several the first after the last one served.
     #[cold]
     fn choose_by_nice(
         &self,
@@ -331,8 +333,8 @@ impl<T: Clone> RouteCache<T> {
             if in_turn { self.by_turn.get() } else { self.last.map_or(0, |last| index(last) + 1) };
         let lanes = active.len() * LANES;
         let key = |place: usize, number: u32| {
-            let nice = if in_turn { Level::UNASKED } else { active[place].nice(number as usize) };
-            (nice, (index((place, number)) + lanes - next % lanes) % lanes)
+            let nice = (!in_turn).then(|| active[place].nice(number as usize));
+            (Reverse(nice), (index((place, number)) + lanes - next % lanes) % lanes)
         };
         let ours = last.map(|(place, number)| Chosen { place, number, ours: true });
         let others = active.iter().enumerate().flat_map(|(place, channel)| {
@@ -345,7 +347,7 @@ impl<T: Clone> RouteCache<T> {
             self.by_turn.set(index((chosen.place, chosen.number)) + 1);
         }
         if let Some((place, number)) = last.filter(|_| !chosen.ours) {
-            // The other's turn: it waits.
+            // The other lane's turn: this one is announced like others.
             active[place].set_ready(number as usize);
         }
         Some(chosen)
@@ -356,13 +358,13 @@ impl<T: Clone> RouteCache<T> {
 struct Chosen {
     place: usize,
     number: u32,
-    /// Nobody else knows of its request.
+    /// Only this looper knows of its request.
     ours: bool,
 }
 
 impl<T> Client<T> {
-    /// What serves the request on a lane, if it is of the one shape and has been taken in. The
-    /// caller clears the inbox.
+    /// Takes in the request on a lane, if it is a plain one to a known node, and finds its object.
+    /// The caller clears the inbox.
     #[inline(always)]
     pub fn take_in(
         &self,
@@ -377,8 +379,8 @@ impl<T> Client<T> {
         (receiver.fits(&posted.message) && receiver.take_request(engine, &posted)).then_some(object)
     }
 
-    /// The message on a lane, if it is a request of the one shape, and what serves it: `known` has
-    /// the client's nodes.
+    /// The request on a lane, if it is a plain one to a node that `known` finds, and that node's
+    /// object.
     #[inline(always)]
     pub fn find<'a, 'b: 'a>(
         &'b self,
@@ -391,7 +393,7 @@ impl<T> Client<T> {
             return None;
         }
         let known = known(message.node)?;
-        if message.param != known.nice && !known.is_level_of(message.param) {
+        if message.param != known.nice && !known.is_served_here(message.param) {
             return None;
         }
         let mut caller = ChainEntry::default();
@@ -408,10 +410,10 @@ impl<T> Known<T> {
         self.node.0 == node
     }
 
-    /// Whether a caller at this nice value is served at the level at which the looper is.
+    /// Whether a caller at this nice value is served at the priority at which the looper runs.
     #[cold]
-    fn is_level_of(&self, nice: i32) -> bool {
-        level::is_served_here(nice, self.least)
+    fn is_served_here(&self, nice: i32) -> bool {
+        priority::is_served_here(nice, self.min_priority)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A looper on the fast path: it serves clients that it knows, as long as they want nothing else.
+//! A looper on the fast path: it serves plain calls of clients that it knows.
 
 use super::in_flight::InFlight;
 use crate::channel::{Channel, Lane};
@@ -12,77 +12,78 @@ use baton_state::transaction::LaneId;
 use std::sync::Arc;
 
 /// The channels at which loopers look.
-pub(crate) type ActiveSet = Arc<Vec<Arc<Channel>>>;
+pub type ActiveSet = Arc<Vec<Arc<Channel>>>;
 
-/// What serves: the front end's part.
-pub(crate) trait Server {
-    /// Before a sleep: what it knows of clients no longer holds if entries have been revoked. It
-    /// looks at these channels from now on.
+/// The front end's part of a looper.
+pub trait Server {
+    /// Before a sleep: forgets what it knows of clients if the epoch has ended. It looks at these
+    /// channels from now on.
     fn forget_stale(&mut self, active: &ActiveSet);
 
-    /// The lane that it served last: the place of its channel among these, and its number.
+    /// The lane that it served last: the index of its channel in `active`, and its number.
     fn last_lane(&self, active: &ActiveSet) -> Option<(usize, u32)>;
 
-    /// Is pinned to the lane that it served last, if that pays, until there is anything else to do.
-    /// `None` if it does not.
+    /// Stays pinned to the lane that it served last until there is anything else to do. `None` if
+    /// that would not pay.
     fn serve_pinned(&mut self, active: &ActiveSet, any_work: u32) -> Option<Wait>;
 
-    /// Serves one transaction of these channels, if there is one that it can; `posted` if there is
-    /// one on [`Server::last_lane`].
+    /// Serves one plain call on these channels, if there is one. `posted`: there is one on
+    /// [`Server::last_lane`].
     fn serve_next(&mut self, active: &ActiveSet, any_work: u32, posted: bool) -> Served;
 }
 
-/// What a looper does after a look at what has come.
+/// What a looper does after a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Served {
-    /// It has served, and waits for more.
+pub enum Served {
+    /// It has served a call or found none, and waits.
     Wait,
-    /// It goes away with what it has taken in.
+    /// It returns to its program with the call that it has taken in.
     Leave,
-    /// It has taken in nothing, and is to look at everything.
+    /// It has taken nothing in, and looks at everything, by the general path.
     Look,
 }
 
-/// A request of the one shape that lies in its lane.
-pub(crate) struct Posted<'a> {
-    /// What it will be.
+/// A plain request that lies in its lane.
+pub struct Posted<'a> {
+    /// The transaction that it will be.
     pub(super) taken: Taken<'a>,
     pub(super) epoch: u64,
     pub(super) sender: &'a (u32, u32),
     pub(super) caller: u64,
     pub(super) message: Message,
-    /// The thread has come to the lane before.
+    /// The looper is pinned to the lane, and its operation says so already.
     pub(super) is_pinned: bool,
 }
 
-/// Where a plain request's data lies in its area.
+/// Offset of a plain request's data in its area.
 pub(super) const DATA_AT: usize = size_of::<Message>() + size_of::<ChainEntry>();
 
 /// A transaction that has been taken in past the state.
 #[derive(Clone, Copy)]
-pub(crate) struct Taken<'a> {
+pub struct Taken<'a> {
     pub(super) in_flight: &'a InFlight,
     pub(super) channel: &'a Channel,
     pub(super) lane: Lane<'a>,
     pub(super) via: LaneId,
 }
 
-/// What became of an answer.
+/// Whether an answer has been posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answered {
-    /// It is with the caller.
+pub enum Answered {
+    /// It has been posted, or its caller has left.
     Yes,
-    /// The transaction is the state's now: answer it there.
+    /// The state has taken the transaction over: it is answered there.
     No,
 }
 
 impl Posted<'_> {
-    /// Makes it this thread's. False if its entry has been revoked: then [`Posted::turn_back`].
+    /// Makes the transaction this thread's. False if the epoch has ended: then
+    /// [`Posted::turn_back`].
     #[inline(always)]
     pub fn begin(&self, engine: &Engine) -> bool {
         let accepts_fds = self.message.flags & TF_ACCEPT_FDS != 0;
         let Taken { in_flight, channel, via, .. } = self.taken;
-        // Before anyone can take_over it, who takes it off again.
+        // Before another thread can take the operation over, and clears this.
         engine.set_open(in_flight, true);
         if !self.is_pinned {
             in_flight.come_to(via, channel.peer);
@@ -95,10 +96,10 @@ impl Posted<'_> {
         begun
     }
 
-    /// Leaves it where it is.
+    /// Leaves the request on its lane.
     #[inline(always)]
     pub fn turn_back(&self, engine: &Engine) {
-        // Of its in_flight alone: what a function is given by reference has to lie in memory.
+        // Passes the operation alone: `self` by reference would have to lie in memory.
         engine.turn_back_service(self.taken.in_flight);
     }
 }
@@ -125,7 +126,7 @@ impl Engine {
 }
 
 impl Taken<'_> {
-    /// Answers with bytes, in the place of which the caller may find an error of its own.
+    /// Answers with bytes.
     #[inline(always)]
     pub fn answer(&self, engine: &Engine, data: &[u8]) -> Answered {
         if !self.leave(engine) {
@@ -135,8 +136,8 @@ impl Taken<'_> {
         Answered::Yes
     }
 
-    /// The same for a looper that goes back to its program. Nothing is posted if this is false:
-    /// then the transaction is the state's.
+    /// Ends the operation before the answer is posted. False if the state has taken the transaction
+    /// over: then nothing is posted here.
     #[inline(always)]
     pub fn leave(&self, engine: &Engine) -> bool {
         let is_ours = self.in_flight.leave();
@@ -146,12 +147,12 @@ impl Taken<'_> {
         is_ours
     }
 
-    /// Whether nobody waits for the answer.
+    /// Whether the caller has left.
     pub fn has_left(&self) -> bool {
         self.lane.outbox().is_closed()
     }
 
-    /// Posts the answer to a transaction that the thread has left.
+    /// Posts the answer, after [`Taken::leave`].
     #[inline(always)]
     pub fn post(
         &self,
@@ -164,7 +165,7 @@ impl Taken<'_> {
         self.post_on(engine, bytes, named, body);
     }
 
-    /// The same by one who serves the lane on.
+    /// As [`Taken::post`], by a pinned looper, which goes on serving the lane.
     #[inline(always)]
     pub(super) fn post_on(
         &self,
@@ -184,7 +185,7 @@ impl Taken<'_> {
         self.channel.repay(self.via.lane);
     }
 
-    /// The answer is not for the fast path: the transaction becomes the state's.
+    /// Gives the transaction to the state: its answer is not for the fast path.
     #[cold]
     pub fn give_up(&self, engine: &Engine) -> Answered {
         let mut state = engine.lock();

@@ -26,7 +26,7 @@ thread_local!(static UAPI_THREAD: RefCell<Option<UapiThread>> = const { RefCell:
 /// The program's object behind a node: its address and cookie.
 pub(crate) type Subject = (u64, u64);
 
-/// Of one engine: the last for which the thread has served a plain transaction.
+/// A thread of the program, at the last engine for which it has served a plain transaction.
 struct UapiThread {
     engine: Weak<Engine>,
     number: u64,
@@ -34,7 +34,7 @@ struct UapiThread {
     route_cache: RouteCache<Subject>,
     /// What the thread knows of the lane to which it is dedicated, if it is.
     dedicated: Option<DedicatedUapi>,
-    /// The program has the transaction that came last.
+    /// The program has the last transaction, and owes its answer.
     owes: bool,
 }
 
@@ -52,10 +52,10 @@ pub(crate) enum FastRead {
     No,
 }
 
-/// The calling thread's, if it is of this engine.
+/// Uses the calling thread's part, if it is of this engine.
 fn with<T>(engine: &Engine, body: impl FnOnce(&mut UapiThread) -> Option<T>) -> Option<T> {
     let used = UAPI_THREAD.try_with(|uapi_thread| {
-        // A signal handler's victim may be at it.
+        // A signal handler may have interrupted its use.
         let mut uapi_thread = uapi_thread.try_borrow_mut().ok()?;
         body(uapi_thread.as_mut().filter(|uapi_thread| uapi_thread.number == engine.number)?)
     });
@@ -88,7 +88,7 @@ impl Engine {
         });
     }
 
-    /// Waits as a looper for a transaction of the one shape.
+    /// Waits as a looper for a plain request.
     pub(crate) fn read_fast(&self, tid: Tid) -> FastRead {
         let read = with(self, |uapi_thread| {
             if uapi_thread.owes {
@@ -133,16 +133,16 @@ impl Engine {
         }
     }
 
-    /// Answers what the thread has taken in last. `None` if that is the state's to do; else
-    /// whether one more looper is to be asked for.
+    /// Answers the transaction that the thread has taken in last. `None` if the state has to; else
+    /// whether the program has to be asked for one more looper.
     pub(crate) fn answer_fast(&self, tid: Tid, named: (u32, u32), source: Source) -> Option<bool> {
         with(self, |uapi_thread| {
             if !uapi_thread.owes || source.bytes() > INLINE_BYTES {
                 return None;
             }
             let wants_looper = match &mut uapi_thread.dedicated {
-                // As it applies no events before it takes something in, so it does before it
-                // answers.
+                // A dedicated thread applies no events, neither before a request nor before an
+                // answer.
                 Some(dedicated) => self.answer_dedicated(tid, dedicated, named, source)?,
                 None if self.has_events() => return None,
                 None => {
@@ -177,7 +177,7 @@ impl Engine {
         Some(wants_looper)
     }
 
-    /// What the thread owes, if it does, is the state's from now on, and so is what it does.
+    /// Gives the state everything that the thread has open past it.
     pub(crate) fn settle(&self) {
         with(self, |uapi_thread| {
             uapi_thread.settle(self);
@@ -186,7 +186,7 @@ impl Engine {
         });
     }
 
-    /// The same of what it owes alone: it comes to read.
+    /// Gives the state the answer that the thread owes, if it does: it comes to read.
     pub(crate) fn settle_debt(&self) {
         with(self, |uapi_thread| {
             uapi_thread.settle(self);
@@ -194,12 +194,12 @@ impl Engine {
         });
     }
 
-    /// Whether there is nothing of the thread that the state does not know.
+    /// Whether the state knows everything that the thread has open.
     pub(super) fn is_settled(&self) -> bool {
         with(self, |uapi_thread| (!uapi_thread.is_settled()).then_some(())).is_none()
     }
 
-    /// Frees a buffer without the state. False if it is the state's to free.
+    /// Frees a buffer without the state's lock. False if the state has to free it.
     pub(super) fn free_slot_at(&self, buffer: Offset) -> bool {
         with(self, |uapi_thread| uapi_thread.dedicated.as_ref()?.free(buffer).then_some(()))
             .is_some()
@@ -226,7 +226,7 @@ impl UapiThread {
         }
     }
 
-    /// Whether the state knows all of the thread.
+    /// Whether the state knows everything that the thread has open.
     fn is_settled(&self) -> bool {
         !self.owes && !self.dedicated.as_ref().is_some_and(DedicatedUapi::is_past)
     }
@@ -254,7 +254,7 @@ impl UapiThread {
 
 impl Drop for UapiThread {
     fn drop(&mut self) {
-        // In a child of fork nobody may be left to let go of the engine's locks.
+        // In a child of fork the holders of the engine's locks may be gone.
         if !self.is_settled()
             && self.process == getpid()
             && let Some(engine) = self.engine.upgrade()
@@ -265,7 +265,7 @@ impl Drop for UapiThread {
     }
 }
 
-/// A thread that waits for one transaction.
+/// A looper of the pool that waits for one transaction.
 struct Looper<'a> {
     engine: &'a Engine,
     tid: Tid,
@@ -283,7 +283,7 @@ impl Server for Looper<'_> {
         self.route_cache.last_lane(active)
     }
 
-    /// It leaves with each transaction.
+    /// Never: it returns to its program with each transaction.
     fn serve_pinned(&mut self, _: &ActiveSet, _: u32) -> Option<Wait> {
         None
     }

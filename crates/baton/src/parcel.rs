@@ -1,10 +1,10 @@
 //! What is sent: bytes, and objects at places in them.
 
-use super::{Handle, Inner, Object};
+use crate::driver::Driver;
+use crate::{Handle, Object};
 use baton_abi::uapi::*;
 use bytemuck::bytes_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// that it was given for itself until it is dropped.
 #[derive(Clone, Default)]
 pub struct Parcel {
-    pub(super) data: SmallVec<[u8; SHORT_BYTES]>,
-    pub(super) objects: Option<Arc<Objects>>,
+    pub(crate) data: SmallVec<[u8; SHORT_BYTES]>,
+    pub(crate) objects: Option<Arc<Objects>>,
 }
 
 /// A parcel of so few bytes needs no memory of its own, and is moved for next to nothing.
@@ -21,7 +21,7 @@ const SHORT_BYTES: usize = 32;
 
 /// Where a parcel's objects stand in its bytes, and what it keeps for them.
 #[derive(Clone, Default)]
-pub(super) struct Objects {
+pub(crate) struct Objects {
     offsets: Vec<u64>,
     handles: Vec<Handle>,
     fds: Vec<Arc<OwnedFd>>,
@@ -75,7 +75,7 @@ impl Parcel {
         Arc::make_mut(self.objects.get_or_insert_default())
     }
 
-    pub(super) fn offsets(&self) -> &[u64] {
+    pub(crate) fn offsets(&self) -> &[u64] {
         self.objects.as_ref().map_or(&[], |objects| &objects.offsets)
     }
 
@@ -114,11 +114,10 @@ impl Parcel {
         self
     }
 
-    /// `EINVAL` if it holds a handle of another process.
-    pub(super) fn check_owner(&self, inner: &Arc<Inner>) -> Result<(), Errno> {
-        let ours = |handle: &Handle| Arc::ptr_eq(&handle.process.inner, inner);
+    /// Whether it holds no handle of another device.
+    pub(crate) fn is_of(&self, driver: &Arc<Driver>) -> bool {
         let mut handles = self.objects.iter().flat_map(|objects| &objects.handles);
-        if handles.all(ours) { Ok(()) } else { Err(Errno::INVAL) }
+        handles.all(|handle| Arc::ptr_eq(&handle.driver, driver))
     }
 }
 

@@ -1,19 +1,18 @@
 //! Threads that serve: all day as a looper, or for as long as their own call has no answer.
 
-use super::received::Place;
-use super::{Handler, Parcel, Process, Received, Request};
-use crate::engine::fast::{
-    ActiveSet, Answered, INLINE_BYTES, PinnedLooper, RouteCache, Served, Server, Taken,
-    while_serving,
-};
-use crate::engine::tid;
-use crate::level;
+use crate::driver::{Callbacks, Driver, Handler};
+use crate::received::Place;
+use crate::{Parcel, Process, Received, Request};
 use baton_abi::control::Strength;
 use baton_abi::uapi::*;
+use baton_driver::typed::{
+    self, ActiveSet, Answered, INLINE_BYTES, PinnedLooper, RouteCache, Served, Server, Taken,
+    Until, tid, while_serving,
+};
 use baton_shm::futex::Wait;
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Seen;
-use baton_state::level::Wanted;
+use baton_state::priority::Wanted;
 use baton_state::transaction::{Incoming, Target};
 use baton_state::{Return, State};
 use rustix::io::Errno;
@@ -27,19 +26,20 @@ impl Process {
     /// Returns the reason: `EBADF` after [`Process::close`], and in a child of fork.
     pub fn serve(&self) -> Errno {
         let tid = tid();
-        let engine = &self.inner.engine;
+        let (driver, engine) = (&self.driver, &self.driver.engine);
         if engine.is_inherited() {
             return Errno::BADF;
         }
-        let mut looper = Looper { process: self, route_cache: RouteCache::new() };
-        self.serve_real_time();
+        let route_cache = RouteCache::new();
+        let mut looper = Looper { driver, callbacks: &self.callbacks, route_cache };
+        driver.serve_real_time();
         let mut state = engine.lock();
         state.enter_looper(tid);
         state.thread(tid).return_once = false;
         loop {
             let process_work = state.takes_process_work(tid);
             let server: &mut dyn Server = &mut looper;
-            state = match engine.await_work(state, tid, process_work, false, Some(server)) {
+            state = match engine.await_work(state, tid, process_work, Until::News, Some(server)) {
                 Ok(state) => state,
                 Err(Errno::INTR) => engine.lock(),
                 Err(errno) => {
@@ -49,18 +49,20 @@ impl Process {
             };
             while let Some(item) = state.next_return(tid, process_work) {
                 looper.learn(&state, &item);
-                state = self.attend(state, item);
+                state = driver.attend(state, item);
             }
         }
     }
+}
 
+impl Driver {
     /// Deals with what is no answer: serves, acknowledges, tells recipients.
-    pub(super) fn attend<'a>(
-        &'a self,
+    pub fn attend<'a>(
+        self: &'a Arc<Self>,
         mut state: Guard<'a, State>,
         item: Return,
     ) -> Guard<'a, State> {
-        let engine = &self.inner.engine;
+        let engine = &self.engine;
         match item {
             Return::Transaction(incoming, (ptr, _)) => {
                 engine.unlock(state);
@@ -81,7 +83,8 @@ impl Process {
             Return::Cookie(BR_DEAD_BINDER, cookie) => {
                 state.death_done(tid(), cookie);
                 engine.unlock(state);
-                let told = self.inner.recipients.lock().remove(&cookie);
+                let callbacks = self.callbacks.upgrade();
+                let told = callbacks.and_then(|all| all.recipients.lock().remove(&cookie));
                 for recipient in told.unwrap_or_default() {
                     let _ = caught(recipient);
                 }
@@ -96,14 +99,14 @@ impl Process {
         }
     }
 
-    fn serve_one(&self, incoming: Incoming, ptr: u64) {
+    fn serve_one(self: &Arc<Self>, incoming: Incoming, ptr: u64) {
         let two_way = incoming.flags & TF_ONE_WAY == 0;
         let wanted = incoming.wanted();
-        let handler = self.inner.objects.lock().get(&ptr).cloned();
-        let received = Received { inner: &self.inner, place: Place::Buffer(Arc::new(incoming)) };
+        let handler = self.handler(ptr);
+        let received = Received { driver: self, place: Place::Buffer(Arc::new(incoming)) };
         let request = Request { received };
         let answer = match handler {
-            Some(handler) => at_level(wanted, || handle(&handler, &request)),
+            Some(handler) => at_priority(wanted, || handle(&handler, &request)),
             None => Err(Errno::NOENT),
         };
         drop(request);
@@ -114,8 +117,8 @@ impl Process {
 
     /// Serves a transaction of the fast path, whichever way its answer goes.
     #[inline(always)]
-    pub(super) fn serve_taken(
-        &self,
+    pub fn serve_taken(
+        self: &Arc<Self>,
         taken: &Taken<'_>,
         handler: &Arc<Handler>,
         request: &Request<'_>,
@@ -140,7 +143,7 @@ impl Process {
     /// has ended. `serves` is true while the program's code runs.
     #[inline(always)]
     fn serve_at(
-        &self,
+        self: &Arc<Self>,
         pinned: &mut PinnedLooper<'_, Arc<Handler>>,
         request: &mut Request<'_>,
         serves: &Cell<bool>,
@@ -166,8 +169,12 @@ impl Process {
     }
 
     #[inline(always)]
-    fn answer_taken(&self, taken: &Taken<'_>, answer: &Result<Parcel, Errno>) -> Answered {
-        let engine = &self.inner.engine;
+    fn answer_taken(
+        self: &Arc<Self>,
+        taken: &Taken<'_>,
+        answer: &Result<Parcel, Errno>,
+    ) -> Answered {
+        let engine = &self.engine;
         let answered = match answer {
             Ok(parcel) if parcel.objects.is_none() && parcel.data.len() <= INLINE_BYTES => {
                 taken.answer(engine, &parcel.data)
@@ -180,30 +187,30 @@ impl Process {
         answered
     }
 
-    fn reply(&self, answer: &Result<Parcel, Errno>) {
+    fn reply(self: &Arc<Self>, answer: &Result<Parcel, Errno>) {
         self.send(tid(), Target::Reply, 0, 0, answer.as_ref().map_err(|errno| *errno));
     }
 }
 
 /// A thread that serves.
 struct Looper<'a> {
-    process: &'a Process,
+    driver: &'a Arc<Driver>,
+    callbacks: &'a Callbacks,
     route_cache: RouteCache<Arc<Handler>>,
 }
 
 impl Looper<'_> {
     fn learn(&mut self, state: &State, item: &Return) {
         let Return::Transaction(incoming, (ptr, _)) = item else { return };
-        let inner = &self.process.inner;
-        if let Some(handler) = inner.objects.lock().get(ptr) {
-            self.route_cache.learn(&inner.engine, state, incoming, handler.clone());
+        if let Some(handler) = self.callbacks.handlers.lock().get(ptr) {
+            self.route_cache.learn(&self.driver.engine, state, incoming, handler.clone());
         }
     }
 }
 
 impl Server for Looper<'_> {
     fn forget_stale(&mut self, active: &ActiveSet) {
-        self.route_cache.forget_stale(&self.process.inner.engine);
+        self.route_cache.forget_stale(&self.driver.engine);
         self.route_cache.follow(active);
     }
 
@@ -212,16 +219,16 @@ impl Server for Looper<'_> {
     }
 
     fn serve_pinned(&mut self, active: &ActiveSet, any_work: u32) -> Option<Wait> {
-        let Looper { process, route_cache } = self;
-        let mut pinned = route_cache.pin(&process.inner.engine, active, any_work)?;
-        let mut request = Request { received: Received::awaited(&process.inner) };
+        let Looper { driver, route_cache, .. } = self;
+        let mut pinned = route_cache.pin(&driver.engine, active, any_work)?;
+        let mut request = Request { received: Received::awaited(driver) };
         let (serves, mut outcome) = (Cell::new(false), Wait::Woken);
         // One guard for all that is served there.
-        let ended = caught(|| outcome = process.serve_at(&mut pinned, &mut request, &serves));
+        let ended = caught(|| outcome = driver.serve_at(&mut pinned, &mut request, &serves));
         match ended {
             Ok(()) => {}
             Err(_) if serves.get() => {
-                process.answer_taken(pinned.taken(), &Err(Errno::FAULT));
+                driver.answer_taken(pinned.taken(), &Err(Errno::FAULT));
             }
             Err(panic) => std::panic::resume_unwind(ManuallyDrop::into_inner(panic)),
         }
@@ -229,26 +236,26 @@ impl Server for Looper<'_> {
     }
 
     fn serve_next(&mut self, active: &ActiveSet, any_work: u32, posted: bool) -> Served {
-        let inner = &self.process.inner;
-        let mut request = Request { received: Received::awaited(inner) };
+        let driver = self.driver;
+        let mut request = Request { received: Received::awaited(driver) };
         let (news, here) = ((any_work, posted), request.received.here());
-        let (taken, handler) = match self.route_cache.take(&inner.engine, active, news, here) {
+        let (taken, handler) = match self.route_cache.take(&driver.engine, active, news, here) {
             Ok(taken) => taken,
             Err(served) => return served,
         };
-        match self.process.serve_taken(&taken, handler, &request) {
+        match driver.serve_taken(&taken, handler, &request) {
             Answered::Yes => Served::Wait,
             Answered::No => Served::Look,
         }
     }
 }
 
-/// Runs the program's code at the level at which it serves.
-fn at_level<T>(wanted: Wanted, body: impl FnOnce() -> T) -> T {
-    let before = level::adopt(wanted);
+/// Runs the program's code at the priority at which it serves.
+fn at_priority<T>(wanted: Wanted, body: impl FnOnce() -> T) -> T {
+    let before = typed::adopt(wanted);
     let result = body();
     if let Some(before) = before {
-        level::restore(before);
+        typed::restore(before);
     }
     result
 }
@@ -274,7 +281,7 @@ type Panicked = ManuallyDrop<Box<dyn Any + Send>>;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::tests::broker;
+    use baton_broker::{Config, Running};
     use std::sync::Barrier;
 
     /// At either end or at both, in the middle of a call for which the ends know each other.
@@ -282,23 +289,26 @@ mod tests {
     fn a_call_that_the_state_takes_over_is_answered() {
         const HOLD: u32 = 1;
         const MANY: u32 = 200;
-        let (broker, _directory) = broker();
+        let directory = tempfile::tempdir().unwrap();
+        let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
         let [server, client] = [(); 2].map(|()| Process::open("binder", broker.socket()).unwrap());
         let held = Arc::new([(); 2].map(|()| Barrier::new(2)));
         let holds = Arc::clone(&held);
-        let object = server.add_object(move |request| {
-            if request.code() == HOLD {
-                holds.iter().for_each(|barrier| _ = barrier.wait());
-            }
-            Ok(Parcel::from(request.data()))
-        });
+        let object = server
+            .object(move |request| {
+                if request.code() == HOLD {
+                    holds.iter().for_each(|barrier| _ = barrier.wait());
+                }
+                Ok(Parcel::from(request.data()))
+            })
+            .add();
         server.become_context_manager(object).unwrap();
         let serving = server.clone();
         let looper = std::thread::spawn(move || serving.serve());
         let manager = client.context_manager().unwrap();
         let call = |code, value: u32| {
             let request = value.to_ne_bytes();
-            let answer = client.call(&manager, code, &Parcel::from(&request[..])).unwrap();
+            let answer = manager.call(code, &Parcel::from(&request[..])).unwrap();
             assert_eq!(answer.data(), request);
         };
         for ends in [[false, true], [true, false], [true, true]] {
@@ -308,7 +318,7 @@ mod tests {
                     held[0].wait();
                     for (process, _) in [&server, &client].into_iter().zip(ends).filter(|end| end.1)
                     {
-                        let engine = &process.inner.engine;
+                        let engine = &process.driver.engine;
                         let mut state = engine.lock();
                         engine.revoke(&mut state);
                         engine.unlock(state);

@@ -6,12 +6,12 @@ mod program;
 mod scheduling;
 mod support;
 
+use baton::{Handle, Parcel, Process, SchedPriority, priority_changed};
 use baton_abi::uapi::*;
 use baton_driver::observer::Observer;
-use baton_driver::process::{Handle, Least, Parcel, Process, priority_changed};
 use bytemuck::Zeroable;
 use program::{Commands, Program};
-use scheduling::{may_be_real_time, rank};
+use scheduling::{may_be_real_time, sched_priority};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -28,7 +28,7 @@ fn none() -> Commands {
 
 /// A nice value, or a policy and a priority, as an answer.
 fn level() -> Vec<u8> {
-    let [policy, priority] = rank();
+    let [policy, priority] = sched_priority();
     let nice = rustix::process::getpriority_process(None).unwrap();
     let level = if policy == libc::SCHED_OTHER { [policy, nice] } else { [policy, priority] };
     scheduling::bytes(level)
@@ -59,7 +59,7 @@ fn may_be_nicer() -> bool {
 /// What a server asks for, by either front end.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    least: Least,
+    minimum: SchedPriority,
     flags: u32,
 }
 
@@ -67,10 +67,10 @@ const FIFO_25: u32 = (libc::SCHED_FIFO as u32) << FLAT_BINDER_FLAG_SCHED_POLICY_
 
 fn asked() -> [(&'static str, Asked); 4] {
     [
-        ("nothing", Asked { least: Least::default(), flags: 0 }),
-        ("its callers'", Asked { least: Least::callers(), flags: 0x7f }),
-        ("-7", Asked { least: Least::nice(-7), flags: 0xf9 }),
-        ("FIFO 25", Asked { least: Least::fifo(25), flags: FIFO_25 }),
+        ("nothing", Asked { minimum: SchedPriority::default(), flags: 0 }),
+        ("its callers'", Asked { minimum: SchedPriority::LEAST, flags: 0x7f }),
+        ("-7", Asked { minimum: SchedPriority::nice(-7), flags: 0xf9 }),
+        ("FIFO 25", Asked { minimum: SchedPriority::fifo(25), flags: FIFO_25 }),
     ]
 }
 
@@ -92,7 +92,7 @@ fn call_at_all(socket: &Path, asked: &'static str) {
             assert!(set_nice(caller));
             let manager = client.context_manager().unwrap();
             for _ in 0..CALLS {
-                let reply = client.call(&manager, 1, &Parcel::new()).unwrap();
+                let reply = manager.call(1, &Parcel::new()).unwrap();
                 assert_eq!(reply.data(), expected(asked, caller), "{asked}, {caller}");
             }
             assert_eq!(rustix::process::getpriority_process(None).unwrap(), caller, "its own");
@@ -110,7 +110,8 @@ fn an_object_is_served_at_its_callers_level_or_its_own() {
     for (name, asked) in asked() {
         let broker = Broker::start();
         let server = Process::open("binder", &broker.socket).unwrap();
-        let object = server.add_object_at(asked.least, |_| Ok(Parcel::from(&level()[..])));
+        let object =
+            server.object(|_| Ok(Parcel::from(&level()[..]))).min_priority(asked.minimum).add();
         server.become_context_manager(object).unwrap();
         let serving = server.clone();
         let looper = thread::spawn(move || {
@@ -194,7 +195,7 @@ fn a_nodes_priority_is_no_childs() {
             let returned = server.exchange(next).unwrap();
             next = none();
             for request in returned.messages {
-                assert_eq!(rank(), [libc::SCHED_FIFO, 25]);
+                assert_eq!(sched_priority(), [libc::SCHED_FIFO, 25]);
                 let child = thread::spawn(|| (level(), policy())).join().unwrap();
                 assert_eq!(child, (nice(0), libc::SCHED_OTHER), "of a child");
                 let reply = none().free(&request).reply(b"");
@@ -206,7 +207,7 @@ fn a_nodes_priority_is_no_childs() {
     });
     let client = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
-    (0..2).for_each(|_| drop(client.call(&manager, 1, &Parcel::new()).unwrap()));
+    (0..2).for_each(|_| drop(manager.call(1, &Parcel::new()).unwrap()));
     assert_eq!(looper.join().unwrap(), [libc::SCHED_OTHER; 2], "once it has answered");
 }
 
@@ -227,9 +228,9 @@ fn a_one_way_transaction_is_served_at_its_nodes_level() {
     let client = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
     for _ in 0..CALLS {
-        client.one_way(&manager, 1, &Parcel::new()).unwrap();
+        manager.one_way(1, &Parcel::new()).unwrap();
         assert_eq!(levels.recv().unwrap(), nice(-7), "until it reads again");
-        let reply = client.call(&manager, 1, &Parcel::new()).unwrap();
+        let reply = manager.call(1, &Parcel::new()).unwrap();
         assert_eq!(reply.data(), nice(-7));
         assert_eq!(levels.recv().unwrap(), nice(0), "and not after");
     }
@@ -266,9 +267,9 @@ fn server_of(socket: &Path) -> u64 {
     processes.find(|process| !process.nodes.is_empty()).unwrap().process
 }
 
-fn call_at(client: &Process, manager: &Handle, value: i32, code: u32) {
+fn call_at(manager: &Handle, value: i32, code: u32) {
     assert!(set_nice(value));
-    client.call(manager, code, &Parcel::new()).unwrap();
+    manager.call(code, &Parcel::new()).unwrap();
 }
 
 /// Of the calls that wait for a looper, the best nice value comes first, and of the same the
@@ -287,10 +288,12 @@ fn the_best_nice_value_is_served_first() {
         go: Mutex::new(gone),
     });
     let serving = Arc::clone(&noting);
-    let object = server.add_object(move |request| {
-        serving.serve(request.code());
-        Ok(Parcel::new())
-    });
+    let object = server
+        .object(move |request| {
+            serving.serve(request.code());
+            Ok(Parcel::new())
+        })
+        .add();
     server.become_context_manager(object).unwrap();
     let looper = server.clone();
     thread::spawn(move || looper.serve());
@@ -298,7 +301,7 @@ fn the_best_nice_value_is_served_first() {
     let managers = clients.each_ref().map(|client| client.context_manager().unwrap());
     let number = server_of(&broker.socket);
     thread::scope(|scope| {
-        scope.spawn(|| call_at(&clients[0], &managers[0], 0, 0));
+        scope.spawn(|| call_at(&managers[0], 0, 0));
         // Taken in is not enough: a looper that has not begun to serve takes another one first.
         while !noting.holds.load(Ordering::Acquire) {
             thread::yield_now();
@@ -306,8 +309,8 @@ fn the_best_nice_value_is_served_first() {
         for (place, (value, code)) in
             [(10, 1), (0, 2), (-10, 3), (5, 4), (0, 5), (-10, 6)].into_iter().enumerate()
         {
-            let (client, manager) = (&clients[place % 2], &managers[place % 2]);
-            scope.spawn(move || call_at(client, manager, value, code));
+            let manager = &managers[place % 2];
+            scope.spawn(move || call_at(manager, value, code));
             // Of a looper that is busy the control thread takes it in.
             while taken_in(&broker.socket, number) != place as u32 + 2 {
                 thread::yield_now();

@@ -4,13 +4,13 @@
 
 use crate::peer::started_in;
 use crate::state::Thread;
-use baton_abi::control::{Policy, Rank};
+use baton_abi::sched_priority::SchedPriority;
 use rustix::io::Errno;
 
 /// Most threads among which one of another pid namespace is looked for.
 const MOST_THREADS: usize = 4096;
 /// The highest priority.
-const HIGHEST: u32 = 99;
+const HIGHEST: u8 = 99;
 /// CAP_SYS_NICE, in /proc/PID/status.
 const CAP_SYS_NICE: u64 = 1 << 23;
 
@@ -48,9 +48,9 @@ impl Thread {
     }
 }
 
-/// The rank of a real-time thread. A thread of SCHED_DEADLINE stands above all priorities: its
-/// looper gets the highest. `EINVAL` for a thread that is not a real-time one.
-pub(crate) fn of(thread: Thread) -> Result<Rank, Errno> {
+/// The priority of a real-time thread. A looper of a SCHED_DEADLINE thread gets the highest that
+/// there is. `EINVAL` for a thread that is not a real-time one.
+pub(crate) fn priority(thread: Thread) -> Result<SchedPriority, Errno> {
     let tid = thread.tid.cast_signed();
     let mut parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: asks about a thread, and fills a structure of ours.
@@ -59,51 +59,49 @@ pub(crate) fn of(thread: Thread) -> Result<Rank, Errno> {
     if policy < 0 || asked != 0 || !thread.is_there() {
         return Err(Errno::SRCH);
     }
-    let priority = parameters.sched_priority.cast_unsigned();
-    match policy & !libc::SCHED_RESET_ON_FORK {
-        libc::SCHED_FIFO => Ok(Rank { policy: Policy::Fifo, priority }),
-        libc::SCHED_RR => Ok(Rank { policy: Policy::RoundRobin, priority }),
-        libc::SCHED_DEADLINE => {
+    let policy = policy & !libc::SCHED_RESET_ON_FORK;
+    let priority = SchedPriority::of_real_time(policy, parameters.sched_priority);
+    match priority.ok_or(Errno::INVAL)? {
+        SchedPriority::DEADLINE => {
             tracing::info!(
                 pid = thread.pid,
                 tid,
                 "a looper cannot have its caller's SCHED_DEADLINE"
             );
-            Ok(Rank { policy: Policy::Fifo, priority: HIGHEST })
+            Ok(SchedPriority::fifo(HIGHEST))
         }
-        _ => Err(Errno::INVAL),
+        priority => Ok(priority),
     }
 }
 
 /// The highest priority that a process may have loopers of others run at: what it could give
 /// itself.
-pub(crate) fn limit(pid: u32, uid: u32) -> u32 {
+pub(crate) fn priority_limit(pid: u32, uid: u32) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let capabilities = field(&status, "CapEff:").map(str::trim);
     let capabilities = capabilities.and_then(|all| u64::from_str_radix(all, 16).ok());
     if uid == 0 || capabilities.is_some_and(|all| all & CAP_SYS_NICE != 0) {
-        return HIGHEST;
+        return HIGHEST.into();
     }
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: asks about a process, and fills a structure of ours.
     let asked = unsafe {
         libc::prlimit(pid.cast_signed(), libc::RLIMIT_RTPRIO, std::ptr::null(), &mut limit)
     };
-    if asked == 0 { u32::try_from(limit.rlim_cur).unwrap_or(HIGHEST).min(HIGHEST) } else { 0 }
+    if asked == 0 { limit.rlim_cur.min(HIGHEST.into()) as u32 } else { 0 }
 }
 
-/// Gives a thread a rank; `None` makes it an ordinary one. Its children do not have it. `EPERM` if
-/// the system does not let us, `ESRCH` if it has ended.
-pub(crate) fn set(thread: Thread, rank: Option<Rank>) -> Result<(), Errno> {
-    let (policy, priority) = match rank {
+/// Gives a thread a priority; `None` makes it an ordinary one. Its children do not have it. `EPERM`
+/// if the system does not let us, `ESRCH` if it has ended.
+pub(crate) fn set_priority(thread: Thread, priority: Option<SchedPriority>) -> Result<(), Errno> {
+    let (policy, sched_priority) = match priority {
         None => (libc::SCHED_OTHER, 0),
-        Some(Rank { policy: Policy::Fifo, priority }) => (libc::SCHED_FIFO, priority),
-        Some(Rank { policy: Policy::RoundRobin, priority }) => (libc::SCHED_RR, priority),
+        Some(priority) => (priority.policy() as i32, priority.sched_priority()),
     };
     if !thread.is_there() {
         return Err(Errno::SRCH);
     }
-    let parameters = libc::sched_param { sched_priority: priority.cast_signed() };
+    let parameters = libc::sched_param { sched_priority };
     let schedule = |policy| {
         // SAFETY: changes how a thread of another process is scheduled, by a structure of ours.
         match unsafe { libc::sched_setscheduler(thread.tid.cast_signed(), policy, &parameters) } {
@@ -115,7 +113,7 @@ pub(crate) fn set(thread: Thread, rank: Option<Rank>) -> Result<(), Errno> {
         }
     };
     let resets = policy | libc::SCHED_RESET_ON_FORK;
-    match rank {
+    match priority {
         Some(_) => schedule(resets),
         // As it was, a thread of its program's. That takes a privilege, and to take a priority back
         // takes none.
@@ -133,10 +131,10 @@ mod tests {
         let thread = find(pid, tid.cast_unsigned()).unwrap();
         assert_eq!((thread.pid, thread.tid), (pid, tid.cast_unsigned()));
         assert_eq!(find(pid, 1), Err(Errno::SRCH), "another process's");
-        assert_eq!(of(thread), Err(Errno::INVAL), "not a real-time one");
+        assert_eq!(priority(thread), Err(Errno::INVAL), "not a real-time one");
         let ended = Thread { started: thread.started + 1, ..thread };
-        assert_eq!(of(ended), Err(Errno::SRCH));
-        assert_eq!(set(ended, None), Err(Errno::SRCH));
+        assert_eq!(priority(ended), Err(Errno::SRCH));
+        assert_eq!(set_priority(ended, None), Err(Errno::SRCH));
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! At which levels the calling thread serves, between the read that brings a transaction and the
-//! reply.
+//! The priorities at which the calling thread serves, between the read that brings a transaction
+//! and the reply.
 //!
 //! A thread that serves nested ones goes down the same steps. Most are no steps at all, and are not
 //! kept here.
 
 use super::Device;
-use crate::level::{self, Before};
-use baton_state::level::Wanted;
+use crate::priority::{self, Before};
+use baton_state::priority::Wanted;
 use baton_state::work::Tid;
 use std::cell::{Cell, RefCell};
 
@@ -16,7 +16,7 @@ thread_local! {
     static IS_UP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A change of level.
+/// A change of priority.
 struct Step {
     engine: u64,
     /// How many transactions the thread has to answer since; 0 for a one-way one.
@@ -26,30 +26,30 @@ struct Step {
 
 impl Device {
     /// The thread serves by this from now on.
-    pub(super) fn take_level(&self, tid: Tid, depth: usize, wanted: Wanted) {
-        if let Some(before) = level::adopt(wanted) {
+    pub(super) fn take_priority(&self, tid: Tid, depth: usize, wanted: Wanted) {
+        if let Some(before) = priority::adopt(wanted) {
             let step = Step { engine: self.engine.number(), depth, before };
             STEPS.with_borrow_mut(|steps| steps.push(step));
             IS_UP.set(true);
-            self.engine.lock().thread(tid).is_off_level = depth == 0;
+            self.engine.lock().thread(tid).is_off_priority = depth == 0;
         }
     }
 
     /// It answers the innermost of so many.
-    pub(super) fn leave_level(&self, depth: impl FnOnce() -> usize) {
+    pub(super) fn leave_priority(&self, depth: impl FnOnce() -> usize) {
         if IS_UP.get() {
             self.step_down(depth());
         }
     }
 
     /// It reads, and serves nothing any more.
-    pub(super) fn leave_levels(&self, tid: Tid) {
+    pub(super) fn leave_priorities(&self, tid: Tid) {
         if !IS_UP.get() {
             return;
         }
         let mut state = self.engine.lock();
         let thread = state.thread(tid);
-        thread.is_off_level = false;
+        thread.is_off_priority = false;
         let serves_nothing = thread.stack.is_empty();
         drop(state);
         if serves_nothing {
@@ -62,7 +62,7 @@ impl Device {
         STEPS.with_borrow_mut(|steps| {
             let is_left = |step: &&Step| step.engine == self.engine.number() && step.depth >= depth;
             while let Some(step) = steps.last().filter(is_left) {
-                level::restore(step.before);
+                priority::restore(step.before);
                 steps.pop();
             }
             IS_UP.set(!steps.is_empty());

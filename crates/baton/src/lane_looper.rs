@@ -1,10 +1,8 @@
 //! The looper of one real-time caller.
 
-use super::{Handler, Inner, Process, Received, Request};
-use crate::engine::dedicated::DedicatedLooper;
-use crate::engine::fast::{Answered, LaneCache};
-use crate::engine::tid;
-use crate::thread;
+use crate::driver::{Driver, Handler};
+use crate::{Received, Request};
+use baton_driver::typed::{self, Answered, DedicatedLooper, LaneCache, tid};
 use baton_state::{Return, State};
 use std::ffi::CStr;
 use std::sync::{Arc, Weak};
@@ -12,15 +10,15 @@ use std::sync::{Arc, Weak};
 /// What the thread is called that is dedicated.
 const NAME: &CStr = c"baton-lane";
 
-impl Process {
+impl Driver {
     /// Real-time callers get threads of their own from now on.
-    pub(super) fn serve_real_time(&self) {
-        let process = Arc::downgrade(&self.inner);
-        self.inner.engine.provide(move |dedicated| start(&process, dedicated));
+    pub fn serve_real_time(self: &Arc<Self>) {
+        let driver = Arc::downgrade(self);
+        self.engine.provide(move |dedicated| start(&driver, dedicated));
     }
 
-    fn serve_lane(&self, dedicated: &DedicatedLooper, was_standby: bool) {
-        let (engine, tid) = (&self.inner.engine, tid());
+    fn serve_lane(self: &Arc<Self>, dedicated: &DedicatedLooper, was_standby: bool) {
+        let (engine, tid) = (&self.engine, tid());
         let cache = engine.own_lane(dedicated);
         if was_standby {
             engine.provide_standby();
@@ -42,13 +40,13 @@ impl Process {
 
     /// Serves what has been posted. False if that is not for the fast path.
     fn serve_posted(
-        &self,
+        self: &Arc<Self>,
         cache: &mut LaneCache<Arc<Handler>>,
         dedicated: &DedicatedLooper,
     ) -> bool {
-        let mut request = Request { received: Received::awaited(&self.inner) };
+        let mut request = Request { received: Received::awaited(self) };
         let (lane, here) = (dedicated.lane as usize, request.received.here());
-        let taken = cache.take(&self.inner.engine, &dedicated.channel, lane, here);
+        let taken = cache.take(&self.engine, &dedicated.channel, lane, here);
         taken.is_some_and(|(taken, handler)| {
             self.serve_taken(&taken, handler, &request) == Answered::Yes
         })
@@ -56,27 +54,28 @@ impl Process {
 
     fn learn(&self, cache: &mut LaneCache<Arc<Handler>>, state: &State, item: &Return) {
         let Return::Transaction(incoming, (ptr, _)) = item else { return };
-        if let Some(handler) = self.inner.objects.lock().get(ptr) {
-            cache.learn(&self.inner.engine, state, incoming, handler.clone());
+        if let Some(handler) = self.handler(*ptr) {
+            cache.learn(&self.engine, state, incoming, handler);
         }
     }
 }
 
 /// Starts a thread for a lane, or for the next one.
-fn start(process: &Weak<Inner>, dedicated: Option<Arc<DedicatedLooper>>) {
-    let Some(engine) = process.upgrade().map(|inner| Arc::clone(&inner.engine)) else { return };
-    let process = Weak::clone(process);
+fn start(driver: &Weak<Driver>, dedicated: Option<Arc<DedicatedLooper>>) {
+    let Some(engine) = driver.upgrade().map(|driver| Arc::clone(&driver.engine)) else { return };
+    let driver = Weak::clone(driver);
     let body = move || {
         // Whoever heard of the lane may be a real-time thread.
-        thread::become_ordinary();
+        typed::become_ordinary();
         let was_standby = dedicated.is_none();
         let Some(dedicated) = dedicated.or_else(|| engine.await_lane()) else { return };
-        let Some(inner) = process.upgrade() else { return };
+        // Both, so that what it serves stays while it serves.
+        let Some(process) = driver.upgrade().and_then(|driver| driver.process()) else { return };
         // It cannot fail: the name is short.
         let _ = rustix::thread::set_name(NAME);
-        Process { inner }.serve_lane(&dedicated, was_standby);
+        process.driver.serve_lane(&dedicated, was_standby);
     };
-    if let Err(errno) = thread::start("baton-spare", body) {
+    if let Err(errno) = typed::start("baton-spare", body) {
         tracing::warn!(target: "binder", "no thread for a real-time caller: {errno}");
     }
 }
@@ -84,7 +83,7 @@ fn start(process: &Weak<Inner>, dedicated: Option<Arc<DedicatedLooper>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::Parcel;
+    use crate::{Parcel, Process, SchedPriority};
     use baton_broker::{Config, Running};
     use std::time::Duration;
 
@@ -99,29 +98,32 @@ mod tests {
         let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
         let open = || Process::open("binder", broker.socket()).unwrap();
         let server = open();
-        let object = server.add_object(|_| Ok(Parcel::new()));
+        let object = server.object(|_| Ok(Parcel::new())).add();
         server.become_context_manager(object).unwrap();
         let serving = server.clone();
         let looper = std::thread::spawn(move || serving.serve());
-        let taken_in = || server.inner.engine.lock().received;
+        let taken_in = || server.driver.engine.lock().received;
         let call = |process: &Process| {
             let manager = process.context_manager().unwrap();
-            process.call(&manager, 0, &Parcel::new()).unwrap();
+            manager.call(0, &Parcel::new()).unwrap();
         };
         let client = open();
         // A server that does not serve yet has no loopers.
         call(&client);
         std::thread::scope(|scope| {
             let caller = scope.spawn(|| {
-                if !thread::set_rank(Some((libc::SCHED_FIFO, 1)), thread::Children::Inherit) {
+                if !typed::set_real_time_priority(
+                    Some(SchedPriority::fifo(1)),
+                    typed::Children::Inherit,
+                ) {
                     return println!(
                         "skipped: {} (no real-time priority here)",
                         std::thread::current().name().unwrap_or_default()
                     );
                 }
                 let manager = client.context_manager().unwrap();
-                assert_eq!(client.prepare(&manager, LONG), Ok(true));
-                let call_on = || drop(client.call(&manager, 0, &Parcel::new()).unwrap());
+                assert_eq!(manager.prepare(LONG), Ok(true));
+                let call_on = || drop(manager.call(0, &Parcel::new()).unwrap());
                 loop {
                     let before = taken_in();
                     call_on();
@@ -139,7 +141,7 @@ mod tests {
                     let stranger = stranger.join().unwrap();
                     call_on();
                     stranger.close();
-                    while server.inner.engine.lock().peers.len() > 1 {
+                    while server.driver.engine.lock().peers.len() > 1 {
                         std::thread::yield_now();
                     }
                     call_on();

@@ -1,20 +1,23 @@
 //! What comes in: a transaction to serve, or the reply to a call, where it lies.
 
-use super::{Handle, Inner, Object, Process};
-use crate::engine::fast::CopiedPayload;
+use crate::driver::Driver;
+use crate::{Handle, Object, Process};
 use baton_abi::control::Strength;
+use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
+use baton_driver::typed::{CopiedPayload, of_transaction};
 use baton_state::transaction::Incoming;
 use rustix::fd::{BorrowedFd, OwnedFd};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// A transaction or reply in the receive buffer. Dropped, the buffer is freed.
 pub struct Received<'a> {
-    pub(super) inner: &'a Arc<Inner>,
-    pub(super) place: Place,
+    pub(crate) driver: &'a Arc<Driver>,
+    pub(crate) place: Place,
 }
 
-pub(super) enum Place {
+pub(crate) enum Place {
     // Not in a Box, which is dropped in line, where everybody passes.
     Buffer(Arc<Incoming>),
     /// Here: it came by the fast path.
@@ -30,13 +33,13 @@ pub struct Request<'a> {
 impl<'a> Received<'a> {
     /// Nothing yet, of what comes by the fast path.
     #[inline(always)]
-    pub(super) fn awaited(inner: &'a Arc<Inner>) -> Received<'a> {
-        Received { inner, place: Place::Here(CopiedPayload::new()) }
+    pub(crate) fn awaited(driver: &'a Arc<Driver>) -> Received<'a> {
+        Received { driver, place: Place::Here(CopiedPayload::new()) }
     }
 
     /// Where that comes.
     #[inline(always)]
-    pub(super) fn here(&mut self) -> &mut CopiedPayload {
+    pub(crate) fn here(&mut self) -> &mut CopiedPayload {
         match &mut self.place {
             Place::Here(inline) => inline,
             Place::Buffer(_) => unreachable!("what lies there has come"),
@@ -45,19 +48,30 @@ impl<'a> Received<'a> {
 }
 
 impl Received<'_> {
-    /// The process that received it.
-    pub fn process(&self) -> Process {
-        Process { inner: Arc::clone(self.inner) }
+    /// Borrows from the process in place of the handle that the answer came by.
+    ///
+    /// # Panics
+    /// If the process is another device's: the caller's bug.
+    pub fn borrowed_from(self, process: &Process) -> Received<'_> {
+        assert!(Arc::ptr_eq(self.driver, &process.driver), "another device's answer");
+        let mut this = ManuallyDrop::new(self);
+        let nothing = Place::Here(CopiedPayload::new());
+        Received { driver: &process.driver, place: std::mem::replace(&mut this.place, nothing) }
+    }
+
+    /// The process that received it, unless its last owner has dropped it.
+    pub fn process(&self) -> Option<Process> {
+        self.driver.process()
     }
 
     /// The bytes. A child of fork finds none of what lies in its parent's receive buffer.
     pub fn data(&self) -> &[u8] {
         match &self.place {
-            Place::Buffer(_) if self.inner.engine.is_inherited() => &[],
+            Place::Buffer(_) if self.driver.engine.is_inherited() => &[],
             // SAFETY: the buffer is this value's until it is dropped, and the engine writes to no
             // buffer that has been delivered; peers never map the receive buffer.
             Place::Buffer(incoming) => unsafe {
-                self.inner.engine.memory.view().bytes_at(incoming.buffer, incoming.sizes.0)
+                self.driver.engine.memory.view().bytes_at(incoming.buffer, incoming.sizes.0)
             },
             Place::Here(inline) => inline.data(),
         }
@@ -73,7 +87,7 @@ impl Received<'_> {
 
     fn object(&self, index: usize) -> Option<FlatObject> {
         let Place::Buffer(incoming) = &self.place else { return None };
-        if self.inner.engine.is_inherited() {
+        if self.driver.engine.is_inherited() {
             return None;
         }
         let (data_bytes, offsets_bytes) = incoming.sizes;
@@ -82,7 +96,7 @@ impl Received<'_> {
         }
         let at = incoming.buffer + data_bytes.next_multiple_of(8) + index * 8;
         let mut offset = [0; 8];
-        self.inner.engine.memory.view().read(at, &mut offset);
+        self.driver.engine.memory.view().read(at, &mut offset);
         let offset = u64::from_ne_bytes(offset) as usize;
         let object = self.data().get(offset..offset + size_of::<FlatObject>())?;
         Some(bytemuck::pod_read_unaligned(object))
@@ -93,11 +107,8 @@ impl Received<'_> {
     pub fn handle(&self, index: usize) -> Option<Handle> {
         let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_HANDLE)?;
         let number = object.binder as u32;
-        self.inner
-            .engine
-            .lock()
-            .increase(number, Strength::Strong)
-            .then(|| Handle { process: self.process(), number })
+        let is_there = self.driver.engine.lock().increase(number, Strength::Strong);
+        is_there.then(|| self.driver.handle(number))
     }
 
     /// The object with this index as one of this process's own, come home.
@@ -127,7 +138,7 @@ impl Drop for Received<'_> {
 impl Received<'_> {
     #[inline(never)]
     fn free(&self, incoming: &Incoming) {
-        let engine = &self.inner.engine;
+        let engine = &self.driver.engine;
         if engine.is_inherited() {
             return;
         }
@@ -157,6 +168,17 @@ impl Request<'_> {
     /// The bytes.
     pub fn data(&self) -> &[u8] {
         self.received.data()
+    }
+
+    /// The priority at which this transaction is to be served: its caller's, its object's minimum,
+    /// or the serving thread's own, whichever is the most urgent. The thread may lack the right to
+    /// it. For the thread that serves.
+    pub fn priority(&self) -> SchedPriority {
+        match &self.received.place {
+            Place::Buffer(incoming) => of_transaction(Some(incoming.wanted())),
+            // Such a transaction comes to a thread that has the right priority already.
+            Place::Here(_) => of_transaction(None),
+        }
     }
 
     /// The caller's pid, 0 of a one-way transaction, and effective user id.

@@ -8,40 +8,39 @@
 //! The target can write that memory at any instant, too. So there is no slice of it to be had:
 //! bytes go in by copies, word by word, or through a raw pointer.
 
-use super::{CallError, Handle, Process, Received, failure};
-use crate::engine::loan::LoanedLane;
-use crate::engine::tid;
-use crate::payload::Payload;
-use crate::send::Outgoing;
+use crate::{CallError, Handle, Received};
+use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::TF_ACCEPT_FDS;
+use baton_driver::typed::{LoanedLane, Outgoing, Payload, tid};
 use baton_state::parcel::Sent;
 use baton_state::transaction::Target;
+use std::time::{Duration, Instant};
 
 /// The bytes of a call that has not been made yet. Dropped, it is not made.
 ///
 /// A loan takes one of the 64 lanes between the two processes; calls that are made meanwhile take
 /// others. What has not been written is whatever an earlier call to that process had there.
 pub struct Loan<'a> {
-    process: &'a Process,
     handle: &'a Handle,
     lane: LoanedLane,
 }
 
-impl Process {
+impl Handle {
     /// Takes memory for `bytes` of data of a call by this handle.
     ///
-    /// Errors are those of [`Process::call`]: `Dead` if the target's process is gone, `ENOSPC` if a
-    /// transaction never has so many bytes. Whether the target has room for them the call tells.
-    pub fn loan<'a>(&'a self, handle: &'a Handle, bytes: usize) -> Result<Loan<'a>, CallError> {
-        self.check_handle(handle)?;
-        let engine = &self.inner.engine;
-        if handle.number == 0 {
-            self.find_manager()?;
+    /// Errors are those of [`Handle::call`]: [`CallError::DeadObject`] if the object's process is
+    /// gone, [`CallError::TooLarge`] if a transaction never has so many bytes. Whether the process
+    /// has room for them the call tells.
+    pub fn loan(&self, bytes: usize) -> Result<Loan<'_>, CallError> {
+        self.check_open()?;
+        if bytes > MAX_PAYLOAD_BYTES {
+            return Err(CallError::TooLarge { bytes });
         }
-        let lane = engine.loan_lane(tid(), handle.number, bytes);
-        let lane =
-            lane.map_err(|refusal| failure(refusal.command, refusal.errno.raw_os_error()))?;
-        Ok(Loan { process: self, handle, lane })
+        let lane = self.driver.engine.loan_lane(tid(), self.number, bytes);
+        let lane = lane.map_err(|refusal| {
+            CallError::of_reply(refusal.command, refusal.errno.raw_os_error())
+        })?;
+        Ok(Loan { handle: self, lane })
     }
 }
 
@@ -81,34 +80,43 @@ impl<'a> Loan<'a> {
         map.at(at, self.bytes())
     }
 
-    /// Makes the call, as [`Process::call`] does with a parcel of these bytes.
+    /// Makes the call, as [`Handle::call`] does with a parcel of these bytes.
     ///
     /// Its bytes are copied once, by the receiver. They are copied once more if the loan was made
     /// by another thread, or while this one served something else, or if it calls back into the
     /// process that it serves.
     ///
-    /// `Dead` also if the target's process has gone since, `EBADF` if this one has been closed;
-    /// `ENOSPC` if the target has no room.
+    /// [`CallError::DeadObject`] also if the object's process has gone since,
+    /// [`CallError::NoRoom`] if it has no room.
     pub fn call(self, code: u32) -> Result<Received<'a>, CallError> {
-        let Loan { process, handle, lane } = self;
-        process.check_handle(handle)?;
-        let mut answer = Ok(Received::awaited(&process.inner));
-        if process.call_fast(handle.number, code, Payload::Loan(&lane), &mut answer) {
+        self.make(code, None)
+    }
+
+    /// Like [`Loan::call`], for at most this long, as [`Handle::call_within`] does.
+    pub fn call_within(self, code: u32, longest: Duration) -> Result<Received<'a>, CallError> {
+        self.make(code, Instant::now().checked_add(longest))
+    }
+
+    fn make(self, code: u32, deadline: Option<Instant>) -> Result<Received<'a>, CallError> {
+        let Loan { handle: Handle { driver, number }, lane } = self;
+        driver.check_open()?;
+        let mut answer = Ok(Received::awaited(driver));
+        if driver.call_fast(*number, code, Payload::Loan(&lane), deadline, &mut answer) {
             return answer;
         }
         let (tid, flags) = (tid(), TF_ACCEPT_FDS);
         let sizes = (lane.bytes() as u64, 0);
         let (data, sent) = (Payload::Loan(&lane), Sent::default());
         let outgoing = Outgoing { code, flags, data, offsets: &[], sent };
-        process.inner.engine.send(tid, Target::Handle(handle.number), flags, sizes, Ok(outgoing));
+        driver.engine.send(tid, Target::Handle(*number), flags, sizes, Ok(outgoing));
         // Where the call has gone another way, it is free for those that the call causes.
         drop(lane);
-        process.await_reply(tid, handle.number)
+        driver.await_reply(tid, *number, deadline)
     }
 
     /// False in a child of fork.
     fn is_mapped(&self) -> bool {
-        !self.process.inner.engine.is_closed()
+        !self.handle.driver.engine.is_closed()
     }
 }
 

@@ -1,13 +1,17 @@
 //! How a process is opened.
 
-use super::{Inner, Process, RECEIVE_BYTES};
-use crate::device::OpenError;
-use crate::engine::Engine;
-use crate::engine::settings::Settings;
+use crate::Process;
+use crate::driver::{Callbacks, Driver};
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
+use baton_driver::device::OpenError;
+use baton_driver::typed::Engine;
+use baton_driver::typed::Settings;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Size of the receive buffer, as libbinder has it.
+pub const RECEIVE_BYTES: usize = (1 << 20) - 8192;
 
 /// How a process is to be opened: its receive buffer, and how its threads wait.
 ///
@@ -15,11 +19,11 @@ use std::time::Duration;
 /// BATON_SPIN_REAL_TIME. On a machine with one processor nobody spins or follows.
 ///
 /// ```no_run
-/// # use baton_driver::process::Options;
+/// # use baton::Options;
 /// # use std::time::Duration;
 /// let socket = std::path::Path::new("/run/baton/broker.sock");
 /// let process = Options::new().longest_spin(Duration::ZERO).open("binder", socket)?;
-/// # Ok::<(), baton_driver::device::OpenError>(())
+/// # Ok::<(), baton::OpenError>(())
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
@@ -69,8 +73,9 @@ impl Options {
         let mut state = engine.lock();
         state.buffers.map(self.receive_bytes);
         engine.unlock(state);
-        let (objects, recipients) = Default::default();
-        Ok(Process { inner: Arc::new(Inner { engine, objects, recipients }) })
+        let callbacks = Arc::new(Callbacks::default());
+        let driver = Driver { engine, callbacks: Arc::downgrade(&callbacks) };
+        Ok(Process { driver: Arc::new(driver), callbacks })
     }
 }
 

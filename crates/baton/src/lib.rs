@@ -1,0 +1,66 @@
+//! Binder without a kernel module: processes call each other's objects, with bytes, objects and
+//! descriptors, and nothing of AIDL.
+//!
+//! - [`Process`]: one opened device; it serves [`Object`]s. [`Options`]: how it is opened.
+//! - [`Handle`]: a reference to an object of another process, which is called by it.
+//! - [`Parcel`]: what is sent; [`Loan`]: bytes that are written where their receiver reads them;
+//!   [`Received`]: what came back; [`Request`]: what a handler is asked.
+//! - [`CallError`], [`OpenError`]: what went wrong. [`SchedPriority`]: how urgent a caller or an
+//!   object is.
+//!
+//! ```
+//! # let directory = tempfile::tempdir()?;
+//! # let socket = directory.path().join("broker.sock");
+//! # let _broker = baton_broker::Running::start(baton_broker::Config::at(socket.clone()))?;
+//! use baton::{Parcel, Process};
+//!
+//! const HELLO: u32 = 1;
+//!
+//! // One process serves an object, here as the manager of the context "binder".
+//! let server = Process::open("binder", &socket)?;
+//! let hello = server.object(|request| match request.code() {
+//!     HELLO => Ok(Parcel::from(&b"hello"[..])),
+//!     _ => Err(baton::Errno::NOSYS),
+//! });
+//! server.become_context_manager(hello.add())?;
+//! let looper = std::thread::spawn({
+//!     let server = server.clone();
+//!     move || server.serve()
+//! });
+//!
+//! // Another one calls it.
+//! let client = Process::open("binder", &socket)?;
+//! let manager = client.context_manager()?;
+//! assert_eq!(manager.call(HELLO, &Parcel::new())?.data(), b"hello");
+//! # server.close();
+//! # looper.join().unwrap();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Its lower layer is the crate `baton-driver`, nothing of which is in sight here.
+
+mod call;
+mod driver;
+mod error;
+mod handle;
+mod lane_looper;
+mod loan;
+mod looper;
+mod object;
+mod options;
+mod parcel;
+mod process;
+mod received;
+
+pub use baton_abi::place::socket_path;
+pub use baton_abi::sched_priority::{NotAPriority, SchedPolicy, SchedPriority};
+pub use baton_driver::device::OpenError;
+pub use error::CallError;
+pub use handle::Handle;
+pub use loan::Loan;
+pub use object::{Object, ObjectBuilder};
+pub use options::{Options, RECEIVE_BYTES};
+pub use parcel::Parcel;
+pub use process::{Process, own_priority, priority_changed};
+pub use received::{Received, Request};
+pub use rustix::io::Errno;

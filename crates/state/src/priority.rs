@@ -1,0 +1,67 @@
+//! The priority at which a transaction is served: the more urgent of its caller's nice value and
+//! of the minimum that its node asks for, as the kernel's driver has it. Where the node asks for
+//! nothing, the serving thread's own priority takes the minimum's place.
+
+use baton_abi::sched_priority::SchedPriority;
+
+/// What decides the priority at which a transaction is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The caller's nice value; `None` of a one-way transaction, for which nobody waits.
+    pub nice: Option<i32>,
+    /// The minimum that its node asks for.
+    pub minimum: Option<SchedPriority>,
+}
+
+impl Wanted {
+    /// The priority at which a thread serves that runs at a priority of its own.
+    #[inline]
+    pub fn priority(self, own: SchedPriority) -> SchedPriority {
+        match self.nice {
+            Some(nice) => SchedPriority::nice(nice).max(self.minimum.unwrap_or(own)),
+            None => self.minimum.map_or(own, |minimum| minimum.max(own)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_abi::uapi::*;
+
+    #[test]
+    fn the_more_urgent_of_caller_and_node_decides() {
+        const FIFO_POLICY: u32 = 1 << FLAT_BINDER_FLAG_SCHED_POLICY_SHIFT;
+        const RR_POLICY: u32 = 2 << FLAT_BINDER_FLAG_SCHED_POLICY_SHIFT;
+        const BATCH_POLICY: u32 = 3 << FLAT_BINDER_FLAG_SCHED_POLICY_SHIFT;
+        const OWN: i32 = 5;
+        let nice = SchedPriority::nice;
+        for (flags, caller, served) in [
+            // The node asks for nothing.
+            (0, Some(0), nice(0)),
+            (0, Some(10), nice(OWN)),
+            (0, Some(-10), nice(-10)),
+            (0, None, nice(OWN)),
+            (FLAT_BINDER_FLAG_ACCEPTS_FDS, Some(10), nice(OWN)),
+            (FIFO_POLICY, Some(10), nice(OWN)),
+            // What libraries ask for: the caller's.
+            (0x7f, Some(10), nice(10)),
+            (0x7f, None, nice(OWN)),
+            (19, Some(10), nice(10)),
+            (19, Some(-10), nice(-10)),
+            (0xfb, Some(10), nice(-5)),
+            (0xfb, None, nice(-5)),
+            (0x80, Some(0), nice(-20)),
+            // A caller that says what no caller has.
+            (19, Some(i32::MAX), nice(19)),
+            (19, Some(i32::MIN), nice(-20)),
+            (FIFO_POLICY | 30, Some(-20), SchedPriority::fifo(30)),
+            (FIFO_POLICY | 200, Some(0), SchedPriority::fifo(99)),
+            (RR_POLICY | 1, Some(0), SchedPriority::round_robin(1)),
+            (BATCH_POLICY | 3, Some(5), nice(3)),
+        ] {
+            let wanted = Wanted { nice: caller, minimum: SchedPriority::of_node_flags(flags) };
+            assert_eq!(wanted.priority(nice(OWN)), served, "{flags:#x} {caller:?}");
+        }
+    }
+}
