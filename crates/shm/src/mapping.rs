@@ -227,7 +227,7 @@ impl<'a> View<'a> {
     #[inline(always)]
     pub fn write(self, offset: usize, from: &[u8]) {
         let (to, bytes, from) = (self.at(offset, from.len()), from.len(), from.as_ptr());
-        // SAFETY: `to` is in bounds; a slice of ours never overlaps a mapping, which no code borrows.
+        // SAFETY: `to` is in bounds; no slice of ours overlaps a mapping.
         unsafe {
             // Short copies are faster without a call.
             match bytes {

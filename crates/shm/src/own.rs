@@ -107,7 +107,7 @@ impl Own {
     #[inline]
     pub fn write(&self, offset: usize, from: &[u8]) {
         let to = self.at(offset, from.len());
-        // SAFETY: `to` is in bounds; a slice of ours never overlaps a mapping, which no code borrows.
+        // SAFETY: `to` is in bounds; no slice of ours overlaps a mapping.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
     }
 }

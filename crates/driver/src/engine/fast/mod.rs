@@ -163,7 +163,7 @@ impl Engine {
         self.set_open(in_flight, false);
     }
 
-    /// Shows on the status page whether the thread has an operation in flight: freezing asks for it.
+    /// Shows on the page whether the thread has an operation in flight: freezing asks for it.
     #[inline(always)]
     fn set_open(&self, in_flight: &InFlight, open: bool) {
         match &in_flight.slot {
